@@ -1,0 +1,58 @@
+"""The exceptions a user of afa can meet: each says where, what was found, what was expected, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with an input, in the four parts that let a reader mend it.
+
+    `where` names the file and the row, column or key; `found` and `expected` are short phrases;
+    `next_step` is what to do about it.
+    """
+
+    where: str
+    found: str
+    expected: str
+    next_step: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: found {self.found}; expected {self.expected}. Next step: {self.next_step}."
+
+
+class AfaError(Exception):
+    """Base of every error that afa raises on purpose; `faults` lists all that was found wrong, in file order."""
+
+    def __init__(self, faults: Fault | Iterable[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
+        super().__init__("\n".join(map(str, self.faults)))
+
+    def __reduce__(self) -> tuple[type[AfaError], tuple[tuple[Fault, ...]]]:
+        return type(self), (self.faults,)
+
+
+class ConfigError(AfaError):
+    """A configuration key is missing, unknown or out of range."""
+
+
+class BundleError(AfaError):
+    """A bundle, or a model made of it, breaks the contract of the bundle format."""
+
+
+class CohortError(AfaError):
+    """A cohort's samples, expression values or labels cannot be used as configured."""
+
+
+class DownloadError(AfaError):
+    """A file could not be fetched, or what came is not the file that was asked for."""
+
+
+class ElicitationError(AfaError):
+    """A recorded or live answer of a language model does not have the form that was asked for."""
+
+
+class PlannerError(AfaError):
+    """A planner was asked for something that its state does not allow."""
