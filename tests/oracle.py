@@ -1,0 +1,69 @@
+"""Exact answers by listing all 3^n configurations: what small models are held to."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+from afa.mrf import PairwiseMRF
+
+
+def configurations(n):
+    """All ternary configurations of n features, shape (3^n, n)."""
+    return np.array(list(product((-1, 0, 1), repeat=n)), dtype=float).reshape(3**n, n)
+
+
+def completions(mrf, observations):
+    """Every configuration that agrees with `observations` (index -> value), shape (3^|A|, M)."""
+    hidden = [j for j in range(mrf.n_features) if j not in observations]
+    table = np.zeros((3 ** len(hidden), mrf.n_features))
+    table[:, hidden] = configurations(len(hidden))
+    for j, value in observations.items():
+        table[:, j] = value
+    return table
+
+
+def energies(mrf, table):
+    """E(x) of each row, by the formula and nothing else."""
+    dense = mrf.couplings.toarray()
+    return mrf.prior + table @ mrf.unary + 0.5 * np.einsum("ij,jk,ik->i", table, dense, table)
+
+
+def posterior(mrf, observations):
+    """Completions, their probabilities, and log Z(x_obs)."""
+    table = completions(mrf, observations)
+    energy = energies(mrf, table)
+    top = energy.max()
+    weight = np.exp(energy - top)
+    return table, weight / weight.sum(), float(np.log(weight.sum()) + top)
+
+
+@st.composite
+def models(draw, sizes=(3, 6), potentials=None, prior=True):
+    """Random pairwise models with a name of each feature; couplings may be absent."""
+    n = draw(st.integers(*sizes))
+    values = (
+        potentials
+        if potentials is not None
+        else st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-2, 2).map(lambda v: round(v, 3)))
+    )
+    unary = [draw(values) for _ in range(n)]
+    couplings = np.zeros((n, n))
+    for j in range(n):
+        for other in range(j):
+            couplings[j, other] = couplings[other, j] = draw(values)
+    return PairwiseMRF(unary, couplings, draw(st.floats(-1, 1)) if prior else 0.0)
+
+
+@st.composite
+def observations(draw, mrf):
+    """Some features of a model with a value each."""
+    chosen = draw(st.lists(st.integers(0, mrf.n_features - 1), unique=True, max_size=mrf.n_features))
+    return {j: draw(st.sampled_from([-1, 0, 1])) for j in chosen}
+
+
+@st.composite
+def observed_models(draw, **kwargs):
+    """A model and some observations of it."""
+    mrf = draw(models(**kwargs))
+    return mrf, draw(observations(mrf))
