@@ -1,0 +1,266 @@
+"""Reading a bundle folder whole: every fault by file, line and column, and notes for what is only worth a word."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bundle_format import (
+    ANNOTATIONS,
+    HEADER,
+    PROVENANCE_KEYS,
+    REQUIRED_COLUMNS,
+    REQUIRED_FILES,
+    Content,
+    Header,
+    Potentials,
+    digests_of,
+)
+from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, read_table
+from afa.errors import ConfigError, Fault
+from afa.yamlfile import check_model, read_mapping
+
+
+@dataclass
+class Reading:
+    """The result of reading a folder: `content` is None where there are faults; notes are never errors."""
+
+    content: Content | None = None
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_folder(path: str | Path) -> Reading:
+    """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
+    folder = Path(path)
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing"
+        return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", "check the path")])
+    header, faults = _read_header(folder)
+    tables = {name: RowFaults(folder / name) for name in REQUIRED_COLUMNS}
+    rows = {name: _read_rows(folder, name, tables[name]) for name in REQUIRED_COLUMNS}
+
+    entities, entities_from = _names(header.entities, rows.values(), ("entity",))
+    features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"))
+    if header.features is None:
+        features = tuple(sorted(features))
+    entity_index = {name: index for index, name in enumerate(entities)}
+    feature_index = {name: index for index, name in enumerate(features)}
+
+    def columns(file: str, *names: str) -> list[NDArray[np.int64]]:
+        known = {"entity": (entity_index, entities_from)}
+        return [
+            name_column(rows[file], name, tables[file], *known.get(name, (feature_index, features_from)))
+            for name in names
+        ]
+
+    unary = _potentials(rows["unary.csv"], columns("unary.csv", "entity", "feature"), tables["unary.csv"])
+    pairwise = _potentials(
+        rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"), tables["pairwise.csv"]
+    )
+    priors = _priors(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), tables["priors.csv"])
+    has_costs = (folder / "costs.csv").exists()
+    costs = _costs(rows["costs.csv"], columns("costs.csv", "feature")[0], features, tables["costs.csv"])
+    aliases = _aliases(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features, tables["aliases.csv"])
+
+    for file in tables.values():
+        faults += file.listed()
+    faults += _digest_faults(folder, header)
+    if not faults and has_costs:
+        faults += _uncosted(folder, features, costs)
+    if not faults and not (entities and features):
+        lacking = "no entity" if not entities else "no feature"
+        faults.append(Fault(str(folder), lacking, "at least one", "add rows to unary.csv"))
+    if faults:
+        return Reading(faults=faults)
+    content = Content(header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases)
+    return Reading(content, notes=_notes(folder, content, rows))
+
+
+def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
+    """The header, or an empty one with the faults; a list that names something twice is a fault."""
+    unusable = Header.model_construct(name="", version="")
+    path = folder / HEADER
+    try:
+        header = check_model(read_mapping(path), Header, str(path))
+    except ConfigError as error:
+        return unusable, list(error.faults)
+    faults = []
+    for key, names in (("entities", header.entities or []), ("features", header.features or [])):
+        if key in header.model_fields_set and names == []:
+            faults.append(Fault(f"{path}, key {key}", "an empty list", "at least one name", "remove the key"))
+        counted: dict[str, int] = {}
+        for name in names:
+            counted[name] = counted.get(name, 0) + 1
+        faults += [
+            Fault(f"{path}, key {key}", f"{name} {count} times", "each name once", "remove the others")
+            for name, count in counted.items()
+            if count > 1
+        ]
+    return header, faults
+
+
+def _read_rows(folder: Path, name: str, faults: RowFaults) -> CsvTable:
+    required = REQUIRED_COLUMNS[name]
+    optional = ANNOTATIONS if name in REQUIRED_FILES else ()
+    if not (folder / name).exists():
+        if name in REQUIRED_FILES:
+            step = f"write it with the header {','.join((*required, *optional))}; it may have no rows"
+            faults.add(0, "", "no such file", "a CSV file", step)
+        return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in (*required, *optional)})
+    return read_table(folder / name, required=required, optional=optional, unread=("evidence",), faults=faults)
+
+
+def _names(
+    listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str]
+) -> tuple[tuple[str, ...], str]:
+    """The known names in order, and where they are listed; without a list, the sound names of the potentials."""
+    if listed is not None:
+        return tuple(dict.fromkeys(listed)), f"listed in {HEADER}"
+    seen: dict[str, None] = {}
+    for table in tables:
+        if "potential" in table.columns:
+            for column in columns:
+                seen.update(dict.fromkeys(table.columns.get(column, ())))
+    return tuple(
+        name for name in seen if name and name == name.strip() and name.isprintable()
+    ), "used in unary.csv or pairwise.csv"
+
+
+def _potentials(table: CsvTable, codes: list[NDArray[np.int64]], faults: RowFaults) -> Potentials:
+    entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
+    value = number_column(table, "potential", faults)
+    number_column(table, "confidence", faults, low=0.0, high=1.0, empty=np.nan)
+    sound = (entity >= 0) & (features >= 0).all(axis=1)
+    paired = features.shape[1] == 2
+    if paired:
+        same = sound & (features[:, 0] == features[:, 1])
+        for row in np.flatnonzero(same).tolist():
+            found = f"{table.columns['feature_a'][row]} paired with itself"
+            faults.add(int(table.lines[row]), "feature_b", found, "two different features", "remove the row")
+        sound &= ~same
+    base = int(features.max(initial=0)) + 1
+    key = entity
+    for column in features.T:
+        key = key * base + column
+    what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
+    earlier = earlier_row(np.where(sound, key, -1))
+    for row in np.flatnonzero(earlier >= 0).tolist():
+        first = int(table.lines[earlier[row]])
+        faults.add(int(table.lines[row]), "", f"the same as line {first}", what, "remove one of the two rows")
+    return Potentials(entity, features, value)
+
+
+def _priors(table: CsvTable, entity: NDArray[np.int64], n_entities: int, faults: RowFaults) -> NDArray[np.float64]:
+    value = number_column(table, "log_odds", faults)
+    _once(table, entity, faults, "each entity once")
+    priors = np.zeros(n_entities)
+    priors[entity[entity >= 0]] = value[entity >= 0]
+    return priors
+
+
+def _costs(
+    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
+) -> NDArray[np.float64]:
+    """Costs (n_features,); NaN for a feature without a row."""
+    value = number_column(table, "cost", faults, low=0.0)
+    _once(table, feature, faults, "each feature once")
+    costs = np.full(len(features), np.nan)
+    costs[feature[feature >= 0]] = value[feature >= 0]
+    return costs
+
+
+def _aliases(
+    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
+) -> dict[str, tuple[str, ...]]:
+    name_column(table, "alias", faults)
+    known = set(features)
+    first: dict[str, int] = {}
+    aliases: dict[str, tuple[str, ...]] = {}
+    for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
+        if index < 0 or not alias:
+            continue
+        if alias in known:
+            step = "remove the row"
+            faults.add(line, "alias", f"{alias}, the name of a feature", "a name that no feature has", step)
+        elif alias in first:
+            found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
+            faults.add(line, "alias", found, "each alias once", step)
+        else:
+            first[alias] = line
+            aliases[features[index]] = (*aliases.get(features[index], ()), alias)
+    return aliases
+
+
+def _once(table: CsvTable, codes: NDArray[np.int64], faults: RowFaults, expected: str) -> None:
+    earlier = earlier_row(codes)
+    for row in np.flatnonzero(earlier >= 0).tolist():
+        first = int(table.lines[earlier[row]])
+        faults.add(int(table.lines[row]), "", f"the same as line {first}", expected, "remove one of the two rows")
+
+
+def _uncosted(folder: Path, features: Sequence[str], costs: NDArray[np.float64]) -> list[Fault]:
+    lacking = [features[index] for index in np.flatnonzero(np.isnan(costs)).tolist()]
+    if not lacking:
+        return []
+    named = ", ".join(lacking[:10]) + (f" and {len(lacking) - 10} more" if len(lacking) > 10 else "")
+    step = "add the missing rows or remove the file"
+    return [Fault(str(folder / "costs.csv"), f"no cost for {named}", "a cost for every feature", step)]
+
+
+def _digest_faults(folder: Path, header: Header) -> list[Fault]:
+    faults = []
+    present = digests_of(folder) if header.digests else {}
+    for name, digest in header.digests.items():
+        where = f"{folder / HEADER}, key digests.{name}"
+        step = f"restore the file, or, if the edit is meant, run `afa bundle stamp {folder}`"
+        if name not in REQUIRED_COLUMNS:
+            close = difflib.get_close_matches(name, REQUIRED_COLUMNS, n=1)
+            step = f"rename it to {close[0]}" if close else "remove the key"
+            faults.append(Fault(where, "a digest of an unknown file", ", ".join(REQUIRED_COLUMNS), step))
+        elif name not in present:
+            faults.append(Fault(where, "no such file in the folder", "the file that was stamped", step))
+        elif present[name] != digest.lower():
+            found = f"{name} with SHA-256 {present[name][:12]}..."
+            faults.append(Fault(where, found, f"{digest[:12]}...", step))
+    return faults
+
+
+def _notes(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> list[str]:
+    header = content.header
+    notes = []
+    lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
+    if lacking:
+        notes.append(f"{HEADER}: provenance does not say {', '.join(lacking)}")
+    if header.licence is None:
+        notes.append(f"{HEADER}: no licence")
+    if not header.digests:
+        notes.append(f"{HEADER}: no digests, so a later edit goes unseen; `afa bundle stamp {folder}` adds them")
+    for name, is_used in (
+        ("entities", _used(len(content.entities), content.unary.entity, content.pairwise.entity)),
+        ("features", _used(len(content.features), content.unary.features, content.pairwise.features)),
+    ):
+        idle = [getattr(content, name)[index] for index in np.flatnonzero(~is_used)]
+        if idle:
+            shown = ", ".join(idle[:5]) + (", ..." if len(idle) > 5 else "")
+            notes.append(f"{name} without any potential ({len(idle)}): {shown}")
+    without_prior = len(content.entities) - len(rows["priors.csv"])
+    if len(rows["priors.csv"]) and without_prior:
+        notes.append(f"priors.csv: entities without a row have log-odds 0 ({without_prior})")
+    known = (HEADER, *REQUIRED_COLUMNS)
+    for entry in sorted(path.name for path in folder.iterdir() if path.name not in known):
+        close = difflib.get_close_matches(entry, known, n=1, cutoff=0.8)
+        notes += [f"{entry} is not read; if it is meant as {name}, rename it" for name in close]
+    return notes
+
+
+def _used(count: int, *indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    used = np.zeros(count, dtype=bool)
+    for index in indices:
+        used[index.ravel()] = True
+    return used

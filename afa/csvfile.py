@@ -1,0 +1,250 @@
+"""CSV files read strictly: every row keeps its line number, and every fault is collected before any is raised."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.errors import Fault
+
+ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbage collector and read half as fast
+SHOWN_PER_KIND = 50
+
+
+class RowFaults:
+    """The faults of one file, in line order.
+
+    Beyond `SHOWN_PER_KIND` rows with the same fault in the same column, the rest are counted in one line, so that
+    a wrong column of a million rows stays readable.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._by_kind: dict[tuple[str, str], list[tuple[int, Fault]]] = {}
+        self._unshown: dict[tuple[str, str], int] = {}
+
+    def add(self, line: int, column: str, found: str, expected: str, next_step: str) -> None:
+        """Note a fault at a 1-based line; `line` 0 means the whole file, `column` "" the whole row."""
+        kind = (column, expected)
+        shown = self._by_kind.setdefault(kind, [])
+        if len(shown) == SHOWN_PER_KIND:
+            self._unshown[kind] = self._unshown.get(kind, 0) + 1
+            return
+        where = self.path + (f", line {line}" if line else "") + (f", column {column}" if column else "")
+        shown.append((line, Fault(where, found, expected, next_step)))
+
+    def listed(self) -> list[Fault]:
+        """All faults in line order, followed by one for each kind that was cut short."""
+        numbered = sorted((pair for shown in self._by_kind.values() for pair in shown), key=lambda pair: pair[0])
+        return [fault for _, fault in numbered] + [
+            Fault(
+                self.path + (f", column {column}" if column else ""),
+                f"{count} more row{'s' if count > 1 else ''} with this fault",
+                expected,
+                "mend the rows named above in the same way and check again",
+            )
+            for (column, expected), count in self._unshown.items()
+        ]
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """The rows of a CSV file by column; `lines` (n_rows,) is the 1-based line on which each row begins.
+
+    A column of the format that the file does not have is all empty texts.
+    """
+
+    lines: NDArray[np.int64]
+    columns: Mapping[str, Sequence[str]]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    unread: Collection[str] = (),
+    faults: RowFaults,
+) -> CsvTable:
+    """Read a UTF-8 CSV file with a header; what is wrong with it goes to `faults`.
+
+    Columns in `unread` are allowed but not kept. Blank lines are skipped, a row shorter than the header is filled
+    with empty texts, and a row longer than the header is a fault and left out. A file that cannot be read, or lacks a
+    required column, gives a table without rows.
+    """
+    wanted = [column for column in (*required, *optional) if column not in unread]
+    columns: dict[str, list[str]] = {column: [] for column in wanted}
+    lines: list[int] = []
+    text = _text_of(Path(path), faults)
+    if text is None:
+        return CsvTable(np.array(lines, dtype=np.int64), columns)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = next(reader, None)
+        if not header:
+            step = f"write the header {','.join((*required, *optional))}"
+            faults.add(1 if header == [] else 0, "", "no header", "a header row", step)
+        elif _header_is_usable(header, required, optional, faults):
+            shared: dict[str, str] = {}
+            rows = _rows(reader, len(header), lines, faults)
+            while block := list(islice(rows, ROWS_PER_BLOCK)):
+                for name, values in zip(header, zip(*block, strict=True), strict=True):
+                    if name in columns:
+                        columns[name].extend(map(shared.setdefault, values, values))
+    except csv.Error as error:
+        faults.add(reader.line_num, "", f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row")
+    whole = min((len(column) for column in columns.values() if column), default=0)
+    for name, column in columns.items():
+        columns[name] = column[:whole] if column else [""] * whole
+    return CsvTable(np.array(lines[:whole], dtype=np.int64), columns)
+
+
+def number_column(
+    table: CsvTable,
+    column: str,
+    faults: RowFaults,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    empty: float | None = None,
+) -> NDArray[np.float64]:
+    """The finite numbers (n_rows,) of a column within [low, high]; NaN where faulty.
+
+    An empty text counts as `empty` where that is given, and as a fault otherwise.
+    """
+    texts = table.columns[column]
+    parsed = {text: _number(text) for text in set(texts)}
+    if empty is not None:
+        parsed[""] = empty
+    values = np.fromiter(map(parsed.__getitem__, texts), dtype=np.float64, count=len(texts))
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.isfinite(values) & (values >= low) & (values <= high))
+    if empty is not None:
+        wrong &= np.fromiter(map(bool, texts), dtype=bool, count=len(texts))
+    expected = "a finite number"
+    if math.isfinite(low):
+        expected = f"a number in [{low:g}, {high:g}]" if math.isfinite(high) else f"a finite number >= {low:g}"
+    for row in np.flatnonzero(wrong).tolist():
+        faults.add(int(table.lines[row]), column, quoted(texts[row]), expected, "correct the number")
+    return np.where(wrong, np.nan, values) + 0.0
+
+
+def name_column(
+    table: CsvTable,
+    column: str,
+    faults: RowFaults,
+    known: Mapping[str, int] | None = None,
+    known_from: str = "",
+) -> NDArray[np.int64]:
+    """The indices (n_rows,) in `known` of a column of names; -1 where faulty.
+
+    A name must not be empty, have spaces around it or hold invisible characters. With `known` it must be one of its
+    keys; `known_from` says in a fault where those are listed. Without `known` every sound name gets index 0.
+    """
+    texts = table.columns[column]
+    steps: dict[str, tuple[str, str]] = {}
+    indices: dict[str, int] = {}
+    for text in dict.fromkeys(texts):
+        indices[text] = -1
+        if not text.strip():
+            steps[text] = ("a name", "write the name or remove the row")
+        elif text != text.strip() or not text.isprintable():
+            steps[text] = ("a name without spaces around it or invisible characters", f"write {visible(text)}")
+        elif known is not None and text not in known:
+            steps[text] = (f"a name {known_from}", suggestion(text, known))
+        else:
+            indices[text] = 0 if known is None else known[text]
+    codes = np.fromiter(map(indices.__getitem__, texts), dtype=np.int64, count=len(texts))
+    for row in np.flatnonzero(codes < 0).tolist():
+        faults.add(int(table.lines[row]), column, quoted(texts[row]), *steps[texts[row]])
+    return codes
+
+
+def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each key (n_rows,), the first row with the same key; -1 for that row itself and for negative keys."""
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    earliest: NDArray[np.int64] = first[group].astype(np.int64)
+    return np.where((earliest == np.arange(len(keys))) | (keys < 0), -1, earliest)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The next step for a name that is not among the known ones."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}" if close else "correct the name or remove the row"
+
+
+def visible(text: str) -> str:
+    """A text without its invisible characters and the spaces around it."""
+    return "".join(filter(str.isprintable, text)).strip()
+
+
+def quoted(text: str) -> str:
+    """A short rendering of a text for a fault; an empty one reads "nothing"."""
+    if not text:
+        return "nothing"
+    return repr(text) if len(text) <= 60 else repr(text[:57]) + "..."
+
+
+def _text_of(path: Path, faults: RowFaults) -> str | None:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        faults.add(0, "", error.strerror or "an error", "a readable file", "check the path")
+        return None
+    if b"\0" in data:
+        faults.add(0, "", "binary data", "a text file with comma-separated values", "save it as CSV in UTF-8")
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        faults.add(line, "", f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8")
+        return None
+
+
+def _header_is_usable(
+    header: Sequence[str], required: Sequence[str], optional: Sequence[str], faults: RowFaults
+) -> bool:
+    known = (*required, *optional)
+    missing = [column for column in required if column not in header]
+    for column in dict.fromkeys(name for name in header if header.count(name) > 1):
+        faults.add(1, column, f"{header.count(column)} columns of this name", "one", "remove the others")
+    for column in missing:
+        faults.add(1, column, "no such column", "the column", f"add it; the header is {','.join(known)}")
+    for column in dict.fromkeys(name for name in header if name not in known):
+        close = difflib.get_close_matches(column, [name for name in known if name not in header], n=1)
+        step = f"rename it to {close[0]}" if close else f"remove it; known columns: {', '.join(known)}"
+        faults.add(1, column or '""', "an unknown column", "only known columns", step)
+    return not missing and len(set(header)) == len(header)
+
+
+def _rows(reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults) -> Iterator[list[str]]:
+    """Rows of exactly `width` fields; appends the line on which each begins to `lines`."""
+    begin = reader.line_num + 1  # type: ignore[attr-defined]
+    for row in reader:
+        if len(row) > width:
+            step = "put a text that holds a comma in quotes"
+            faults.add(begin, "", f"{len(row)} fields", f"{width}, as in the header", step)
+        elif row:
+            lines.append(begin)
+            yield row if len(row) == width else row + [""] * (width - len(row))
+        begin = reader.line_num + 1  # type: ignore[attr-defined]
+
+
+def _number(text: str) -> float:
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
