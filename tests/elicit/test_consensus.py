@@ -1,0 +1,144 @@
+"""Consensus: what survives by agreement on a gene and its direction, worked by hand and on the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afa.elicit.consensus import consensus
+from afa.elicit.recorded import read_recorded
+from afa.errors import ElicitationError
+
+RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
+COLUMNS = ["run", "phenotype", "gene", "direction", "lit_prob"]
+UP, DOWN = "Upregulated", "Downregulated"
+
+BY_HAND = pd.DataFrame(
+    [
+        ("r1", "late", "TWO", UP, 0.5),
+        ("r3", "late", "TWO", UP, 0.8),
+        ("r1", "late", "ALL", DOWN, 0.9),
+        ("r2", "late", "ALL", DOWN, 0.6),
+        ("r3", "late", "ALL", DOWN, 0.9),
+        ("r2", "late", "ONE", UP, 0.7),
+        ("r1", "late", "SPLIT", UP, 0.9),
+        ("r2", "late", "SPLIT", UP, 0.9),
+        ("r3", "late", "SPLIT", DOWN, 0.1),
+        ("r1", "early", "ONE", DOWN, 0.4),
+        ("r2", "early", "ONE", DOWN, 0.5),
+    ],
+    columns=COLUMNS,
+)
+
+
+def test_two_of_three_keeps_what_two_runs_name_with_one_direction() -> None:
+    result = consensus(BY_HAND, min_agree=2)
+    assert list(result.kept.itertuples(index=False, name=None)) == [
+        ("late", "ALL", -1, pytest.approx(0.8), 3),
+        ("late", "TWO", 1, pytest.approx(0.65), 2),
+        ("early", "ONE", -1, pytest.approx(0.45), 2),
+    ]
+
+
+def test_every_dropped_gene_has_its_reason() -> None:
+    result = consensus(BY_HAND, min_agree=2)
+    assert list(result.dropped.itertuples(index=False, name=None)) == [
+        ("late", "ONE", "named by 1 of 3 runs, 2 needed"),
+        ("late", "SPLIT", "directions disagree"),
+    ]
+
+
+def test_three_of_three_drops_what_two_runs_name() -> None:
+    result = consensus(BY_HAND, min_agree=3)
+    assert result.kept["gene"].tolist() == ["ALL"]
+    assert ("early", "ONE", "named by 2 of 3 runs, 3 needed") in result.dropped.itertuples(index=False, name=None)
+
+
+def test_a_gene_named_in_two_directions_is_dropped_even_where_one_run_is_enough() -> None:
+    result = consensus(BY_HAND, min_agree=1)
+    assert "SPLIT" not in set(result.kept["gene"])
+
+
+def test_no_survivor_gives_empty_tables_with_their_columns() -> None:
+    result = consensus(BY_HAND[BY_HAND["gene"] == "SPLIT"], min_agree=2)
+    assert result.kept.empty
+    assert list(result.kept.columns) == ["phenotype", "gene", "potential", "confidence", "n_runs"]
+
+
+@settings(deadline=None)
+@given(st.permutations(range(len(BY_HAND))))
+def test_the_order_of_answers_does_not_matter(order: list[int]) -> None:
+    first, second = consensus(BY_HAND, min_agree=2), consensus(BY_HAND.iloc[order], min_agree=2)
+    by = ["phenotype", "gene"]
+    pd.testing.assert_frame_equal(
+        first.kept.sort_values(by, ignore_index=True), second.kept.sort_values(by, ignore_index=True)
+    )
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["r1", "r2", "r3"]),
+            st.sampled_from(["p", "q"]),
+            st.sampled_from(["A", "B", "C"]),
+            st.sampled_from([UP, DOWN]),
+            st.floats(0, 1),
+        ),
+        min_size=1,
+        unique_by=lambda row: row[:3],
+    ),
+    st.data(),
+)
+def test_each_named_gene_is_either_kept_or_dropped_and_a_stricter_rule_keeps_a_subset(
+    rows: list[tuple], data: st.DataObject
+) -> None:
+    answers = pd.DataFrame(rows, columns=COLUMNS)
+    n_runs = answers["run"].nunique()
+    min_agree = data.draw(st.integers(1, n_runs))
+    result = consensus(answers, min_agree=min_agree)
+    kept = set(zip(result.kept["phenotype"], result.kept["gene"], strict=True))
+    dropped = set(zip(result.dropped["phenotype"], result.dropped["gene"], strict=True))
+    assert kept | dropped == {row[1:3] for row in rows}
+    assert not kept & dropped
+    assert result.kept["confidence"].between(0, 1).all()
+    stricter = consensus(answers, min_agree=n_runs).kept
+    assert set(zip(stricter["phenotype"], stricter["gene"], strict=True)) <= kept
+
+
+@pytest.mark.parametrize("min_agree", [0, 4])
+def test_a_number_of_runs_out_of_range_is_refused(min_agree: int) -> None:
+    with pytest.raises(ElicitationError, match=f"min_agree: found {min_agree}; expected a number of runs from 1 to 3"):
+        consensus(BY_HAND, min_agree=min_agree)
+
+
+def test_an_unknown_direction_is_refused() -> None:
+    answers = BY_HAND.replace({"direction": {DOWN: "down"}})
+    with pytest.raises(ElicitationError, match="gene ALL, direction: found 'down'; expected Upregulated or Downregul"):
+        consensus(answers, min_agree=2)
+
+
+def test_a_run_that_names_a_gene_twice_is_refused() -> None:
+    answers = pd.concat([BY_HAND, BY_HAND.iloc[[0]]])
+    with pytest.raises(ElicitationError, match="run r1, late, gene TWO: found the gene named twice"):
+        consensus(answers, min_agree=2)
+
+
+@pytest.mark.parametrize(("min_agree", "n_features"), [(2, 253), (3, 183)])
+def test_the_record_gives_the_known_number_of_features(min_agree: int, n_features: int) -> None:
+    result = consensus(read_recorded(RECORD).answers, min_agree=min_agree)
+    assert result.kept["gene"].nunique() == n_features
+
+
+def test_the_pairs_asked_in_the_record_are_all_pairs_of_the_two_of_three_survivors() -> None:
+    recorded = read_recorded(RECORD)
+    kept = consensus(recorded.answers, min_agree=2).kept
+    for phenotype in recorded.phenotypes["phenotype"]:
+        survivors = set(kept.loc[kept["phenotype"] == phenotype, "gene"])
+        asked = recorded.pairs[recorded.pairs["phenotype"] == phenotype]
+        assert set(asked["gene_a"]) | set(asked["gene_b"]) == survivors
+        assert len(asked) == len(survivors) * (len(survivors) - 1) // 2
