@@ -1,0 +1,15 @@
+"""`random`: unobserved features in an order drawn once per patient and seed."""
+
+from __future__ import annotations
+
+from afa.allocate.base import Choice, View
+from afa.orders import random_order
+
+
+class Random:
+    """A uniformly random order over all M features, the baseline that looks at nothing."""
+
+    def choose(self, view: View) -> Choice:
+        order = random_order(view.features, patient=view.patient, seed=view.seed)
+        feature = next(int(j) for j in order if not view.observed[j])
+        return Choice(feature, f"next of the random order of seed {view.seed}")

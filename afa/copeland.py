@@ -1,0 +1,34 @@
+"""From duels to a ranking: Copeland wins and the top-k, whatever order the entities come in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from afa.mrf import Floats
+
+
+def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
+    """(N,) number of duels each entity wins; a score of magnitude at most `tie` is half a win (spec S5).
+
+    >>> copeland_wins(np.array([[0.0, 2.0, 0.0], [-2.0, 0.0, -1.0], [0.0, 1.0, 0.0]])).tolist()
+    [1.5, 0.0, 1.5]
+    """
+    outcome = np.where(scores > tie, 1.0, np.where(scores < -tie, 0.0, 0.5))
+    np.fill_diagonal(outcome, 0.0)
+    wins: Floats = outcome.sum(axis=1)
+    return wins
+
+
+def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
+    """All entities, best first: by wins, then by the sum of `V_ab` over opponents, then by name (spec S6).
+
+    Sums that differ by no more than rounding (`tie` times the number of entities) count as equal.
+    """
+    wins = copeland_wins(scores, tie=tie)
+    margin = np.sort(scores, axis=1).sum(axis=1)
+    slack = tie * len(names)
+    step = np.round(margin / slack) if slack > 0 else margin
+    order = sorted(range(len(names)), key=lambda v: (-wins[v], -step[v], names[v]))
+    return [names[v] for v in order]

@@ -1,0 +1,43 @@
+"""How kernels are compiled: ahead of use where a cached copy exists, without fast-math, the same bytes on any thread.
+
+Numba invalidates a cached kernel when its own file changes, not when a kernel that it calls does. The cache
+folder is therefore named by a digest of every file of this package, so that no stale machine code can be run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _cache_folder() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return str(Path(home) / "afa" / f"kernels-{digest.hexdigest()[:16]}")
+
+
+CACHE_FOLDER = _cache_folder()
+
+
+def kernel(*, parallel: bool = False) -> Callable[[Function], Function]:
+    """Decorator: compile a function with numba and keep its machine code in `CACHE_FOLDER`."""
+
+    def compile_it(function: Function) -> Function:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = CACHE_FOLDER
+        try:
+            compiled: Function = numba.njit(cache=True, parallel=parallel, error_model="numpy")(function)
+        finally:
+            numba.config.CACHE_DIR = before
+        return compiled
+
+    return compile_it

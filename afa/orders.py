@@ -1,0 +1,27 @@
+"""Random observation orders that depend on names and seeds, never on positions or on the order of execution."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
+    """Feature indices in the random order of one patient and seed, shape (M,).
+
+    Each feature is placed by a hash of (experiment, patient, seed, feature): two features keep their order
+    when others are added or dropped, and relabelling the indices relabels the result.
+
+    >>> random_order(["a", "b", "c"], patient="p1", seed=0).tolist()
+    [2, 1, 0]
+    """
+    stem = hashlib.sha256(f"{experiment}\0{patient}\0{seed}\0".encode())
+    keys = []
+    for feature in features:
+        key = stem.copy()
+        key.update(feature.encode())
+        keys.append(key.digest())
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)

@@ -1,0 +1,58 @@
+"""Fixtures shared by all tests, and the rule that a skipped mirror test is said aloud."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from afa.bundle import load_bundle
+from afa.elicit.recorded_bundle import build_recorded_bundle
+
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("local", deadline=None, max_examples=60)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+ROOT = Path(__file__).parent.parent
+
+
+def _mirror() -> Path | None:
+    given = os.environ.get("AFA_GEO_MIRROR")
+    folder = Path(given) if given else ROOT.parent / "shared" / "geo"
+    return folder if (folder / "series").is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def geo_mirror() -> Path:
+    """A folder with real series in GEO's layout."""
+    folder = _mirror()
+    if folder is None:
+        pytest.skip("no mirror of real GEO series: set AFA_GEO_MIRROR")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recorded_elicitation() -> Path:
+    """The recorded answers that the default bundle is built from."""
+    return ROOT / "resources" / "elicitation"
+
+
+@pytest.fixture(scope="session")
+def bundle_tiny():
+    """Three entities on five features, small enough to check by hand."""
+    return load_bundle(ROOT / "tests" / "data" / "bundle_tiny")
+
+
+@pytest.fixture(scope="session")
+def recorded_bundle(recorded_elicitation, tmp_path_factory):
+    """The default bundle: 25 phenotypes on 253 genes, built from the recorded answers."""
+    folder = tmp_path_factory.mktemp("bundle") / "recorded"
+    build_recorded_bundle(recorded_elicitation, folder, min_agree=2)
+    return load_bundle(folder)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how many tests had no real data to run on."""
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if "mirror" in r.keywords]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests need a mirror of real GEO series and were skipped")
