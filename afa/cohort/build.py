@@ -1,0 +1,165 @@
+"""From a series to a cohort: select, transform, encode, label, and keep a record of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from afa.cohort import expression as expression_files
+from afa.cohort import geo
+from afa.cohort.cohort import Cohort
+from afa.cohort.config import CohortConfig
+from afa.cohort.encode import Test, encode, without_spread
+from afa.cohort.expression import Expression
+from afa.cohort.genes import Names, ensembl_candidates, first_tier_present, symbol_candidates
+from afa.cohort.geo import Source
+from afa.cohort.labels import describe_labels, make_labels
+from afa.cohort.select import Selected, select
+from afa.cohort.transform import choose_rows, log_values
+from afa.errors import CohortError, Fault
+
+Tiers = Mapping[str, Sequence[Sequence[str]]]
+
+
+def build_cohort(
+    config: CohortConfig,
+    source: Source,
+    features: Sequence[str],
+    entities: Sequence[str],
+    *,
+    test: Test = "empirical",
+    level: float = 0.05,
+    aliases: Names | None = None,
+    ensembl: Names | None = None,
+) -> Cohort:
+    """The cohort of a series on the bundle's features, read from GEO or from a mirror.
+
+    `test` and `level` hold where the cohort's own `encoding` says nothing. `aliases` gives each symbol's other names,
+    `ensembl` its Ensembl ids (for a series whose rows are those). Errors are `CohortError`s and, while
+    fetching, `DownloadError`s.
+    """
+    chosen = select(geo.read_samples(source), config)
+    tiers = row_tiers(config, features, aliases or {}, ensembl or {})
+    wanted = {row_id for choices in tiers.values() for tier in choices for row_id in tier}
+    files = [
+        {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
+        for content, read in (("samples", source.metadata), ("expression", source.expression))
+    ]
+    expression = expression_files.read_expression(source, config.expression, chosen.samples, wanted)
+    return assemble(config, chosen, expression, tiers, entities, test=test, level=level, files=files)
+
+
+def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
+    """The row ids that may hold each feature, in tiers, by the kind of row ids that the series has."""
+    if config.expression.row_ids == "ensembl":
+        return ensembl_candidates(features, aliases, ensembl)
+    return symbol_candidates(features, aliases)
+
+
+def assemble(
+    config: CohortConfig,
+    chosen: Selected,
+    expression: Expression,
+    tiers: Tiers,
+    entities: Sequence[str],
+    *,
+    test: Test = "empirical",
+    level: float = 0.05,
+    files: Sequence[Mapping[str, str]] = (),
+) -> Cohort:
+    """The cohort of chosen samples and values already read; `tiers` holds a key per feature, in bundle order.
+
+    `expression.values` is `(n_rows, n_samples)` in the file's unit, named by row id and sample; `files` is recorded as
+    it is. Missing samples, missing genes, encoding and labels raise `CohortError`s.
+    """
+    test, level = config.encoding.test or test, config.encoding.level or level
+    names = [*chosen.controls, *chosen.patients]
+    raw = _columns(expression.values, names, f"cohort {config.name}")
+    log = log_values(raw, config.expression.unit, expression.library_size)
+    row_ids = first_tier_present(tiers, map(str, log.index))
+    absent = [feature for feature, found in row_ids.items() if not found]
+    if absent and (not config.allow_missing_genes or len(absent) == len(row_ids)):
+        raise CohortError(_missing_genes(config, absent, tiers))
+    values, read_from = choose_rows(log, row_ids, chosen.controls)
+    is_control = np.isin(values.columns, chosen.controls)
+    coded = encode(values, is_control, test=test, level=level)[list(chosen.patients)].T
+    patients = chosen.samples.loc[list(chosen.patients)]
+    labels = make_labels(patients, config.labels, entities)
+    flat = without_spread(values.to_numpy(dtype=np.float64)[:, is_control])
+    record = {
+        **_origin(config, files),
+        "encoding": {"test": test, "level": level, "unit": config.expression.unit},
+        **_groups(chosen),
+        "dropped_features": absent,
+        "genes_without_spread": [str(gene) for gene in values.index[flat]],
+        "aliases_used": _aliases_used(tiers, read_from),
+        "labels": describe_labels(patients, config.labels, labels),
+        **_shares(coded.to_numpy()),
+    }
+    return Cohort(config.name, tuple(coded.columns), chosen.patients, coded.to_numpy(), labels, record)
+
+
+def _columns(values: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:
+    if lost := [name for name in names if name not in values.columns]:
+        found = f"no expression values of {len(lost)} selected samples, such as {lost[0]}"
+        raise CohortError(Fault(where, found, "values of every sample", "drop the samples in the cohort file"))
+    return values[list(names)]
+
+
+def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) -> list[Fault]:
+    """One fault for the genes of which the series has no row, one for those whose row id nobody gave."""
+    groups = (
+        (
+            [feature for feature in absent if tiers[feature]],
+            "no row of",
+            "a row for each feature of the bundle",
+            "add another name to the gene aliases",
+        ),
+        (
+            [feature for feature in absent if not tiers[feature]],
+            "no Ensembl id known for",
+            "an id for each feature, the rows of this series being Ensembl ids",
+            "add the id to the Ensembl table",
+        ),
+    )
+    return [
+        Fault(
+            f"cohort {config.name}, series {config.series}",
+            f"{found} {len(genes)} features: {', '.join(genes)}",
+            expected,
+            f"{step}, or set `allow_missing_genes: true` to drop them from cohort and bundle",
+        )
+        for genes, found, expected, step in groups
+        if genes
+    ]
+
+
+def _origin(config: CohortConfig, files: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    return {
+        "title": config.title,
+        "series": config.series,
+        "origin": config.origin,
+        "files": [dict(entry) for entry in files],
+    }
+
+
+def _groups(chosen: Selected) -> dict[str, Any]:
+    return {
+        "controls": len(chosen.controls),
+        "patients": len(chosen.patients),
+        "selection": [{"step": step, "samples": left} for step, left in chosen.steps],
+    }
+
+
+def _aliases_used(tiers: Tiers, read_from: Mapping[str, str]) -> dict[str, str]:
+    """The features that were not found under their first name, and the row id that each was read from."""
+    return {feature: row_id for feature, row_id in read_from.items() if row_id not in tiers[feature][0]}
+
+
+def _shares(coded: np.ndarray) -> dict[str, Any]:
+    """Shares of the three values over all patients and features, and how many patients are all zero."""
+    shares = {name: round(float((coded == value).mean()), 6) for name, value in (("down", -1), ("zero", 0), ("up", 1))}
+    return {"shares": shares, "all_zero_patients": int((coded == 0).all(axis=1).sum())}

@@ -1,0 +1,200 @@
+"""The cohort: patients' ternary profiles and phenotype labels, and the folder that holds them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import yaml
+from pyarrow import ArrowException
+
+from afa.errors import AfaError, CohortError, Fault
+from afa.files import atomic_folder, sha256_of
+from afa.yamlfile import read_mapping
+
+FEATURES_FILE = "features.parquet"
+LABELS_FILE = "labels.parquet"
+CARD_FILE = "cohort.yaml"
+PATIENT = "patient"
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Patients on a shared feature space, checked when made.
+
+    `values` is `(n_patients, n_features)`, int8 in {-1, 0, 1}, read-only, rows and columns named by `patients` and
+    `features`. `labels` is `(n_patients, n_labelled_entities)`, Int8 in {0, 1, missing}, indexed by patient.
+    `provenance` is what `cohort.yaml` says beside the name and the digests; it may be empty.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    patients: tuple[str, ...]
+    values: npt.NDArray[np.int8]
+    labels: pd.DataFrame
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        values, labels = np.asarray(self.values), self.labels
+        faults = [
+            *_name_faults(self.patients, f"cohort {self.name}", "patient"),
+            *_name_faults(self.features, f"cohort {self.name}", "feature"),
+        ]
+        if values.shape != (len(self.patients), len(self.features)):
+            expected = f"({len(self.patients)}, {len(self.features)})"
+            faults.append(
+                Fault(f"cohort {self.name}, values", f"shape {values.shape}", expected, "pass the whole table")
+            )
+        else:
+            table = pd.DataFrame(values, self.patients, self.features)
+            faults += _value_faults(table, f"cohort {self.name}", (-1, 0, 1), blank=False)
+        faults += _value_faults(labels, f"cohort {self.name}, labels", (0, 1), blank=True)
+        if tuple(labels.index) != tuple(self.patients):
+            faults.append(
+                Fault(
+                    f"cohort {self.name}, labels",
+                    "other patients than the values",
+                    "the same, in the same order",
+                    "align them",
+                )
+            )
+        if faults:
+            raise CohortError(faults)
+        held = np.array(values, dtype=np.int8, order="C")
+        held.flags.writeable = False
+        object.__setattr__(self, "values", held)
+        object.__setattr__(self, "features", tuple(self.features))
+        object.__setattr__(self, "patients", tuple(self.patients))
+        index = pd.Index(self.patients, name=PATIENT, dtype="str")
+        object.__setattr__(self, "labels", labels.astype("Int8").set_axis(index, axis=0))
+
+
+def write_cohort(cohort: Cohort, folder: str | Path) -> None:
+    """Write a cohort's folder in one step: two Parquet files, the same bytes each time, and `cohort.yaml`."""
+    patients = pd.Series(cohort.patients, name=PATIENT, dtype="str")
+    features = pd.DataFrame(cohort.values, columns=list(cohort.features))
+    labels = cohort.labels.reset_index(drop=True)
+    with atomic_folder(folder) as temporary:
+        for name, table in ((FEATURES_FILE, features), (LABELS_FILE, labels)):
+            whole = pd.concat([patients, table], axis="columns")
+            whole.to_parquet(temporary / name, engine="pyarrow", compression="zstd", index=False)
+        digests = {name: sha256_of(temporary / name) for name in (FEATURES_FILE, LABELS_FILE)}
+        card = {"name": cohort.name, **cohort.provenance, "digests": digests}
+        text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
+        (temporary / CARD_FILE).write_text(text, encoding="utf-8")
+
+
+def load_cohort(folder: str | Path) -> Cohort:
+    """Read the folder of a cohort; all that is wrong with its three files is raised as one `CohortError`.
+
+    Of `cohort.yaml` only `name` is required. Where it gives digests the Parquet files must have them. The labels may
+    come in another order of patients than the features, not with other patients.
+    """
+    folder = Path(folder)
+    faults: list[Fault] = []
+    card = _read_card(folder / CARD_FILE, faults)
+    features = _read_table(folder / FEATURES_FILE, faults)
+    labels = _read_table(folder / LABELS_FILE, faults)
+    faults += _digest_faults(folder, card.pop("digests", None))
+    for table, name, allowed, blank in (
+        (features, FEATURES_FILE, (-1, 0, 1), False),
+        (labels, LABELS_FILE, (0, 1), True),
+    ):
+        if table is not None:
+            faults += _name_faults(table.index, str(folder / name), "patient")
+            faults += _name_faults(table.columns, str(folder / name), "feature" if table is features else "entity")
+            faults += _value_faults(table, str(folder / name), allowed, blank=blank)
+    if features is not None and not len(features):
+        faults.append(Fault(str(folder / FEATURES_FILE), "no patient", "at least one row", "add the patients"))
+    if features is not None and labels is not None:
+        faults += _patient_faults(features, labels, folder)
+    if faults or features is None or labels is None:
+        raise CohortError(faults)
+    patients, names = tuple(features.index), tuple(features.columns)
+    values = features.to_numpy(dtype=np.int8)
+    return Cohort(card.pop("name"), names, patients, values, labels.loc[list(patients)].astype("Int8"), card)
+
+
+def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
+    try:
+        card = read_mapping(path)
+    except AfaError as error:
+        faults += error.faults
+        return {}
+    name = card.get("name")
+    if not isinstance(name, str) or not name:
+        found = "nothing" if name is None else repr(name)
+        faults.append(Fault(f"{path}, key name", found, "the cohort's name", "add `name: my-cohort`"))
+    return card
+
+
+def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
+    """The table of a Parquet file, indexed by its `patient` column; None, with a fault noted, where there is none."""
+    try:
+        table = pd.read_parquet(path, engine="pyarrow")
+    except (OSError, ValueError, ArrowException) as error:
+        found = "no such file" if isinstance(error, FileNotFoundError) else str(error).splitlines()[0]
+        step = "write it with a `patient` column and one column per "
+        step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
+        faults.append(Fault(str(path), found, "a Parquet table", step))
+        return None
+    if PATIENT not in table.columns:
+        shown = ", ".join(map(str, table.columns[:5]))
+        faults.append(Fault(str(path), f"the columns {shown} ...", f"a column {PATIENT!r}", "name the patients in it"))
+        return None
+    table = table.set_index(PATIENT)
+    return table.set_axis(table.index.map(str), axis=0).set_axis(table.columns.map(str), axis=1)
+
+
+def _digest_faults(folder: Path, digests: object) -> Iterator[Fault]:
+    if digests is None:
+        return
+    place = f"{folder / CARD_FILE}, key digests"
+    if not isinstance(digests, Mapping):
+        yield Fault(place, f"a {type(digests).__name__}", "a mapping of file name to SHA-256", "correct or remove it")
+        return
+    for name, expected in digests.items():
+        path = folder / str(name)
+        if not path.is_file():
+            yield Fault(f"{place}.{name}", "no such file in the folder", "a file of the cohort", "remove the entry")
+        elif (found := sha256_of(path)) != expected:
+            step = "restore the file, or remove the digests if you changed it on purpose"
+            yield Fault(str(path), f"SHA-256 {found}", f"{expected} as {CARD_FILE} says", step)
+
+
+def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) -> Iterator[Fault]:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        shown = ", ".join(map(str, twice[:5]))
+        yield Fault(where, f"{kind} {shown} more than once", f"each {kind} once", "remove or rename the repeated ones")
+
+
+def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, blank: bool) -> Iterator[Fault]:
+    """One fault per column whose values are not all allowed, naming its first wrong cell."""
+    step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
+    expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")
+    for place, name in enumerate(table.columns):
+        values = table.iloc[:, place]
+        number = pd.to_numeric(values, errors="coerce") if values.dtype.kind not in "biuf" else values
+        right = number.isin(allowed).to_numpy(bool)
+        if blank:
+            right = right | values.isna().to_numpy(bool)
+        if not right.all():
+            row = int(np.argmin(right))
+            yield Fault(f"{where}, patient {table.index[row]}, column {name}", str(values.iloc[row]), expected, step)
+
+
+def _patient_faults(features: pd.DataFrame, labels: pd.DataFrame, folder: Path) -> Iterator[Fault]:
+    for name, extra in (
+        (FEATURES_FILE, [patient for patient in features.index if patient not in labels.index]),
+        (LABELS_FILE, [patient for patient in labels.index if patient not in features.index]),
+    ):
+        if extra:
+            found = f"{len(extra)} patients that the other table lacks, such as {extra[0]}"
+            yield Fault(str(folder / name), found, "the same patients in both", "add their rows to the other table")

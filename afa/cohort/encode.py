@@ -1,0 +1,136 @@
+"""The ternary code of a sample's expression against the controls."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from afa.errors import CohortError, Fault
+
+Test = Literal["empirical", "normal", "t"]
+Floats = npt.NDArray[np.float64]
+
+# Two distances from the control mean that differ by less than this share of the values they come from are equal:
+# what separates them is the rounding of the mean.
+_ROUNDING = 1e-12
+
+
+def encode(
+    values: pd.DataFrame, is_control: npt.ArrayLike, *, test: Test = "empirical", level: float = 0.05
+) -> pd.DataFrame:
+    """Ternary code of every sample, controls included, against the controls (`eq:ternary-encoding`, decision D1).
+
+    `values` is `(n_genes, n_samples)` in log2 units, `is_control` `(n_samples,)` of truth values; the result has the
+    same shape and names, int8 in {-1, 0, 1}: the sign of `x - mu` where `p < level`, else 0, with `mu` the
+    gene's mean over the controls. A gene without spread among the controls is tested by `empirical` whatever
+    `test` says. A value that is not finite and too few controls for the test are `CohortError`s.
+    """
+    known = values.to_numpy(dtype=np.float64)
+    chosen = np.asarray(is_control, dtype=bool)
+    _check_finite(values, known)
+    controls = known[:, chosen]
+    _check_controls(controls.shape[1], test, level)
+    flat = without_spread(controls)
+    if flat.any():
+        _check_flat(values.index[flat], controls.shape[1], level)
+    p = np.empty_like(known)
+    p[flat] = empirical_p(known[flat], controls[flat])
+    p[~flat] = _P_VALUES[test](known[~flat], controls[~flat])
+    direction = np.sign(known - controls.mean(axis=1, keepdims=True))
+    return pd.DataFrame(np.where(p < level, direction, 0).astype(np.int8), index=values.index, columns=values.columns)
+
+
+def empirical_p(values: Floats, controls: Floats) -> Floats:
+    r"""Share of the controls at least as far from their mean, the sample itself counted among them.
+
+    \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] for `values` `(n_genes, n_samples)` and `controls`
+    `(n_genes, n_controls)`; in (0, 1], never below `1 / (n + 1)`. Distances equal up to rounding count as equal.
+    """
+    n_controls = controls.shape[1]
+    centre = controls.mean(axis=1, keepdims=True)
+    control_distance = np.sort(np.abs(controls - centre), axis=1)
+    slack = _ROUNDING * (np.abs(controls).max(axis=1, initial=0.0, keepdims=True) + np.abs(values))
+    least = np.abs(values - centre) - slack
+    nearer = np.empty(values.shape, dtype=np.intp)
+    for gene in range(len(values)):
+        nearer[gene] = np.searchsorted(control_distance[gene], least[gene], side="left")
+    return np.asarray((1.0 + n_controls - nearer) / (n_controls + 1.0))
+
+
+def normal_p(values: Floats, controls: Floats) -> Floats:
+    """Two-sided p of `z = (x - mu) / s` under the normal law; shapes as in `empirical_p`, `s` with `n - 1`."""
+    return np.asarray(2.0 * stats.norm.sf(np.abs(_standardised(values, controls))))
+
+
+def predictive_t_p(values: Floats, controls: Floats) -> Floats:
+    r"""Two-sided p of a new value: \( (x - \mu) / (s \sqrt{1 + 1/n}) \) under Student's t with `n - 1` degrees."""
+    n_controls = controls.shape[1]
+    statistic = _standardised(values, controls) / math.sqrt(1.0 + 1.0 / n_controls)
+    return np.asarray(2.0 * stats.t.sf(np.abs(statistic), df=n_controls - 1))
+
+
+def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
+    """Which genes of `controls` `(n_genes, n_controls)` have one value only, up to rounding: `(n_genes,)`."""
+    return np.asarray(np.ptp(controls, axis=1) <= _ROUNDING * np.abs(controls).max(axis=1))
+
+
+def least_controls(level: float) -> int:
+    """The least number of controls with which `empirical` can reach `p < level`: 20 at 0.05."""
+    fewest = max(1, math.floor(1.0 / level) - 1)
+    while 1.0 / (fewest + 1.0) >= level:
+        fewest += 1
+    return fewest
+
+
+_P_VALUES = {"empirical": empirical_p, "normal": normal_p, "t": predictive_t_p}
+
+
+def _standardised(values: Floats, controls: Floats) -> Floats:
+    centre = controls.mean(axis=1, keepdims=True)
+    return np.asarray((values - centre) / controls.std(axis=1, ddof=1, keepdims=True))
+
+
+def _check_finite(values: pd.DataFrame, known: Floats) -> None:
+    wrong = ~np.isfinite(known)
+    if wrong.any():
+        gene, sample = divmod(int(wrong.argmax()), wrong.shape[1])
+        raise CohortError(
+            Fault(
+                f"gene {values.index[gene]}, sample {values.columns[sample]}",
+                f"{known[gene, sample]} ({wrong.sum()} such cells)",
+                "a finite number",
+                "correct the expression file or drop the sample",
+            )
+        )
+
+
+def _check_controls(n_controls: int, test: Test, level: float) -> None:
+    needed = least_controls(level) if test == "empirical" else 2
+    if n_controls < needed:
+        step = "set `encoding: {test: t}` in the cohort file" if test == "empirical" else "add controls to the cohort"
+        raise CohortError(
+            Fault(
+                "controls",
+                f"{n_controls} controls",
+                f"at least {needed} for the test {test!r} to reach p < {level:g}",
+                step if n_controls > 1 else "add controls to the cohort",
+            )
+        )
+
+
+def _check_flat(genes: pd.Index[str], n_controls: int, level: float) -> None:
+    needed = least_controls(level)
+    if n_controls < needed:
+        raise CohortError(
+            Fault(
+                "controls",
+                f"{len(genes)} genes without spread among {n_controls} controls: {', '.join(map(str, genes))}",
+                f"at least {needed} controls, such genes being tested by 'empirical' only",
+                "leave these genes out of the bundle, or add controls",
+            )
+        )

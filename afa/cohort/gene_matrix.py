@@ -1,0 +1,142 @@
+"""A genes x samples text table, read in blocks: no more than one block and the wanted rows are in memory.
+
+Two shapes occur: a table with a name over every column, and R's `write.table`, whose header lacks the first one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from afa.cohort.archive import GZIP_ERRORS, open_binary
+from afa.cohort.cells import Expression, Layout, fields, wrong_cell
+from afa.errors import CohortError, Fault
+
+_BLOCK = 4 << 20
+_LONGEST_LINE = 64 << 20
+_AGAIN = "fetch the file again"
+
+
+def read_gene_matrix(
+    path: Path, column_of: Mapping[str, str], wanted: Collection[str], *, allow_negative: bool = False
+) -> Expression:
+    """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain, tab or one space.
+
+    Columns are found by name. A `CohortError` names columns that are missing or come twice, and the first bad line.
+    """
+    separator, columns = _header(path)
+    position = _positions(path, column_of, columns)
+    # In file order: taken in the samples' order, a block of GSE193677 takes four times as long to convert.
+    in_file_order = sorted(position.values())
+    to_samples = np.searchsorted(in_file_order, list(position.values()))
+    layout = Layout(str(path), separator, columns, in_file_order, allow_negative)
+    keep = frozenset(wanted)
+    ids: list[str] = []
+    kept: list[np.ndarray] = []
+    total = np.zeros(len(position))
+    n_rows = 0
+    for block_ids, block in _blocks(path, layout):
+        if not layout.acceptable(block):
+            raise CohortError(_first_fault(path, layout))
+        n_rows += len(block_ids)
+        for row_id, row in zip(block_ids, block, strict=True):
+            # Row by row: numpy's own sum would depend on the block size in the last digit.
+            total += row
+            if row_id in keep:
+                ids.append(row_id)
+                kept.append(row[to_samples])
+    samples = pd.Index(list(position), name="sample")
+    values = np.array(kept) if kept else np.empty((0, len(samples)))
+    return Expression(
+        pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples),
+        pd.Series(total[to_samples], index=samples, name="library_size"),
+        n_rows,
+    )
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """Separator and names of the value columns."""
+    try:
+        with open_binary(path) as stream:
+            header, row = stream.readline(_LONGEST_LINE), stream.readline(_LONGEST_LINE)
+    except GZIP_ERRORS as error:
+        raise _damaged(path, error) from None
+    except OSError as error:
+        fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
+        raise CohortError(fault) from None
+    if not row.strip():
+        raise CohortError(Fault(f"{path}, line 2", "nothing", "a header and at least one row", _AGAIN))
+    separator = "\t" if b"\t" in row else " "
+    names, width = fields(header.removeprefix(b"\xef\xbb\xbf"), separator), len(fields(row, separator))
+    if len(names) not in {width, width - 1}:
+        found = f"{len(names)} names over {width} fields"
+        raise CohortError(Fault(f"{path}, line 1", found, "a name for every field, or for all but the first", _AGAIN))
+    return separator, names[len(names) - width + 1 :]
+
+
+def _positions(path: Path, column_of: Mapping[str, str], columns: list[str]) -> dict[str, int]:
+    """Sample accession -> number of its column among the value columns."""
+    where = f"{path}, header"
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise CohortError(Fault(where, f"{len(twice)} columns twice ({_some(twice)})", "each column once", _AGAIN))
+    shared = [name for name, count in Counter(column_of.values()).items() if count > 1]
+    if shared:
+        found = f"column {shared[0]} for more than one sample"
+        raise CohortError(Fault(where, found, "one column a sample", "correct `sample_column` or the samples' titles"))
+    at = {name: i for i, name in enumerate(columns)}
+    missing = [f"{column} ({sample})" for sample, column in column_of.items() if column not in at]
+    if missing:
+        found = f"no column for {len(missing)} of {len(column_of)} samples: {_some(missing)}"
+        step = "correct `sample_column` in the cohort's config, or drop these samples in `select`"
+        raise CohortError(Fault(where, found, "a column for each selected sample", step))
+    return {sample: at[column] for sample, column in column_of.items()}
+
+
+def _blocks(path: Path, layout: Layout) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Row ids and values (rows, samples) of one block of lines after another."""
+    types = {"id": pa.string(), **{str(i): pa.float64() for i in layout.read}}
+    try:
+        with open_binary(path) as stream:
+            reader = pa_csv.open_csv(
+                stream,
+                pa_csv.ReadOptions(
+                    use_threads=False,
+                    block_size=_BLOCK,
+                    skip_rows=1,
+                    column_names=["id", *map(str, range(len(layout.columns)))],
+                ),
+                pa_csv.ParseOptions(delimiter=layout.separator),
+                pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
+            )
+            for batch in reader:
+                columns = [column.to_numpy() for column in batch.columns[1:]]
+                yield batch.column(0).to_pylist(), np.column_stack(columns)
+    except GZIP_ERRORS as error:
+        raise _damaged(path, error) from None
+    except pa.ArrowInvalid:
+        raise CohortError(_first_fault(path, layout)) from None
+
+
+def _first_fault(path: Path, layout: Layout) -> Fault:
+    try:
+        with open_binary(path) as stream:
+            stream.readline()
+            return wrong_cell(stream, layout)
+    except GZIP_ERRORS as error:
+        return _damaged(path, error).faults[0]
+
+
+def _damaged(path: Path, error: BaseException) -> CohortError:
+    found = f"a truncated or damaged gzip file ({error})"
+    return CohortError(Fault(str(path), found, "one that reads to its end", _AGAIN))
+
+
+def _some(names: list[str], most: int = 10) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

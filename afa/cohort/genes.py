@@ -1,0 +1,127 @@
+"""Under which row ids a gene may stand in an expression file: its symbol, its other names, its Ensembl ids."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from afa.errors import CohortError, Fault
+
+Names = Mapping[str, Sequence[str]]
+
+_DATE = re.compile(r"^(\d{1,2})/(\d{1,2})/(?:19|20)\d{2}$")
+_ENSEMBL = re.compile(r"^ENSG\d{11}$")
+
+
+def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
+    """Other names of each gene, from a CSV with the columns `symbol,alias`, in file order."""
+    return _read_pairs(Path(path), key="symbol", value="alias")
+
+
+def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
+    """Ensembl gene ids of each symbol, without version, from a CSV with the columns `ensembl,symbol`."""
+    table = _read_pairs(Path(path), key="symbol", value="ensembl")
+    faults = [
+        Fault(f"{path}, symbol {symbol}", repr(found), "an id such as ENSG00000198788", "correct the id")
+        for symbol, ids in table.items()
+        for found in ids
+        if not _ENSEMBL.match(found)
+    ]
+    if faults:
+        raise CohortError(faults)
+    return table
+
+
+def undo_date(row_id: str) -> tuple[str, ...]:
+    """The symbols that a spreadsheet can have turned into a date: `9/2/2018` gives `SEPT2`, `SEPTIN2`.
+
+    The symbol as it was comes first, then the one that HGNC has used since 2020. Empty for any other row id.
+    `9/15` was the selenoprotein SEP15, there being no fifteenth septin.
+    """
+    found = _DATE.match(row_id)
+    if not found:
+        return ()
+    month, number = int(found.group(1)), int(found.group(2))
+    if month == 3 and 1 <= number <= 11:
+        return (f"MARCH{number}", f"MARCHF{number}")
+    if month == 9 and number == 15:
+        return ("SEP15", "SELENOF")
+    if month == 9 and 1 <= number <= 14:
+        return (f"SEPT{number}", f"SEPTIN{number}")
+    if (month, number) == (12, 1):
+        return ("DEC1", "DELEC1")
+    return ()
+
+
+def redo_date(symbol: str) -> tuple[str, ...]:
+    """The row ids under which `undo_date` finds a symbol, for the year 2018 of the files in hand; empty for most."""
+    return _DATED.get(symbol, ())
+
+
+def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """For each feature the row ids to look for, in tiers: its symbol, then each alias, then what a date made of them.
+
+    A later tier counts only where the earlier ones have no row: one gene's former symbol can be another's present one.
+    """
+    tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for feature in features:
+        names = (feature, *aliases.get(feature, ()))
+        dated = tuple(dict.fromkeys(row_id for name in names for row_id in redo_date(name)))
+        tiers[feature] = tuple((name,) for name in (*names, *dated))
+    return tiers
+
+
+def ensembl_candidates(
+    features: Iterable[str], aliases: Names, ensembl: Names
+) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """For each feature its Ensembl ids, in tiers: those of its symbol, then those of each alias."""
+    return {
+        feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
+        for feature in features
+    }
+
+
+def first_tier_present(tiers: Mapping[str, Sequence[Sequence[str]]], rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each feature the row ids of its first tier of which `rows` has any; empty where no tier has."""
+    present = set(rows)
+    return {
+        feature: next((tuple(tier) for tier in choices if present.intersection(tier)), ())
+        for feature, choices in tiers.items()
+    }
+
+
+def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(line for line in stream if not line.startswith("#"))
+            header = reader.fieldnames or []
+            rows = list(reader)
+    except OSError as error:
+        raise CohortError(Fault(str(path), error.strerror or "an error", "a readable file", "check the path")) from None
+    if missing := [name for name in (key, value) if name not in header]:
+        raise CohortError(
+            Fault(str(path), f"the columns {', '.join(header)}", f"{key} and {value}", f"add {' and '.join(missing)}")
+        )
+    pairs: dict[str, dict[str, None]] = {}
+    for number, row in enumerate(rows, start=2):
+        name, other = (row[key] or "").strip(), (row[value] or "").strip()
+        if not name or not other:
+            raise CohortError(
+                Fault(f"{path}, row {number}", "an empty field", f"{key} and {value}", "fill or remove it")
+            )
+        pairs.setdefault(name, {})[other] = None
+    return {name: tuple(others) for name, others in pairs.items()}
+
+
+def _dates() -> dict[str, tuple[str, ...]]:
+    dated = [f"3/{day}/2018" for day in range(1, 12)] + [f"9/{day}/2018" for day in range(1, 16)] + ["12/1/2018"]
+    symbols: dict[str, tuple[str, ...]] = {}
+    for row_id in dated:
+        for symbol in undo_date(row_id):
+            symbols[symbol] = (*symbols.get(symbol, ()), row_id)
+    return symbols
+
+
+_DATED = _dates()

@@ -1,0 +1,181 @@
+"""A GEO series' two files, sample descriptions and expression values: fetched from GEO, or found in a mirror folder.
+
+GEO itself was out of reach when this was written: it was tested against local servers, files generated in GEO's layout,
+and a mirror that holds two series in part as GEO stores them. A cache has GEO's folders, so it can serve as a mirror.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+
+from afa.cohort.archive import GZIP_ERRORS, open_binary
+from afa.cohort.config import CohortConfig
+from afa.cohort.download import check_hash, check_intact, download
+from afa.cohort.series_matrix import check_accessions, normal_key, read_series_matrix
+from afa.cohort.soft import read_soft
+from afa.errors import CohortError, Fault
+from afa.files import atomic_file
+
+GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
+FORMS = ("geo", "mirror", "mirror_joined")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file and where it came from: GEO, GEO's own file in a mirror, or a table joined from such files."""
+
+    path: Path
+    sha256: str
+    bytes: int
+    form: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """The two files that a cohort is made of."""
+
+    series: str
+    metadata: SourceFile
+    expression: SourceFile
+
+    def write(self, path: Path) -> None:
+        """Write as JSON, with absolute paths."""
+        with atomic_file(path) as temporary:
+            temporary.write_text(json.dumps(asdict(self), indent=2, default=str) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Source:
+        """Read what `write` wrote; a `CohortError` if it is not that, or a listed file is gone or of another size."""
+        step = "fetch the series again"
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            source = cls(document["series"], *(_source_file(document[key]) for key in ("metadata", "expression")))
+        except OSError as error:
+            found = error.strerror or str(error)
+            raise CohortError(Fault(str(path), found, "a readable file", "check the path, or " + step)) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise CohortError(Fault(str(path), f"other content ({error})", "a source list of afa", step)) from None
+        for listed in (source.metadata, source.expression):
+            where = f"{listed.path} (listed in {path})"
+            if not listed.path.is_file():
+                raise CohortError(Fault(where, "no file", f"{listed.bytes} bytes", step))
+            if listed.path.stat().st_size != listed.bytes:
+                found = f"{listed.path.stat().st_size} bytes"
+                raise CohortError(Fault(where, found, f"{listed.bytes} bytes", step))
+        return source
+
+
+def series_folder(series: str) -> str:
+    """GEO's folder of a series: the last three digits of the accession become `nnn`."""
+    return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
+
+
+def fetch(config: CohortConfig, *, cache: Path, mirror: Path | None = None, base_url: str = GEO_URL) -> Source:
+    """The series' files: from `mirror` alone if one is given (GEO's own files before joined tables), else from GEO.
+
+    Files from GEO lie in `cache` in GEO's folders and are kept. Every file is checked to be whole, and against the hash
+    where the config has one (`DownloadError`); a mirror that lacks a file gives a `CohortError` with all paths tried.
+    """
+    folder = series_folder(config.series)
+    metadata = f"{'soft' if _is_soft(config.metadata_file) else 'matrix'}/{config.metadata_file}"
+    expression = f"suppl/{config.expression.file}"
+    if mirror is not None:
+        return _from_mirror(config, Path(mirror) / folder, metadata, expression)
+    if config.origin == "simulated":
+        step = "write the simulated series first and give its folder as the mirror"
+        raise CohortError(Fault(f"series {config.series}", "a simulated series and no folder", "its folder", step))
+    files = []
+    for name, sha256 in ((metadata, None), (expression, config.expression.sha256)):
+        target = Path(cache).absolute() / folder / name
+        download(f"{base_url.rstrip('/')}/{folder}/{quote(name)}", target, sha256=sha256)
+        files.append(_described(target, sha256, "geo"))
+    return Source(config.series, *files)
+
+
+def read_samples(source: Source) -> pd.DataFrame:
+    """Samples (index `sample`, GSM accessions) x (`title`, characteristics), all strings, missing as "".
+
+    A joined table gives the same columns as the series matrix. Its values are those of its author: where they were
+    numbers to him, `2` may read `2.0` and a literal `NA` may have become empty. Breaches are a `CohortError`.
+    """
+    path = source.metadata.path
+    if source.metadata.form == "mirror_joined":
+        return _read_joined_samples(path)
+    if _is_soft(path.name):
+        return read_soft(path, with_table=False).samples
+    return read_series_matrix(path, with_table=False).samples
+
+
+def _from_mirror(config: CohortConfig, folder: Path, metadata: str, expression: str) -> Source:
+    wanted: list[list[tuple[Path, str | None, str]]] = [
+        [(folder / metadata, None, "mirror")],
+        [(folder / expression, config.expression.sha256, "mirror")],
+    ]
+    if config.mirror_metadata_file is not None:
+        wanted[0].append((folder / "metadata" / config.mirror_metadata_file, None, "mirror_joined"))
+    if config.expression.joined_file is not None:
+        joined = folder / "suppl" / config.expression.joined_file
+        wanted[1].append((joined, config.expression.joined_sha256, "mirror_joined"))
+    found = [next((choice for choice in choices if choice[0].is_file()), None) for choices in wanted]
+    step = "put one of these files there, or leave GEO_MIRROR out to fetch the series from GEO"
+    faults = [
+        Fault(" or ".join(str(path) for path, _, _ in choices), "no such file", "one of them in the mirror", step)
+        for choices, choice in zip(wanted, found, strict=True)
+        if choice is None
+    ]
+    if faults:
+        raise CohortError(faults)
+    files = []
+    for path, sha256, form in filter(None, found):
+        check_intact(path)
+        files.append(_described(path.absolute(), sha256, form))
+    return Source(config.series, *files)
+
+
+def _described(path: Path, sha256: str | None, form: str) -> SourceFile:
+    return SourceFile(path, check_hash(path, sha256), path.stat().st_size, form)
+
+
+def _source_file(document: dict[str, Any]) -> SourceFile:
+    if document["form"] not in FORMS:
+        raise ValueError(f"form {document['form']!r}")
+    return SourceFile(Path(document["path"]), str(document["sha256"]), int(document["bytes"]), document["form"])
+
+
+def _is_soft(name: str) -> bool:
+    return re.search(r"\.soft(\.gz)?$", name) is not None
+
+
+def _read_joined_samples(path: Path) -> pd.DataFrame:
+    """A mirror's table: accession in `sample_id`, or in `gsm`; with `gsm`, what follows `title` is not GEO's."""
+    step = "correct the table, or use the series matrix"
+    try:
+        with io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", newline="") as text:
+            header, *rows = filter(None, csv.reader(text, delimiter="\t"))
+    except (*GZIP_ERRORS, ValueError, csv.Error) as error:
+        raise CohortError(Fault(str(path), f"no table ({error})", "tab-separated text in UTF-8", step)) from None
+    except OSError as error:
+        raise CohortError(Fault(str(path), error.strerror or str(error), "a readable file", step)) from None
+    uneven = next((i for i, row in enumerate(rows, 2) if len(row) != len(header)), None)
+    if uneven is not None:
+        found = f"{len(rows[uneven - 2])} cells"
+        raise CohortError(Fault(f"{path}, row {uneven}", found, f"{len(header)}, as in the header", step))
+    keys = [normal_key(name) for name in header]
+    accession = next((name for name in ("gsm", "sample_id") if name in keys), None)
+    if accession is None or "title" not in keys or len(set(keys)) < len(keys):
+        found = f"columns {', '.join(header[:6])} ... ({len(keys)}, {len(set(keys))} of them different)"
+        raise CohortError(Fault(f"{path}, header", found, "`title`, `sample_id` or `gsm`, and no column twice", step))
+    table = pd.DataFrame(rows, columns=keys, dtype=str)
+    if accession == "gsm" and keys.index("gsm") < keys.index("title"):
+        table = table[keys[: keys.index("title") + 1]]
+    samples = check_accessions(path, table.set_index(accession).rename_axis(index="sample"))
+    return samples[["title", *samples.columns.drop("title")]]

@@ -1,0 +1,256 @@
+"""The demo cohort: RNA-seq counts of simulated biopsies, drawn from a bundle that is right only in part.
+
+Phenotypes follow a Gaussian copula with factors; the factor `inflammation` is also an axis of expression. A gene's log2
+abundance is its baseline plus shares of inflammation, of biopsy composition and of every phenotype that the patient
+has; counts are negative binomial around it at a library size that nothing else depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from afa.bundle import Bundle
+from afa.cohort.simulation_config import INFLAMMATION, SimulationConfig
+from afa.errors import ConfigError, Fault
+
+Floats = NDArray[np.float64]
+KINDS = ("agrees", "flipped", "no_effect")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the pipeline must not see, as tables; `people` and `labels` are indexed by sample name."""
+
+    effects: pd.DataFrame  # entity, feature, potential, kind, effect (log2): one row per non-zero potential
+    genes: pd.DataFrame  # index gene; baseline, inflammation, composition (log2), dispersion
+    people: pd.DataFrame  # diagnosis, severity, composition, depth (expected counts), accession, library_size
+    labels: pd.DataFrame  # (n_people, n_phenotypes) of 0 and 1; controls are all 0
+
+
+@dataclass(frozen=True)
+class SimulatedCohort:
+    """A simulated cohort as its two files will say it, and the truth behind it."""
+
+    config: SimulationConfig
+    counts: pd.DataFrame  # (n_genes, n_people) int64; columns are sample names, not in accession order
+    samples: pd.DataFrame  # index accession; title, then one column per characteristic, values as text
+    truth: Truth
+
+
+def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
+    """Draw phenotypes, true effects and counts; the same config and bundle give the same cohort.
+
+    Every purpose has a random stream of its own, so that a change of one leaves the other draws as they were.
+    Raises `ConfigError` where an entity of the bundle has no prevalence.
+    """
+    people, scores = _people(config)
+    phenotypes = pd.DataFrame(
+        {
+            name: (people["diagnosis"] == "IBD") & _has_phenotype(config, name, prevalence, scores)
+            for name, prevalence in _prevalences(config, bundle).items()
+        }
+    ).astype("int8")
+    effects = _effects(config, bundle)
+    genes = _genes(config, bundle, effects)
+    mean = _mean_counts(config, genes, people, effects, phenotypes)
+    counts = _counts(config, genes, mean)
+
+    samples = _samples(config, people, phenotypes)
+    accessions = pd.Series(samples.index, index=samples["title"].str.partition(",")[0]).reindex(people.index)
+    people = people.assign(accession=accessions, library_size=counts.sum(axis=0))
+    table = pd.DataFrame(counts, index=genes.index, columns=people.index).sort_index()
+    return SimulatedCohort(config, table, samples, Truth(effects, genes, people, phenotypes))
+
+
+def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
+    """The random stream of one purpose: a child of the seed that depends on nothing but the purpose's name."""
+    key = int.from_bytes(hashlib.sha256("/".join(purpose).encode()).digest()[:8])
+    return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(key,)))
+
+
+def _prevalences(config: SimulationConfig, bundle: Bundle) -> dict[str, float]:
+    """Prevalence of every phenotype of the config, whose label rules look for it, and of every bundle entity."""
+    lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
+    if config.default_prevalence is None and lacking:
+        expected = "a prevalence for every entity of the bundle"
+        step = "add it, or set simulation.default_prevalence"
+        raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
+    return config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)
+
+
+def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
+    """Who takes part, patients first, by sample name; and each factor's scores (n_people,) of the copula."""
+    n_people = config.n_patients + config.n_controls
+    names = [f"DEMO_{person:04d}_Biopsy_{person}" for person in range(1, n_people + 1)]
+    is_patient = np.arange(n_people) < config.n_patients
+    factors = [INFLAMMATION, *(name for name in config.factors if name != INFLAMMATION)]
+    scores = {name: _stream(config, "factor", name).standard_normal(n_people) for name in factors}
+    log_depth = config.library_size_spread * _stream(config, "library size").standard_normal(n_people)
+    people = pd.DataFrame(
+        {
+            "diagnosis": np.where(is_patient, "IBD", "Control"),
+            "severity": is_patient * np.clip(config.severity_mean + config.severity_sd * scores[INFLAMMATION], 0, None),
+            "composition": _stream(config, "composition").standard_normal(n_people),
+            "depth": config.library_size_median * np.exp(log_depth),
+        },
+        index=pd.Index(names, name="sample"),
+    )
+    return people, scores
+
+
+def _has_phenotype(
+    config: SimulationConfig, name: str, prevalence: float, scores: dict[str, Floats]
+) -> NDArray[np.bool_]:
+    """Per person: a latent normal of factor scores and a part of its own, cut at the prevalence."""
+    if name in config.prevalences:
+        loadings = {factor: named[name] for factor, named in config.factors.items() if name in named}
+    else:
+        loadings = {INFLAMMATION: config.default_loading}
+    own = _stream(config, "phenotype", name).standard_normal(len(scores[INFLAMMATION]))
+    latent = np.sqrt(max(0.0, 1 - sum(loading**2 for loading in loadings.values()))) * own
+    for factor, loading in loadings.items():
+        latent += loading * scores[factor]
+    return np.asarray(latent > norm.isf(prevalence))
+
+
+def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
+    """The true log2 effect beside every non-zero potential of the bundle: agreeing, flipped or none.
+
+    The shares are met exactly, up to rounding. A gene named by n entities has each effect divided by sqrt(n).
+    """
+    entity, feature = np.nonzero(bundle.unary)
+    n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
+    n_null = min(n_null, len(entity) - n_flipped)
+    kind = np.repeat([0, 1, 2], [len(entity) - n_flipped - n_null, n_flipped, n_null])
+    kind = _stream(config, "elicitation error").permutation(kind)
+    size = config.effect_median * np.exp(
+        config.effect_spread * _stream(config, "effect size").standard_normal(len(entity))
+    )
+    strength = np.array([config.effect_strengths.get(name, 1.0) for name in bundle.entities])
+    named_by = np.count_nonzero(bundle.unary, axis=0)
+    sign = np.sign(bundle.unary[entity, feature])
+    turned = np.choose(kind, [sign, -sign, 0.0])
+    effect = turned * size * strength[entity] / np.sqrt(named_by[feature])
+    return pd.DataFrame(
+        {
+            "entity": np.array(bundle.entities)[entity],
+            "feature": np.array(bundle.features)[feature],
+            "potential": bundle.unary[entity, feature],
+            "kind": np.array(KINDS)[kind],
+            "effect": effect,
+        }
+    )
+
+
+def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
+    """Baselines, loadings and dispersions of the bundle's genes, in their order, then of the background genes.
+
+    A bundle gene follows inflammation the way its true effects point together: the phenotypes share that cause, and an
+    axis that knew the bundle's signs would undo the stated elicitation error.
+    """
+    named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
+    net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
+    named["inflammation"] = named["inflammation"].where(net == 0, named["inflammation"].abs() * net)
+    free = (name for number in count(1) if (name := f"BG{number:05d}") not in set(bundle.features))
+    background = _gene_group(
+        config,
+        "background",
+        list(islice(free, config.n_background_genes)),
+        config.inflamed_share_background,
+        config.inflamed_sd_background,
+    )
+    genes = pd.concat([named, background])
+    abundance = np.exp2(genes["baseline"])
+    mean_count = config.library_size_median * abundance / abundance.sum()
+    trend = config.dispersion_floor + config.dispersion_slope / mean_count
+    return genes.assign(dispersion=trend * np.exp(config.dispersion_spread * genes["dispersion"]))
+
+
+def _gene_group(
+    config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
+) -> pd.DataFrame:
+    """Genes that share their distributions; `dispersion` is still the standard score about the trend."""
+
+    def normal(purpose: str) -> Floats:
+        return _stream(config, purpose, group).standard_normal(len(names))
+
+    inflamed = _stream(config, "inflamed genes", group).random(len(names)) < inflamed_share
+    return pd.DataFrame(
+        {
+            "baseline": config.baseline_sd * normal("baseline"),
+            "inflammation": inflamed * inflamed_sd * normal("inflammation loading"),
+            "composition": config.composition_sd * normal("composition loading"),
+            "dispersion": normal("dispersion"),
+        },
+        index=pd.Index(names, name="gene"),
+    )
+
+
+def _extent(config: SimulationConfig, name: str, n_people: int) -> Floats:
+    """How far a phenotype moves its genes in each person: log-normal with mean 1."""
+    normal = _stream(config, "extent", name).standard_normal(n_people)
+    extent: Floats = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2)
+    return extent
+
+
+def _mean_counts(
+    config: SimulationConfig,
+    genes: pd.DataFrame,
+    people: pd.DataFrame,
+    effects: pd.DataFrame,
+    phenotypes: pd.DataFrame,
+) -> Floats:
+    """Expected counts (n_genes, n_people); each column sums to the person's sequencing depth, whatever is expressed."""
+    log2_abundance = (
+        genes["baseline"].to_numpy()[:, None]
+        + np.multiply.outer(genes["inflammation"].to_numpy(), people["severity"].to_numpy())
+        + np.multiply.outer(genes["composition"].to_numpy(), people["composition"].to_numpy())
+    )
+    for entity, of_entity in effects.groupby("entity"):
+        extent = phenotypes[entity].to_numpy() * _extent(config, str(entity), len(people))
+        log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
+            of_entity["effect"].to_numpy(), extent
+        )
+    abundance = np.exp2(log2_abundance)
+    mean: Floats = people["depth"].to_numpy() * abundance / abundance.sum(axis=0)
+    return mean
+
+
+def _counts(config: SimulationConfig, genes: pd.DataFrame, mean: Floats) -> NDArray[np.int64]:
+    """Negative-binomial counts (n_genes, n_people): Poisson about gamma-distributed rates."""
+    shape = 1 / genes["dispersion"].to_numpy()[:, None]
+    rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
+    # processors differ in the last bits of exp2 and gamma, which must not reach the counts
+    counts: NDArray[np.int64] = _stream(config, "counting noise").poisson(rate.round(6))
+    return counts
+
+
+def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
+    """The sample table in accession order, which is not the order of people; every value is text."""
+    age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
+    female = _stream(config, "sex").random(len(people)) < 0.5
+    is_patient = people["diagnosis"] == "IBD"
+    samples = pd.DataFrame(
+        {
+            "title": people.index + ", " + people["diagnosis"] + " participants,Rectum tissue",
+            "diagnosis": people["diagnosis"],
+            "tissue": "rectum",
+            "sex": np.where(female, "Female", "Male"),
+            "age": age.astype(str),
+        }
+        | {
+            f"phenotype_{name}": has.map({1: "yes", 0: "no"}).where(is_patient, "NA")
+            for name, has in phenotypes.items()
+        }
+    )
+    shuffled = samples.iloc[_stream(config, "sample order").permutation(len(people))]
+    accessions = [f"GSM{number:07d}" for number in range(1, len(people) + 1)]
+    return shuffled.set_axis(pd.Index(accessions, name="accession"))

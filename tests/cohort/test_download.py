@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from cohort.geo_layout import raw_tar
+from cohort.http_server import Reply, Site, serve
+
+from afa.cohort import download as module
+from afa.cohort.download import check_intact, download
+from afa.errors import DownloadError
+
+TEXT = "".join(f"gene{i}\t{i * i}\n" for i in range(2000)).encode()
+GZ = gzip.compress(TEXT, mtime=0)
+SHA = hashlib.sha256(GZ).hexdigest()
+PAGE = b"\n<!DOCTYPE html><html><body>Service temporarily unavailable</body></html>"
+RESET = Reply(reset=True)
+
+get = partial(download, retries=2, timeout=5.0, backoff=0.01)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def target(tmp_path) -> Iterator[Path]:
+    target = tmp_path / "cache" / "file.txt.gz"
+    yield target
+    left = [path.name for path in target.parent.glob("*") if path.name != target.name] if target.parent.exists() else []
+    assert not left, "a temporary file was left behind"
+
+
+def refusal(site: Site, target: Path, **keys) -> str:
+    with pytest.raises(DownloadError) as caught:
+        get(f"{site.url}/file.txt.gz", target, **keys)
+    return str(caught.value)
+
+
+def test_a_file_is_fetched_as_it_is(target):
+    with serve({"/file.txt.gz": Reply(GZ)}) as site:
+        assert get(f"{site.url}/file.txt.gz", target, sha256=SHA) == target
+    assert target.read_bytes() == GZ
+
+
+def test_a_gzip_file_announced_as_an_encoding_is_not_unpacked(target):
+    reply = Reply(GZ, headers={"Content-Encoding": "x-gzip", "Content-Type": "text/plain"})
+    with serve({"/file.txt.gz": reply}) as site:
+        get(f"{site.url}/file.txt.gz", target, sha256=SHA)
+    assert target.read_bytes() == GZ
+
+
+def test_a_redirect_through_an_html_answer_is_followed(target):
+    moved = Reply(PAGE, 302, {"Location": "/there.txt.gz", "Content-Type": "text/html"})
+    with serve({"/file.txt.gz": moved, "/there.txt.gz": Reply(GZ)}) as site:
+        get(f"{site.url}/file.txt.gz", target)
+    assert target.read_bytes() == GZ
+
+
+@pytest.mark.parametrize("sha256", [None, SHA])
+def test_a_file_that_is_there_is_not_fetched_again(target, sha256):
+    target.parent.mkdir()
+    target.write_bytes(GZ)
+    with serve({"/file.txt.gz": Reply(b"other")}) as site:
+        get(f"{site.url}/file.txt.gz", target, sha256=sha256)
+        assert site.requests == []
+
+
+def test_a_file_with_another_hash_is_fetched_again(target):
+    target.parent.mkdir()
+    target.write_bytes(b"old")
+    with serve({"/file.txt.gz": Reply(GZ)}) as site:
+        get(f"{site.url}/file.txt.gz", target, sha256=SHA)
+    assert target.read_bytes() == GZ
+
+
+def test_an_old_file_stays_when_the_new_one_is_refused(target):
+    target.parent.mkdir()
+    target.write_bytes(b"old")
+    with serve({"/file.txt.gz": Reply(PAGE)}) as site:
+        refusal(site, target, sha256=SHA)
+    assert target.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply(PAGE), "found an HTML page"),
+        (Reply(b"\xef\xbb\xbf  <HTML>"), "found an HTML page"),
+        (Reply(GZ, headers={"Content-Type": "text/html; charset=UTF-8"}), "found an HTML page"),
+        (Reply(gzip.compress(PAGE)), "found a compressed HTML page"),
+        (Reply(b""), "found an empty file"),
+        (Reply(b"plain text"), "bytes that are not gzip"),
+        (Reply(GZ[:-20]), "a truncated gzip file"),
+        (Reply(GZ[:-6] + b"xx" + GZ[-4:]), "a damaged gzip file (CRC check failed"),
+        (Reply(PAGE, 404, {"Content-Type": "text/html"}), "HTTP status 404 with an HTML page"),
+        (Reply(b"", 403), "HTTP status 403"),
+    ],
+)
+def test_a_wrong_file_is_refused_at_once_and_leaves_nothing(target, reply, said):
+    with serve({"/file.txt.gz": reply}) as site:
+        message = refusal(site, target)
+        assert len(site.requests) == 1
+    assert said in message
+    assert f"{site.url}/file.txt.gz -> {target}" in message
+    assert "Next step: " in message
+    assert not target.exists()
+
+
+def test_another_hash_than_expected_is_refused_naming_both(target):
+    with serve({"/file.txt.gz": Reply(GZ)}) as site:
+        message = refusal(site, target, sha256="0" * 64)
+        assert len(site.requests) == 1
+    assert SHA in message
+    assert "0" * 64 in message
+    assert not target.exists()
+
+
+def test_a_missing_file_sends_the_reader_to_the_cohorts_config(target):
+    with serve({}) as site:
+        message = refusal(site, target)
+    assert "HTTP status 404" in message
+    assert "check the series and the file name in the cohort's config" in message
+
+
+@pytest.mark.parametrize("bad", [RESET, Reply(GZ[:100], length=len(GZ)), Reply(GZ[:-9], length=-1), Reply(PAGE, 500)])
+def test_a_passing_failure_is_tried_again(target, bad):
+    with serve({"/file.txt.gz": [bad, bad, Reply(GZ)]}) as site:
+        get(f"{site.url}/file.txt.gz", target)
+        assert len(site.requests) == 3
+    assert target.read_bytes() == GZ
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (RESET, "no answer"),
+        (Reply(GZ[:100], length=len(GZ)), "a truncated reply"),
+        (Reply(PAGE, 503, {"Content-Type": "text/html"}), "HTTP status 503 with an HTML page"),
+    ],
+)
+def test_a_lasting_failure_ends_after_the_retries(target, bad, said):
+    with serve({"/file.txt.gz": bad}) as site:
+        message = refusal(site, target)
+        assert len(site.requests) == 3
+    assert f"{said}" in message
+    assert "(3 attempts)" in message
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_the_servers_retry_after_is_waited_for(target, monkeypatch, status, form):
+    waits: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    asked = "7" if form == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=8), usegmt=True)
+    with serve({"/file.txt.gz": [Reply(b"", status, {"Retry-After": asked}), Reply(GZ)]}) as site:
+        get(f"{site.url}/file.txt.gz", target)
+    assert len(waits) == 1
+    assert 5 < waits[0] <= 8
+
+
+def test_a_short_retry_after_is_really_waited_for(target):
+    with serve({"/file.txt.gz": [Reply(b"", 503, {"Retry-After": "0.2"}), Reply(GZ)]}) as site:
+        start = time.monotonic()
+        get(f"{site.url}/file.txt.gz", target)
+    assert time.monotonic() - start >= 0.2
+
+
+def test_a_retry_after_that_says_nothing_falls_back_to_the_doubled_wait(target, monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    busy = Reply(b"", 503, {"Retry-After": "soon"})
+    with serve({"/file.txt.gz": [busy, busy, Reply(GZ)]}) as site:
+        get(f"{site.url}/file.txt.gz", target, backoff=0.5)
+    assert waits == [0.5, 1.0]
+
+
+def test_a_server_that_asks_for_an_hour_is_not_waited_for(target):
+    with serve({"/file.txt.gz": Reply(b"", 503, {"Retry-After": "3600"})}) as site:
+        assert "run this again in 3600 seconds" in refusal(site, target)
+
+
+def test_a_silent_server_is_given_up(target):
+    never = threading.Event()
+    with serve({"/file.txt.gz": Reply(GZ, wait=never)}) as site:
+        message = refusal(site, target, timeout=0.1, retries=1)
+        never.set()
+    assert "no answer" in message
+    assert "timed out" in message
+
+
+def test_a_host_that_refuses_is_named_with_the_next_step(target):
+    with serve({}) as site:
+        pass
+    message = refusal(site, target)
+    assert "no answer" in message
+    assert "check the network" in message
+
+
+def test_an_address_that_is_not_http_is_refused(target):
+    with pytest.raises(DownloadError, match="not http or https"):
+        get("nonsense", target)
+
+
+def test_a_target_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with serve({"/a": Reply(b"x")}) as site, pytest.raises(DownloadError, match="room to write the file"):
+        get(f"{site.url}/a", tmp_path / "file" / "a")
+
+
+def test_downloads_at_once_in_threads_leave_one_whole_file(target):
+    with serve({"/file.txt.gz": Reply(GZ)}) as site, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: get(f"{site.url}/file.txt.gz", target), range(8)))
+    assert target.read_bytes() == GZ
+
+
+def _fetch_in_a_process(url: str, target: Path) -> bytes:
+    return get(url, target, sha256=SHA).read_bytes()
+
+
+def test_two_processes_may_share_a_cache(target):
+    with serve({"/file.txt.gz": Reply(GZ)}) as site, get_context("spawn").Pool(2) as pool:
+        seen = pool.starmap(_fetch_in_a_process, [(f"{site.url}/file.txt.gz", target)] * 2)
+    assert seen == [GZ, GZ]
+
+
+def test_a_killed_download_leaves_nothing_at_the_target(tmp_path):
+    hold = threading.Event()
+    target = tmp_path / "file.bin"
+    half = Reply(b"x" * (2 << 20), length=4 << 20, hold=hold)
+    code = "import sys, pathlib as p, afa.cohort.download as d; d.download(sys.argv[1], p.Path(sys.argv[2]))"
+    with serve({"/file.bin": half}) as site:
+        run = subprocess.Popen([sys.executable, "-c", code, f"{site.url}/file.bin", str(target)])
+        deadline = time.monotonic() + 30
+        while not any(path.stat().st_size for path in tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        run.kill()
+        run.wait()
+        hold.set()
+    assert any(path.stat().st_size for path in tmp_path.iterdir())
+    assert not target.exists()
+
+
+def test_a_tar_is_fetched_whole_or_not_at_all(tmp_path):
+    whole = raw_tar([("GSM1_a.txt.gz", GZ), ("GSM2_b.txt.gz", GZ)])
+    cut = whole[: len(whole) // 2]
+    with serve({"/x.tar": Reply(whole), "/cut.tar": Reply(cut)}) as site:
+        assert get(f"{site.url}/x.tar", tmp_path / "x.tar").read_bytes() == whole
+        with pytest.raises(DownloadError, match="breaks off"):
+            get(f"{site.url}/cut.tar", tmp_path / "cut.tar")
+
+
+def _tar_cut_between_members() -> bytes:
+    member = 512 + -(-len(GZ) // 512) * 512
+    return raw_tar([("GSM1_a.txt.gz", GZ), ("GSM2_b.txt.gz", GZ)])[:member]
+
+
+def _tar_with_a_broken_header() -> bytes:
+    whole = raw_tar([("GSM1_a.txt.gz", GZ), ("GSM2_b.txt.gz", GZ)])
+    member = len(_tar_cut_between_members())
+    return whole[:member] + b"\x07" * 512 + whole[member + 512 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt.gz", PAGE, "an HTML page"),
+        ("a.txt.gz", GZ[: len(GZ) // 2], "a truncated gzip file"),
+        ("a.txt.gz", TEXT, "bytes that are not gzip"),
+        ("a.txt.gz", b"", "an empty file"),
+        ("a.tsv", PAGE, "an HTML page"),
+        ("a.tar", PAGE, "an HTML page"),
+        ("a.tar", TEXT, "bytes that are not a tar archive"),
+        ("a.tar", raw_tar([("GSM1_a.txt.gz", GZ)])[:700], "breaks off after member GSM1_a.txt.gz"),
+        ("a.tar", _tar_cut_between_members(), "breaks off after member GSM1_a.txt.gz"),
+        ("a.tar", _tar_with_a_broken_header(), "damaged after member GSM1_a.txt.gz"),
+    ],
+)
+def test_a_damaged_file_of_a_mirror_is_named(tmp_path, name, content, said):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DownloadError) as caught:
+        check_intact(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "fetch it again" in str(caught.value)
+
+
+def test_a_missing_file_is_not_intact(tmp_path):
+    with pytest.raises(DownloadError, match="No such file"):
+        check_intact(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt.gz", GZ),
+        ("two_members.gz", GZ + GZ),
+        ("a.tsv", TEXT),
+        ("a.tar", raw_tar([("GSM1_a.txt.gz", GZ)])),
+    ],
+)
+def test_whole_files_are_intact(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    check_intact(path)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from cohort.geo_layout import put, series_matrix
+
+from afa.cohort.series_matrix import normal_key, read_series_matrix
+from afa.errors import CohortError
+
+GSM = ["GSM11", "GSM12", "GSM13"]
+TITLES = ["P_1_Biopsy_1, UC participants,Rectum I tissue", "P_1_Biopsy_2", "P_2_Biopsy_3"]
+DIAGNOSIS = ["diagnosis: UC", "diagnosis: UC", "diagnosis: Control"]
+
+
+def read(tmp_path, text, name="GSE123456_series_matrix.txt.gz", **keys):
+    return read_series_matrix(put(tmp_path / name, text), **keys)
+
+
+def refusal(tmp_path, text) -> str:
+    with pytest.raises(CohortError) as caught:
+        read(tmp_path, text)
+    return str(caught.value)
+
+
+def characteristics(tmp_path, *lines):
+    return read(tmp_path, series_matrix(GSM, TITLES, lines)).samples.drop(columns="title")
+
+
+@pytest.mark.parametrize("name", ["m.txt.gz", "m.txt"])
+def test_samples_have_titles_and_characteristics_by_accession(tmp_path, name):
+    samples = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS]), name).samples
+    assert samples.index.tolist() == GSM
+    assert samples.index.name == "sample"
+    assert samples.columns.tolist() == ["title", "diagnosis"]
+    assert samples["title"].tolist() == TITLES
+    assert samples["diagnosis"].tolist() == ["UC", "UC", "Control"]
+
+
+def test_keys_are_lower_case_with_underscores(tmp_path):
+    frame = characteristics(tmp_path, ["Total Mayo Score: 3", "Eosinophil grade ≥ 32: Y", "PUCAI: 10"])
+    assert frame.columns.tolist() == ["total_mayo_score", "eosinophil_grade_≥_32", "pucai"]
+    assert normal_key(" Total  Mayo Score ") == "total_mayo_score"
+
+
+def test_cells_are_joined_by_their_key_not_by_their_line(tmp_path):
+    frame = characteristics(tmp_path, ["sex: F", "age: 5", "sex: M"], ["age: 7", "sex: F", ""])
+    assert frame["sex"].tolist() == ["F", "F", "M"]
+    assert frame["age"].tolist() == ["7", "5", ""]
+
+
+def test_a_missing_cell_is_empty_and_a_literal_na_is_kept(tmp_path):
+    frame = characteristics(tmp_path, ["pucai: NA", "pucai: ", ""])
+    assert frame["pucai"].tolist() == ["NA", "", ""]
+
+
+def test_tabs_quotes_and_colons_inside_a_value_are_kept(tmp_path):
+    frame = characteristics(tmp_path, ['note: said "better" today', "note: a\tb", "note: at 10:30, ratio 1:2"])
+    assert frame["note"].tolist() == ['said "better" today', "a\tb", "at 10:30, ratio 1:2"]
+
+
+def test_a_value_that_ends_in_a_quote_and_doubled_quotes_are_read(tmp_path):
+    frame = characteristics(tmp_path, ['size: 5"', 'size: a ""b"" c', "size: x"])
+    assert frame["size"].tolist() == ['5"', 'a "b" c', "x"]
+
+
+def test_cells_without_quotes_are_read(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS]).replace('"diagnosis: UC"\t"diagnosis: UC"', "diagnosis: UC\t")
+    assert read(tmp_path, text).samples["diagnosis"].tolist() == ["UC", "", "Control"]
+
+
+def test_a_cell_without_a_key_and_a_key_called_title_have_columns_of_their_own(tmp_path):
+    frame = read(tmp_path, series_matrix(GSM, TITLES, [["rectum", "title: Dr", "ileum"]])).samples
+    assert frame["characteristics_ch1"].tolist() == ["rectum", "", "ileum"]
+    assert frame["title_ch1"].tolist() == ["", "Dr", ""]
+    assert frame["title"].tolist() == TITLES
+
+
+def test_a_key_given_twice_keeps_both_values(tmp_path):
+    frame = characteristics(tmp_path, ["drug: a", "drug: a", "drug: a"], ["drug: b", "drug: a", "drug: "])
+    assert frame["drug"].tolist() == ["a; b", "a", "a"]
+
+
+def test_series_lines_are_gathered_by_key(tmp_path):
+    series = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS])).series
+    assert series["title"] == ["Rectal biopsies"]
+    assert series["relation"] == [
+        "BioProject: https://example.org/PRJ1",
+        "SRA: https://example.org/SRP1",
+    ]
+
+
+def test_a_table_without_rows_has_its_columns(tmp_path):
+    table = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS])).table
+    assert table.shape == (0, 3)
+    assert table.columns.tolist() == GSM
+
+
+def test_a_table_is_read_with_missing_values(tmp_path):
+    rows = [("1007_s_at", [7.25, "", 1e-3]), ("NA", ["null", -2, "NA"])]
+    table = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS], rows)).table
+    assert table.index.tolist() == ["1007_s_at", "NA"]
+    assert table.dtypes.eq("float64").all()
+    np.testing.assert_array_equal(table, [[7.25, np.nan, 0.001], [np.nan, -2, np.nan]])
+
+
+def test_the_table_can_be_passed_over(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3])])
+    assert read(tmp_path, text, with_table=False).table is None
+
+
+def test_a_file_without_the_tables_end_is_refused_with_its_line(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3])], end="")
+    message = refusal(tmp_path, text)
+    assert f"line {text.count(chr(10))}: found the end of the file without !series_matrix_table_end" in message
+
+
+def test_a_file_cut_in_its_header_is_refused(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS])
+    message = refusal(tmp_path, text[: text.index("!series_matrix_table_begin")])
+    assert "without !series_matrix_table_begin" in message
+
+
+def test_a_truncated_gzip_file_is_refused(tmp_path):
+    content = gzip.compress(series_matrix(GSM, TITLES, [DIAGNOSIS]).encode())[:-30]
+    with pytest.raises(CohortError, match="truncated or damaged gzip"):
+        read_series_matrix(put(tmp_path / "m.txt.gz", content))
+
+
+def test_a_line_with_too_few_cells_is_refused_with_its_number(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS]).replace('\t"diagnosis: Control"', "")
+    assert "line 9: found 2 cells; expected 3, one for each sample" in refusal(tmp_path, text)
+
+
+def test_a_table_line_with_too_few_cells_is_refused_with_its_number(tmp_path):
+    message = refusal(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3]), ("b", [1, 2])]))
+    assert "line 14: found 3 cells; expected 4, as in the table's header" in message
+
+
+def test_a_table_cell_that_is_no_number_is_refused_with_line_and_column(tmp_path):
+    message = refusal(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3]), ("b", [1, "many", 3])]))
+    assert "line 14, column GSM12: found 'many'; expected a number" in message
+
+
+def test_table_columns_that_are_not_the_samples_are_refused(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS]).replace('"ID_REF"\t"GSM11"', '"ID_REF"\t"GSM99"')
+    assert "GSM11, GSM99" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("accessions", "said"),
+    [
+        (["GSM11", "GSM12", "GSM11"], "found GSM11 twice"),
+        (["GSM11", "GSM12", "sample"], "found 'sample'; expected a GSM accession"),
+    ],
+)
+def test_wrong_accessions_are_refused(tmp_path, accessions, said):
+    assert said in refusal(tmp_path, series_matrix(accessions, TITLES, [DIAGNOSIS]))
+
+
+def test_a_page_instead_of_a_file_is_refused(tmp_path):
+    assert "line 1: found '<html>'; expected a line that starts with !" in refusal(tmp_path, "<html>\n")
+
+
+def test_a_file_without_accessions_is_refused(tmp_path):
+    text = '!Series_title\t"x"\n!series_matrix_table_begin\n"ID_REF"\n!series_matrix_table_end\n'
+    assert "no !Sample_geo_accession line" in refusal(tmp_path, text)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(CohortError, match="No such file"):
+        read_series_matrix(tmp_path / "none.gz")
