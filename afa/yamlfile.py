@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -14,9 +15,19 @@ from afa.errors import ConfigError, Fault
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, which YAML would silently let the last one win."""
+    """A safe loader that refuses a key given twice, and reads only true and false as truth values.
+
+    Plain YAML lets the last of two equal keys win in silence, and takes the words yes, no, on and off for booleans.
+    """
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -28,6 +39,9 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} given twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+
+_UniqueKeyLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:

@@ -1,0 +1,41 @@
+# A thin door: every target is one command that snakemake or afa users can type themselves.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+CONFIG := $(strip $(if $(COHORT),cohort=$(COHORT)) $(if $(BUNDLE),bundle=$(BUNDLE)) $(if $(RUN),run=$(RUN)) $(if $(GEO_MIRROR),geo_mirror=$(GEO_MIRROR)))
+SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
+
+.DEFAULT_GOAL := help
+.PHONY: help reproduce test lint lock clean
+
+help: ## what the targets do
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+reproduce: $(VENV)/.ready ## the whole workflow; COHORT= BUNDLE= RUN= GEO_MIRROR= PROFILE= choose what and where
+	$(SNAKEMAKE)
+
+test: $(VENV)/.ready ## all tests
+	python -m pytest -n 2 --dist loadscope
+
+lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+lock: ## resolve pyproject.toml again into the hashed lock, which names no registry
+	uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
+
+clean: ## remove results only
+	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
+
+$(VENV)/.ready: envs/requirements.lock envs/bootstrap.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/bootstrap.lock
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync --quiet --require-hashes --compile-bytecode envs/requirements.lock
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@

@@ -1,0 +1,47 @@
+from snakemake.utils import min_version
+
+min_version("9.20")
+
+
+configfile: "config/config.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/bundle.smk"
+include: "workflow/rules/cohort.smk"
+include: "workflow/rules/sign.smk"
+include: "workflow/rules/report.smk"
+
+
+localrules:
+    all,
+    cohort,
+    bundle,
+    tables,
+    run_config,
+    report_page,
+
+
+# Target rules: the whole run, or one part of it.
+rule all:
+    input:
+        f"{RUN}/report.html",
+    default_target: True
+
+
+rule cohort:
+    input:
+        f"{RUN}/cohort",
+
+
+rule bundle:
+    input:
+        f"{RUN}/bundle",
+
+
+rule tables:
+    input:
+        f"{RUN}/summary.csv",

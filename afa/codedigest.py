@@ -1,0 +1,121 @@
+"""Which code a stage runs: a digest over a function and everything of afa that it can reach.
+
+Snakemake sees a changed rule, not a changed import. Each rule therefore carries, as a parameter, the digest of
+the command it calls. Comments, white space and docstrings do not enter it; a change in a module that the
+command does not import does not either.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
+
+def code_digest(root: str) -> str:
+    """SHA-256 over the code reached from `root`: a module, `afa.cohort.encode`, or `module:function`.
+
+    A function reaches the names of its own module that it uses, and the modules that those and itself import.
+    """
+    module, _, function = root.partition(":")
+    pending: set[str] = set()
+    parts: dict[str, str] = {}
+    if function:
+        tree = _tree(module)
+        nodes = _reached_nodes(tree, function)
+        parts[root] = "".join(map(_canonical, nodes))
+        for node in nodes:
+            pending |= _imports(node, module)
+        names = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
+        pending |= {
+            target for statement in tree.body for target, bound in _bindings(statement, module) if bound in names
+        }
+    else:
+        pending.add(module)
+    while pending:
+        current = pending.pop()
+        if current not in parts:
+            parts[current] = _canonical(_tree(current))
+            pending |= _imports(_tree(current), current)
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        digest.update(f"{name}\0{parts[name]}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(_file(module).read_bytes())
+
+
+def _file(module: str) -> Path:
+    base = PACKAGE.joinpath(*module.split(".")[1:])
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+def _exists(module: str) -> bool:
+    return module.split(".", maxsplit=1)[0] == PACKAGE.name and _file(module).is_file()
+
+
+def _reached_nodes(tree: ast.Module, function: str) -> list[ast.AST]:
+    """The top-level statement that defines `function`, and those that define the names it uses, in file order."""
+    defined: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            defined[statement.name] = statement
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            defined.update({t.id: statement for t in targets if isinstance(t, ast.Name)})
+    if function not in defined:
+        raise KeyError(f"no top-level {function} in this module")
+    reached: list[ast.stmt] = []
+    pending = [function]
+    while pending:
+        statement = defined[pending.pop()]
+        if statement not in reached:
+            reached.append(statement)
+            pending += [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in defined]
+    return sorted(reached, key=lambda statement: statement.lineno)
+
+
+def _imports(node: ast.AST, module: str) -> set[str]:
+    """Modules of the package imported anywhere under `node`; a package's `__init__` counts as imported too."""
+    return {target for statement in ast.walk(node) for target, _ in _bindings(statement, module)}
+
+
+def _bindings(statement: ast.AST, module: str) -> set[tuple[str, str]]:
+    """Pairs (module of the package, name it is bound to) of one import statement."""
+    found: set[tuple[str, str]] = set()
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            if _exists(alias.name):
+                found.add((alias.name, alias.asname or alias.name.split(".")[0]))
+    elif isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
+        for alias in statement.names:
+            inner = f"{statement.module}.{alias.name}"
+            for target in (inner, statement.module):
+                if _exists(target):
+                    found.add((target, alias.asname or alias.name))
+                    break
+    return {(target, bound) for target, bound in found if target != module}
+
+
+def _canonical(node: ast.AST) -> str:
+    """A dump of the code without docstrings, positions and comments."""
+    copy = ast.parse(ast.unparse(node))
+    for inner in ast.walk(copy):
+        body = getattr(inner, "body", None)
+        if isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.Module) and body and _is_text(body[0]):
+            inner.body = body[1:]
+    return ast.dump(copy)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

@@ -1,0 +1,87 @@
+"""What a run of the workflow is: one model of `config/config.yaml` that knows every key and forbids all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from afa.errors import ConfigError, Fault
+from afa.yamlfile import check_model
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Elicitation(_Strict):
+    """How the recorded answers become a bundle; not used when `bundle` names a folder."""
+
+    min_agree: int = Field(2, ge=2, le=3, description="runs that must name a gene, all with one direction")
+
+
+class Encoding(_Strict):
+    """The ternary test against the controls (spec D1); a cohort's own file may override it."""
+
+    test: Literal["empirical", "normal", "t"] = "empirical"
+    level: float = Field(0.05, gt=0, lt=1)
+
+
+class Inference(_Strict):
+    """The mean-field iteration (tab:hyperparams) and where each solve starts (spec M6)."""
+
+    damping: float = Field(0.5, gt=0, le=1)
+    tolerance: float = Field(1e-4, gt=0, lt=1)
+    max_iterations: int = Field(200, ge=1)
+    start: Literal["uniform", "warm"] = "uniform"
+
+
+class RandomOrder(_Strict):
+    """Sign convergence under random observation order (sec:eval_score)."""
+
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one random order per patient and seed")
+
+
+class Bootstrap(_Strict):
+    """Intervals over patients."""
+
+    resamples: int = Field(1000, ge=100)
+    confidence: float = Field(0.95, gt=0, lt=1)
+
+
+class RunConfig(_Strict):
+    """One run: a cohort, a bundle and settings."""
+
+    cohort: Name = Field("demo", description="the name of a file of config/cohorts")
+    bundle: Path | None = Field(None, description="a bundle folder; the recorded elicitation where empty")
+    run: Name | None = Field(None, description="the folder under results/; the cohort's name where empty")
+    geo_mirror: Path | None = Field(None, description="a folder with series in GEO's layout; GEO itself where empty")
+    geo_cache: Path = Field(Path("data/geo"), description="where files fetched from GEO are kept")
+    shards: int = Field(4, ge=1, description="jobs that the patients of one stage are split into")
+    elicitation: Elicitation = Elicitation()
+    encoding: Encoding = Encoding()
+    inference: Inference = Inference()
+    random_order: RandomOrder = RandomOrder()
+    bootstrap: Bootstrap = Bootstrap()
+
+    @property
+    def run_name(self) -> str:
+        return self.run or self.cohort
+
+
+def check_run_config(document: dict[str, Any]) -> RunConfig:
+    """Check a configuration as Snakemake has merged it; every fault at once, as a `ConfigError`."""
+    return check_model({key: value for key, value in document.items() if value != ""}, RunConfig, "the configuration")
+
+
+def cohort_file(settings: RunConfig, folder: Path) -> Path:
+    """The file of a run's cohort under `folder`; a `ConfigError` names the cohorts that there are."""
+    path = folder / f"{settings.cohort}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in folder.glob("*.yaml"))
+        step = f"choose one, or write {path} with `afa cohort new {settings.cohort}`"
+        raise ConfigError(Fault("key cohort", repr(settings.cohort), f"one of {', '.join(known)}", step))
+    return path

@@ -1,0 +1,47 @@
+"""What an experiment starts from: a bundle and a cohort on the same features, and which patients are its share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from afa.bundle import Bundle, load_bundle
+from afa.cohort.cohort import Cohort, load_cohort
+from afa.errors import CohortError, ConfigError, Fault
+
+
+def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
+    """Bundle and cohort; features that the cohort had to drop leave the bundle too (spec D3).
+
+    Raises
+    ------
+    CohortError : the cohort has a feature that the bundle lacks, or lacks one without saying that it was dropped.
+    """
+    bundle, cohort = load_bundle(bundle_folder), load_cohort(cohort_folder)
+    dropped = set(cohort.provenance.get("dropped_features") or ())
+    expected = [name for name in bundle.features if name not in dropped]
+    if list(cohort.features) != expected:
+        missing = sorted(set(expected) - set(cohort.features))
+        extra = sorted(set(cohort.features) - set(expected))
+        found = f"{len(missing)} features missing ({', '.join(missing[:5])}), {len(extra)} too many"
+        if not missing and not extra:
+            found = "the bundle's features in another order"
+        step = "build the cohort for this bundle"
+        raise CohortError(Fault(str(cohort_folder), found, f"the features of {bundle_folder}", step))
+    return bundle.restrict(expected), cohort
+
+
+def shard_of(n: int, shard: str) -> range:
+    """The indices below n of part I of N, from a text `I/N`; parts differ in size by at most one."""
+    left, _, right = shard.partition("/")
+    if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
+        raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
+    part, parts = int(left) - 1, int(right)
+    return range(part * n // parts, (part + 1) * n // parts)
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Whole numbers from a comma-separated text, at least one and none twice."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+        raise ConfigError(Fault(option, repr(text), "distinct whole numbers with commas between", "pass e.g. 0,1,2"))
+    return [int(part) for part in parts]

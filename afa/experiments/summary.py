@@ -1,0 +1,98 @@
+"""summary.csv: every number that the report's tables show, one to a line, so that two runs compare with a diff."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from afa.files import atomic_file
+
+COLUMNS = [
+    "table",
+    "metric",
+    "method",
+    "guide",
+    "gain",
+    "allocation",
+    "schedule",
+    "stratum",
+    "target",
+    "reference",
+    "coupling",
+    "start",
+    "t",
+    "value",
+    "low",
+    "high",
+    "n",
+]
+TABLES = [
+    "sign_accuracy_random",
+    "chaos_gap",
+    "allocation_sign",
+    "allocation_p_at_k",
+    "certified_round",
+    "bracket_rate",
+    "layer0_bundle",
+    "layer0_synthetic",
+    "binary",
+    "gauge_agreement",
+    "gauge_correlation",
+    "gauge_accuracy",
+    "calibration",
+    "clinical",
+    "specificity",
+    "acquisition_saved",
+    "elicitation_error",
+    "meanfield_vs_exact",
+    "labels_needed",
+    "null",
+    "elicitation_health",
+    "llm_baselines",
+    "sanity",
+    "errata",
+]
+METRICS = [
+    "accuracy",
+    "balanced_accuracy",
+    "auroc",
+    "average_precision",
+    "prevalence",
+    "majority",
+    "p_at_k",
+    "r_precision",
+    "rate",
+    "gap",
+    "count",
+]
+KEYS = COLUMNS[: COLUMNS.index("value")]
+
+
+def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of one table in the summary's form: columns that do not apply are empty.
+
+    Raises
+    ------
+    ValueError : an unknown table, metric or column, or two rows with the same key: a fault of the caller.
+
+    """
+    if table not in TABLES:
+        raise ValueError(f"{table} is no table of the summary")
+    unknown = sorted(set(rows.columns) - set(COLUMNS)) + sorted(set(rows["metric"]) - set(METRICS))
+    if unknown:
+        raise ValueError(f"not in the summary's form: {', '.join(unknown)}")
+    complete = rows.assign(table=table).reindex(columns=COLUMNS)
+    if complete.duplicated(KEYS).any():
+        raise ValueError(f"{table} has two rows with the same key")
+    return complete
+
+
+def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
+    """Write all rows, sorted by table in the fixed order and then as given; numbers to 10 significant digits."""
+    order = {name: i for i, name in enumerate(TABLES)}
+    whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
+    whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable")
+    with atomic_file(path) as temporary:
+        whole.to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")

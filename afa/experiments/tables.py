@@ -1,0 +1,34 @@
+"""The tables of a stage: one folder of Parquet files, the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from afa.errors import ConfigError, Fault
+from afa.files import atomic_folder
+
+
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path) -> None:
+    """Write each table as `<name>.parquet`; the folder appears when all are complete."""
+    with atomic_folder(folder) as temporary:
+        for name, table in tables.items():
+            table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
+
+
+def read_table(folder: str | Path, name: str) -> pd.DataFrame:
+    """One table of a stage's folder."""
+    path = Path(folder) / f"{name}.parquet"
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", f"the table {name} of a stage", "run that stage first"))
+    return pd.read_parquet(path)
+
+
+def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
+    """Join the same-named tables of all shards, in the order given; the result does not depend on their number."""
+    names = sorted(path.stem for path in shards[0].glob("*.parquet"))
+    joined = {name: pd.concat([read_table(s, name) for s in shards], ignore_index=True) for name in names}
+    joined = {name: table.sort_values("patient", kind="stable") for name, table in joined.items()}
+    write_tables(joined, folder)

@@ -1,0 +1,64 @@
+# The cohort: a series fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
+if SIMULATED:
+
+    rule simulate_series:
+        input:
+            config=COHORT_FILE,
+            bundle=f"{RUN}/bundle",
+        output:
+            mirror=directory(f"{RUN}/geo"),
+        params:
+            code=command_digest("cohort_simulate"),
+        log:
+            f"{RUN}/logs/simulate_series.log",
+        benchmark:
+            f"{RUN}/benchmarks/simulate_series.tsv"
+        conda:
+            "../../envs/afa.yaml"
+        shell:
+            "afa cohort simulate {input.config} --bundle {input.bundle} --out {output.mirror} > {log} 2>&1"
+
+
+rule fetch_series:
+    input:
+        config=COHORT_FILE,
+        mirror=f"{RUN}/geo" if SIMULATED else (settings.geo_mirror or []),
+    output:
+        source=f"{RUN}/source.json",
+    params:
+        mirror=lambda wildcards, input: f"--mirror '{input.mirror}'" if input.mirror else "",
+        cache=settings.geo_cache,
+        code=command_digest("cohort_fetch"),
+    log:
+        f"{RUN}/logs/fetch_series.log",
+    benchmark:
+        f"{RUN}/benchmarks/fetch_series.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    shell:
+        "afa cohort fetch {input.config} --cache '{params.cache}' {params.mirror} --out {output.source} > {log} 2>&1"
+
+
+rule encode_cohort:
+    input:
+        config=COHORT_FILE,
+        source=f"{RUN}/source.json",
+        bundle=f"{RUN}/bundle",
+        aliases="resources/genes/aliases.csv",
+        ensembl="resources/genes/ensembl.csv",
+    output:
+        cohort=directory(f"{RUN}/cohort"),
+    params:
+        test=settings.encoding.test,
+        level=settings.encoding.level,
+        code=command_digest("cohort_build"),
+    log:
+        f"{RUN}/logs/encode_cohort.log",
+    benchmark:
+        f"{RUN}/benchmarks/encode_cohort.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    shell:
+        "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
+        " --aliases {input.aliases} --ensembl {input.ensembl}"
+        " --test {params.test} --level {params.level} --out {output.cohort} > {log} 2>&1"
