@@ -27,9 +27,9 @@ localrules:
 
 # Target rules: the whole run, or one part of it.
 rule all:
+    default_target: True
     input:
         f"{RUN}/report.html",
-    default_target: True
 
 
 rule cohort:

@@ -60,7 +60,7 @@ def _exists(module: str) -> bool:
     return module.split(".", maxsplit=1)[0] == PACKAGE.name and _file(module).is_file()
 
 
-def _reached_nodes(tree: ast.Module, function: str) -> list[ast.AST]:
+def _reached_nodes(tree: ast.Module, function: str) -> list[ast.stmt]:
     """The top-level statement that defines `function`, and those that define the names it uses, in file order."""
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:

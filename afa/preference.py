@@ -17,7 +17,8 @@ from afa.mrf import Evidence, Floats
 def wald(evidence: Sequence[Evidence]) -> Floats:
     """Difference of the running constants, Lambda_ab: the energy of what has been observed (supp:Wald_simple)."""
     constants = np.array([state.constant for state in evidence])
-    return constants[:, None] - constants[None, :]
+    difference: Floats = constants[:, None] - constants[None, :]
+    return difference
 
 
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:

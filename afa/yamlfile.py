@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -24,7 +24,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     Plain YAML lets the last of two equal keys win in silence, and takes the words yes, no, on and off for booleans.
     """
 
-    yaml_implicit_resolvers: ClassVar = {
+    yaml_implicit_resolvers = {  # noqa: RUF012 (how PyYAML is told)
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

@@ -3,10 +3,9 @@
 from itertools import combinations, product
 
 import numpy as np
-from hypothesis import given, settings
 from bundles import bundle_of, random_bundles
+from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from oracle import completions, energies
 
 from afa.bracket import l1_interval

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -25,6 +25,7 @@ def _cache_folder() -> str:
     return str(Path(home) / "afa" / f"kernels-{digest.hexdigest()[:16]}")
 
 
+CONFIG: Any = numba.config
 CACHE_FOLDER = _cache_folder()
 
 
@@ -32,12 +33,12 @@ def kernel(*, parallel: bool = False) -> Callable[[Function], Function]:
     """Decorator: compile a function with numba and keep its machine code in `CACHE_FOLDER`."""
 
     def compile_it(function: Function) -> Function:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = CACHE_FOLDER
+        before = CONFIG.CACHE_DIR
+        CONFIG.CACHE_DIR = CACHE_FOLDER
         try:
-            compiled: Function = numba.njit(cache=True, parallel=parallel, error_model="numpy")(function)
+            compiled = numba.njit(cache=True, parallel=parallel, error_model="numpy")(function)
         finally:
-            numba.config.CACHE_DIR = before
-        return compiled
+            CONFIG.CACHE_DIR = before
+        return cast(Function, compiled)
 
     return compile_it

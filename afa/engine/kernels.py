@@ -183,7 +183,7 @@ def expected_score(packed: Packed, state: State, marginals_of: int, score_of: in
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             around += packed.coupling[e] * first[packed.feature[packed.other_slot[e]]]
         quadratic += around * here
-    return state.constant[score_of] + linear + 0.5 * quadratic
+    return float(state.constant[score_of]) + linear + 0.5 * quadratic
 
 
 @kernel()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import kernel
+from afa.engine.compile import CONFIG, kernel
 from afa.engine.kernels import Iteration, State, new_state, observe, sign, solve_all
 from afa.engine.packed import Packed, pack
 from afa.inference.meanfield import Solver
@@ -58,7 +58,7 @@ def sign_paths(
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     later = iteration._replace(warm=start == "warm")
     before = numba.get_num_threads()
-    numba.set_num_threads(min(threads or before, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(min(threads or before, CONFIG.NUMBA_NUM_THREADS))
     try:
         _follow(packed, values, orders, pairs, iteration, later, wald, linearity, counts)
     finally:

@@ -15,6 +15,7 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
     Raises
     ------
     CohortError : the cohort has a feature that the bundle lacks, or lacks one without saying that it was dropped.
+
     """
     bundle, cohort = load_bundle(bundle_folder), load_cohort(cohort_folder)
     dropped = set(cohort.provenance.get("dropped_features") or ())

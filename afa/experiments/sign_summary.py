@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from afa.experiments.bootstrap import interval, patient_weights
-from afa.mrf import Floats
 from afa.experiments.summary import summary_rows
+from afa.mrf import Floats
 
 PURPOSE = "sign_convergence"
 
@@ -26,13 +26,12 @@ def summarise_sign_convergence(
     rows: list[pd.DataFrame] = []
     for (start, method), table in rounds.groupby(["start", "method"], sort=False):
         sums = table.groupby(["patient", "t"], sort=False).sum(numeric_only=True)
-        per_t = {name: sums[name].unstack("t").loc[patients].to_numpy(float) for name in sums if "right" in name}
-        duels_t = {name: sums[name].unstack("t").loc[patients].to_numpy(float) for name in sums if "duels" in name}
-        rest = {"right": per_t["right"] - per_t["right_first"], "duels": duels_t["duels"] - duels_t["duels_first"]}
+        every, first, wrong = (_right_and_total(sums, patients, among) for among in ("", "_first", "_prior_wrong"))
+        second = every[0] - first[0], every[1] - first[1]
         for metric, stratum, parts in (
-            ("accuracy", "", [(per_t["right"], duels_t["duels"])]),
-            ("balanced_accuracy", "", [(per_t["right_first"], duels_t["duels_first"]), (rest["right"], rest["duels"])]),
-            ("accuracy", "prior_wrong", [(per_t["right_prior_wrong"], duels_t["duels_prior_wrong"])]),
+            ("accuracy", "", [every]),
+            ("balanced_accuracy", "", [first, second]),
+            ("accuracy", "prior_wrong", [wrong]),
         ):
             value = _mean_ratio(parts, np.ones((1, len(patients))))[0]
             low, high = interval(_mean_ratio(parts, weights), confidence=confidence)
@@ -55,6 +54,12 @@ def summarise_sign_convergence(
     rows.append(_constant_answers(duels, patients, weights, confidence))
     whole = pd.concat(rows, ignore_index=True).assign(allocation="random", schedule="every", target="likelihood")
     return summary_rows("sign_accuracy_random", whole)
+
+
+def _right_and_total(sums: pd.DataFrame, patients: list[str], among: str) -> tuple[Floats, Floats]:
+    """(P, T) duels called right and duels in all, of one kind."""
+    right, total = (sums[f"{name}{among}"].unstack("t").loc[patients].to_numpy(float) for name in ("right", "duels"))
+    return right, total
 
 
 def _mean_ratio(parts: list[tuple[Floats, Floats]], weights: Floats) -> Floats:

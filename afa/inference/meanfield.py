@@ -131,4 +131,5 @@ def entropy(m: Floats, q: Floats) -> Floats:
     """Entropy in nats of ternary marginals with first moments `m` and second moments `q`."""
     probabilities = np.stack([(q - m) / 2, 1 - q, (q + m) / 2])
     safe = np.where(probabilities > 0, probabilities, 1.0)
-    return -np.sum(safe * np.log(safe), axis=0) + 0.0
+    total: Floats = -np.sum(safe * np.log(safe), axis=0)
+    return total

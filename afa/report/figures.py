@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -20,7 +21,7 @@ METHOD_STYLE: Mapping[str, dict[str, str]] = {
     "stack-A": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
 }
 
-STYLE = {
+STYLE: Any = {
     "svg.hashsalt": "afa",
     "svg.fonttype": "none",
     "pdf.fonttype": 42,

@@ -7,15 +7,15 @@ if settings.bundle is None:
         output:
             bundle=directory(f"{RUN}/bundle"),
             dropped=f"{RUN}/bundle_dropped.csv",
-        params:
-            min_agree=settings.elicitation.min_agree,
-            code=command_digest("bundle_build"),
         log:
             f"{RUN}/logs/build_bundle.log",
         benchmark:
             f"{RUN}/benchmarks/build_bundle.tsv"
         conda:
             "../../envs/afa.yaml"
+        params:
+            min_agree=settings.elicitation.min_agree,
+            code=command_digest("bundle_build"),
         shell:
             "afa bundle build {input.record} --min-agree {params.min_agree}"
             " --out {output.bundle} --dropped {output.dropped} > {log} 2>&1"
@@ -27,13 +27,13 @@ else:
             bundle=settings.bundle,
         output:
             bundle=directory(f"{RUN}/bundle"),
-        params:
-            code=command_digest("bundle_copy"),
         log:
             f"{RUN}/logs/copy_bundle.log",
         benchmark:
             f"{RUN}/benchmarks/copy_bundle.tsv"
         conda:
             "../../envs/afa.yaml"
+        params:
+            code=command_digest("bundle_copy"),
         shell:
             "afa bundle copy {input.bundle} --out {output.bundle} > {log} 2>&1"

@@ -7,14 +7,14 @@ if SIMULATED:
             bundle=f"{RUN}/bundle",
         output:
             mirror=directory(f"{RUN}/geo"),
-        params:
-            code=command_digest("cohort_simulate"),
         log:
             f"{RUN}/logs/simulate_series.log",
         benchmark:
             f"{RUN}/benchmarks/simulate_series.tsv"
         conda:
             "../../envs/afa.yaml"
+        params:
+            code=command_digest("cohort_simulate"),
         shell:
             "afa cohort simulate {input.config} --bundle {input.bundle} --out {output.mirror} > {log} 2>&1"
 
@@ -25,16 +25,18 @@ rule fetch_series:
         mirror=f"{RUN}/geo" if SIMULATED else (settings.geo_mirror or []),
     output:
         source=f"{RUN}/source.json",
-    params:
-        mirror=lambda wildcards, input: f"--mirror '{input.mirror}'" if input.mirror else "",
-        cache=settings.geo_cache,
-        code=command_digest("cohort_fetch"),
     log:
         f"{RUN}/logs/fetch_series.log",
     benchmark:
         f"{RUN}/benchmarks/fetch_series.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        mirror=lambda wildcards, input: (
+            f"--mirror '{input.mirror}'" if input.mirror else ""
+        ),
+        cache=settings.geo_cache,
+        code=command_digest("cohort_fetch"),
     shell:
         "afa cohort fetch {input.config} --cache '{params.cache}' {params.mirror} --out {output.source} > {log} 2>&1"
 
@@ -48,16 +50,16 @@ rule encode_cohort:
         ensembl="resources/genes/ensembl.csv",
     output:
         cohort=directory(f"{RUN}/cohort"),
-    params:
-        test=settings.encoding.test,
-        level=settings.encoding.level,
-        code=command_digest("cohort_build"),
     log:
         f"{RUN}/logs/encode_cohort.log",
     benchmark:
         f"{RUN}/benchmarks/encode_cohort.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        test=settings.encoding.test,
+        level=settings.encoding.level,
+        code=command_digest("cohort_build"),
     shell:
         "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl}"

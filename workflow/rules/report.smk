@@ -9,16 +9,16 @@ rule summary:
             category="Tables",
             labels={"table": "every number of the report"},
         ),
-    params:
-        resamples=settings.bootstrap.resamples,
-        confidence=settings.bootstrap.confidence,
-        code=command_digest("summarise"),
     log:
         f"{RUN}/logs/summary.log",
     benchmark:
         f"{RUN}/benchmarks/summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        resamples=settings.bootstrap.resamples,
+        confidence=settings.bootstrap.confidence,
+        code=command_digest("summarise"),
     shell:
         "afa summarise --sign {input.sign} --resamples {params.resamples}"
         " --confidence {params.confidence} --out {output} > {log} 2>&1"
@@ -41,18 +41,19 @@ rule sign_notebook:
         ),
         pdf=f"{RUN}/figures/sign_convergence.pdf",
         png=f"{RUN}/figures/sign_convergence.png",
-    params:
-        code=code_digest("afa.report.figures"),
     log:
         f"{RUN}/logs/sign_notebook.log",
     benchmark:
         f"{RUN}/benchmarks/sign_notebook.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        figure=subpath(output.svg, strip_suffix=".svg"),
+        code=code_digest("afa.report.figures"),
     shell:
         "papermill {input.notebook} {output.notebook} -k python3 --no-progress-bar"
         " -p summary {input.summary} -p cohort {input.cohort} -p bundle {input.bundle}"
-        " -p paper {input.paper} -p figure {RUN}/figures/sign_convergence > {log} 2>&1"
+        " -p paper {input.paper} -p figure {params.figure} > {log} 2>&1"
 
 
 rule notebook_page:
@@ -71,8 +72,10 @@ rule notebook_page:
         f"{RUN}/benchmarks/notebook_page/{{name}}.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        folder=subpath(output[0], parent=True),
     shell:
-        "jupyter nbconvert {input.notebook} --to html --output-dir {RUN}/notebooks --output {wildcards.name}.html"
+        "jupyter nbconvert {input.notebook} --to html --output-dir {params.folder} --output {wildcards.name}.html"
         " --HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --HTMLExporter.jquery_url= > {log} 2>&1"
 
 
@@ -83,14 +86,14 @@ REPORTED = [f"{RUN}/summary.csv", f"{RUN}/notebooks/sign_convergence.html"]
 rule run_config:
     output:
         f"{RUN}/config.json",
-    params:
-        settings=settings.model_dump_json(indent=1),
     log:
         f"{RUN}/logs/run_config.log",
     benchmark:
         f"{RUN}/benchmarks/run_config.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        settings=settings.model_dump_json(indent=1),
     shell:
         "printf '%s\\n' {params.settings:q} > {output} 2> {log}"
 
@@ -100,7 +103,10 @@ rule report_page:
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
-        text=collect("workflow/report/{name}.rst", name=["workflow", "summary", "sign_convergence", "notebook"]),
+        text=collect(
+            "workflow/report/{name}.rst",
+            name=["workflow", "summary", "sign_convergence", "notebook"],
+        ),
     output:
         f"{RUN}/report.html",
     log:

@@ -5,6 +5,13 @@ rule sign_shard:
         cohort=f"{RUN}/cohort",
     output:
         tables=temp(directory(f"{RUN}/shards/sign/{{shard}}")),
+    log:
+        f"{RUN}/logs/sign_shard/{{shard}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/sign_shard/{{shard}}.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    threads: 1
     params:
         part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
         seeds=",".join(map(str, settings.random_order.seeds)),
@@ -13,13 +20,6 @@ rule sign_shard:
         max_iterations=settings.inference.max_iterations,
         start=settings.inference.start,
         code=command_digest("experiment_sign"),
-    threads: 1
-    log:
-        f"{RUN}/logs/sign_shard/{{shard}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/sign_shard/{{shard}}.tsv"
-    conda:
-        "../../envs/afa.yaml"
     shell:
         "afa experiment sign --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
         " --seeds {params.seeds} --damping {params.damping} --tolerance {params.tolerance}"
@@ -32,13 +32,13 @@ rule sign:
         shards=expand(f"{RUN}/shards/sign/{{shard}}", shard=SHARDS),
     output:
         tables=directory(f"{RUN}/tables/sign"),
-    params:
-        code=command_digest("experiment_gather"),
     log:
         f"{RUN}/logs/sign.log",
     benchmark:
         f"{RUN}/benchmarks/sign.tsv"
     conda:
         "../../envs/afa.yaml"
+    params:
+        code=command_digest("experiment_gather"),
     shell:
         "afa experiment gather {input.shards} --out {output.tables} > {log} 2>&1"
