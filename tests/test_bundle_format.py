@@ -132,7 +132,7 @@ def test_an_unknown_key_is_a_fault_with_a_near_match(folder: Path) -> None:
     ("old", "new", "key", "found"),
     [
         ('version: "1"', "version: 1.10", "version", "1.1"),
-        ("[bleeding,", "[NO,", "entities.0", "False"),
+        ("[bleeding,", "[false,", "entities.0", "False"),
         ("[AQP8,", "[2024-01-01,", "features.0", "datetime.date(2024, 1, 1)"),
     ],
 )

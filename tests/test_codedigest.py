@@ -1,0 +1,117 @@
+"""The code digest changes when what a command runs changes, and at no other time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from afa import codedigest
+
+ROOT = Path(__file__).parent.parent
+SIGN = "afa.cli:experiment_sign"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the package that digests are taken of."""
+    copy = tmp_path / "afa"
+    shutil.copytree(ROOT / "afa", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(codedigest, "PACKAGE", copy)
+    codedigest._tree.cache_clear()
+    yield copy
+    codedigest._tree.cache_clear()
+
+
+def digest(root: str = SIGN) -> str:
+    codedigest._tree.cache_clear()
+    return codedigest.code_digest(root)
+
+
+def edit(file: Path, change: Callable[[str], str]) -> None:
+    text = file.read_text(encoding="utf-8")
+    changed = change(text)
+    assert changed != text
+    file.write_text(changed, encoding="utf-8")
+
+
+def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = digest()
+    monkeypatch.setattr(codedigest, "PACKAGE", ROOT / "afa")
+    assert digest() == copied
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda text: "# a comment\n" + text, id="comment"),
+        pytest.param(lambda text: text.replace("\n\n\ndef ", "\n\n\n\n\ndef "), id="white space"),
+        pytest.param(lambda text: text.replace('"""', '"""Another docstring. ', 1), id="docstring of the module"),
+        pytest.param(lambda text: text.replace(') -> Floats:\n    """', ') -> Floats:\n    """More. '), id="docstring"),
+    ],
+)
+def test_comments_white_space_and_docstrings_do_not_change_it(package: Path, change: Callable[[str], str]) -> None:
+    before = digest("afa.preference")
+    edit(package / "preference.py", change)
+    assert digest("afa.preference") == before
+
+
+def test_a_changed_function_of_an_imported_module_changes_it(package: Path) -> None:
+    before = digest()
+    edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    assert digest() != before
+
+
+def test_a_changed_module_that_is_imported_by_an_imported_one_changes_it(package: Path) -> None:
+    before = digest()
+    edit(package / "engine" / "kernels.py", lambda text: text + "\n\nANOTHER = 1\n")
+    assert digest() != before
+
+
+@pytest.mark.parametrize("module", ["cohort/simulate.py", "experiments/bootstrap.py", "copeland.py"])
+def test_a_changed_module_that_is_not_imported_does_not_change_it(package: Path, module: str) -> None:
+    before = digest()
+    edit(package / module, lambda text: text + "\n\nANOTHER = 1\n")
+    assert digest() == before
+
+
+def test_a_change_in_the_command_itself_changes_it_and_no_other_commands(package: Path) -> None:
+    before, other = digest(), digest("afa.cli:bundle_copy")
+    edit(package / "cli.py", lambda text: text.replace("write_tables({", "write_tables({'more': rounds, "))
+    assert digest() != before
+    assert digest("afa.cli:bundle_copy") == other
+
+
+def test_a_package_itself_is_read_where_names_are_imported_from_it(package: Path) -> None:
+    before = digest("afa.planner")
+    edit(package / "allocate" / "__init__.py", lambda text: text.replace('"greedy": Greedy', '"greedy": Random'))
+    assert digest("afa.planner") != before
+
+
+def test_a_helper_that_a_function_uses_belongs_to_it_and_one_it_does_not_use_does_not(package: Path) -> None:
+    module = package / "made.py"
+    module.write_text(
+        "LEVEL = 1\n\ndef used():\n    return LEVEL\n\ndef unused():\n    return 2\n\ndef root():\n    return used()\n"
+    )
+    before = digest("afa.made:root")
+    edit(module, lambda text: text.replace("return 2", "return 3"))
+    assert digest("afa.made:root") == before
+    edit(module, lambda text: text.replace("LEVEL = 1", "LEVEL = 5"))
+    assert digest("afa.made:root") != before
+
+
+def test_an_import_at_the_top_counts_only_for_the_functions_that_use_it(package: Path) -> None:
+    (package / "made.py").write_text(
+        "from afa.orders import random_order\n\ndef with_it():\n    random_order\n\ndef without():\n    0\n"
+    )
+    with_it, without = digest("afa.made:with_it"), digest("afa.made:without")
+    edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    assert digest("afa.made:with_it") != with_it
+    assert digest("afa.made:without") == without
+
+
+def test_a_function_that_there_is_not_is_an_error(package: Path) -> None:
+    with pytest.raises(KeyError, match="no top-level nosuch"):
+        digest("afa.cli:nosuch")

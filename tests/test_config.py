@@ -1,0 +1,177 @@
+"""The configuration: its file, its model and its page say the same, and a wrong key is never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import pandas as pd
+import pytest
+from pydantic import BaseModel
+
+from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.config import RunConfig, check_run_config, cohort_file
+from afa.errors import ConfigError
+from afa.yamlfile import read_mapping
+
+ROOT = Path(__file__).parent.parent
+FILE = ROOT / "config" / "config.yaml"
+PAGE = ROOT / "config" / "README.md"
+
+# Every key is either one of the paper's hyperparameters or listed as ours: a new key has to be put in one of the two.
+FROM_PAPER = {"inference.damping": "eta", "inference.tolerance": "epsilon", "inference.max_iterations": "T_max"}
+OURS = {
+    "cohort",
+    "bundle",
+    "run",
+    "geo_mirror",
+    "geo_cache",
+    "shards",
+    "elicitation.min_agree",
+    "encoding.test",
+    "encoding.level",
+    "inference.start",
+    "random_order.seeds",
+    "bootstrap.resamples",
+    "bootstrap.confidence",
+}
+NOT_YET_A_SETTING = {"gamma", "K", "T_re", "C_min", "T_budget"}
+
+
+def leaves(document: dict[str, Any], before: str = "") -> Iterator[str]:
+    """Dotted keys of everything in nested mappings that is not itself a mapping."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}"
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """`a.b`, v -> {a: {b: v}}."""
+    first, _, rest = key.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+def keys_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Dotted keys of a model and of the models in its fields; `*` stands for the free keys of a mapping to models."""
+    for name, field in model.model_fields.items():
+        yield f"{before}{name}"
+        free = "*." if get_origin(field.annotation) is dict else ""
+        for candidate in (field.annotation, *get_args(field.annotation)):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                yield from keys_of(candidate, f"{before}{name}.{free}")
+
+
+def fault_of(document: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as raised:
+        check_run_config(document)
+    assert len(raised.value.faults) == 1
+    return str(raised.value)
+
+
+ALL_KEYS = sorted(leaves(RunConfig().model_dump()))
+
+
+def test_the_file_holds_exactly_the_defaults_of_the_model() -> None:
+    assert check_run_config(read_mapping(FILE)) == RunConfig()
+
+
+def test_the_file_names_every_key_of_the_model() -> None:
+    assert sorted(leaves(read_mapping(FILE))) == ALL_KEYS
+
+
+@pytest.mark.parametrize("key", ALL_KEYS)
+def test_every_key_is_documented(key: str) -> None:
+    assert f"`{key}`" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", sorted(keys_of(CohortConfig)))
+def test_every_key_of_a_cohort_file_is_documented(key: str) -> None:
+    assert f"`{key}`" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", ALL_KEYS)
+def test_a_misspelt_key_is_refused_with_the_key_that_was_meant(key: str) -> None:
+    parts = key.split(".")
+    misspelt = ".".join([*parts[:-1], parts[-1] + "s"])
+    message = fault_of(nested(misspelt, 1))
+    assert f"key {misspelt}: found an unknown key" in message
+    assert f"rename it to {parts[-1]}." in message
+
+
+def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
+    message = fault_of({"inference": {"colour": "blue"}})
+    assert "known keys: damping, max_iterations, start, tolerance" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cohort", [7]),
+        ("cohort", "../elsewhere"),
+        ("run", "a/b"),
+        ("run", ["a"]),
+        ("shards", 0),
+        ("shards", "many"),
+        ("shards", 2.5),
+        ("bundle", 3),
+        ("elicitation.min_agree", 1),
+        ("elicitation.min_agree", 4),
+        ("encoding.test", "exact"),
+        ("encoding.level", 0),
+        ("encoding.level", 1),
+        ("inference.damping", 0),
+        ("inference.damping", 1.5),
+        ("inference.tolerance", "small"),
+        ("inference.max_iterations", 0),
+        ("inference.start", "cold"),
+        ("inference", 3),
+        ("random_order.seeds", []),
+        ("random_order.seeds", 3),
+        ("random_order.seeds", [1, "one"]),
+        ("bootstrap.resamples", 99),
+        ("bootstrap.confidence", 1),
+    ],
+)
+def test_a_value_of_the_wrong_kind_or_size_is_refused_by_its_key(key: str, value: Any) -> None:
+    assert f"the configuration, key {key}" in fault_of(nested(key, value))
+
+
+def test_every_fault_is_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_run_config({"shards": 0, "colour": "blue", "inference": {"damping": 2}})
+    assert len(raised.value.faults) == 3
+
+
+def test_an_empty_value_means_the_default() -> None:
+    assert check_run_config({"run": "", "bundle": "", "shards": 2}) == RunConfig(shards=2)
+
+
+def test_a_run_is_named_by_its_cohort_unless_it_has_a_name() -> None:
+    assert RunConfig(cohort="x").run_name == "x"
+    assert RunConfig(cohort="x", run="y").run_name == "y"
+
+
+def test_an_unknown_cohort_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"found 'nosuch'; expected one of demo, gse109142.*afa cohort new nosuch"):
+        cohort_file(RunConfig(cohort="nosuch"), ROOT / "config" / "cohorts")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "config" / "cohorts").glob("*.yaml")), ids=lambda file: file.stem)
+def test_each_cohort_file_is_valid_and_named_as_its_cohort(file: Path) -> None:
+    assert load_cohort_config(file).name == file.stem
+
+
+def test_the_settings_of_the_paper_are_the_defaults() -> None:
+    table = pd.read_csv(ROOT / "resources" / "paper" / "hyperparams.csv", dtype=str)
+    printed = table[table["column"] == "Value"].set_index("row")["value"]
+    for key, symbol in FROM_PAPER.items():
+        section, name = key.split(".")
+        assert getattr(getattr(RunConfig(), section), name) == float(printed[symbol])
+    assert set(printed.index) - set(FROM_PAPER.values()) == NOT_YET_A_SETTING
+
+
+def test_every_setting_is_known_to_be_the_papers_or_ours() -> None:
+    assert set(ALL_KEYS) == set(FROM_PAPER) | OURS

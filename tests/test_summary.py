@@ -1,0 +1,131 @@
+"""summary.csv: a fixed form, so that two runs compare with a diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.experiments.sign_convergence import METHODS, sign_convergence
+from afa.experiments.sign_summary import summarise_sign_convergence
+from afa.experiments.summary import COLUMNS, KEYS, METRICS, TABLES, summary_rows, write_summary
+from afa.inference.meanfield import Solver
+
+PAGE = Path(__file__).parent.parent / "docs" / "summary.md"
+ROW = {"metric": "accuracy", "method": "wald", "t": 0, "value": 0.5}
+EMPTY_OR_TEXT = [name for name in KEYS if name != "t"]
+
+
+def rows(*changes: dict[str, object]) -> pd.DataFrame:
+    return pd.DataFrame([ROW | change for change in changes])
+
+
+def tiny_cohort(bundle: Bundle, n: int = 6) -> Cohort:
+    values = np.random.default_rng(5).integers(-1, 2, (n, len(bundle.features))).astype(np.int8)
+    names = tuple(f"p{i}" for i in range(n))
+    return Cohort("tiny", bundle.features, names, values, pd.DataFrame(index=list(names)))
+
+
+@pytest.fixture(scope="module")
+def sign_rows(bundle_tiny: Bundle) -> pd.DataFrame:
+    rounds, duels = sign_convergence(bundle_tiny, tiny_cohort(bundle_tiny), range(6), seeds=(0, 1), solver=Solver())
+    return summarise_sign_convergence(rounds, duels, resamples=200, confidence=0.9)
+
+
+@pytest.fixture
+def written(sign_rows: pd.DataFrame, tmp_path: Path) -> pd.DataFrame:
+    write_summary([sign_rows], tmp_path / "summary.csv")
+    return pd.read_csv(tmp_path / "summary.csv", dtype=str, keep_default_na=False)
+
+
+def test_the_columns_stand_in_their_fixed_order(written: pd.DataFrame) -> None:
+    assert ",".join(written.columns) == (
+        "table,metric,method,guide,gain,allocation,schedule,stratum,target,reference,coupling,start,t,value,low,high,n"
+    )
+    assert list(written.columns) == COLUMNS
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, *TABLES, *METRICS])
+def test_every_column_table_and_metric_is_documented(name: str) -> None:
+    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_no_table_or_metric_is_listed_twice() -> None:
+    assert len(set(TABLES)) == len(TABLES) == 24
+    assert len(set(METRICS)) == len(METRICS) == 11
+
+
+def test_columns_that_do_not_apply_are_empty() -> None:
+    whole = summary_rows("binary", rows({}))
+    assert list(whole.columns) == COLUMNS
+    assert whole["table"].tolist() == ["binary"]
+    assert whole[["guide", "gain", "low", "n"]].isna().all(axis=None)
+
+
+def test_an_unknown_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="binary_task is no table of the summary"):
+        summary_rows("binary_task", rows({}))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"metric": "precision"}, "precision"), ({"patient": "p1"}, "patient")],
+    ids=["metric", "column"],
+)
+def test_an_unknown_metric_or_column_is_refused_by_name(change: dict[str, object], named: str) -> None:
+    with pytest.raises(ValueError, match=f"not in the summary's form: {named}"):
+        summary_rows("binary", rows(change))
+
+
+def test_two_rows_with_one_key_are_refused_whatever_their_values() -> None:
+    with pytest.raises(ValueError, match="binary has two rows with the same key"):
+        summary_rows("binary", rows({}, {"value": 0.7}))
+    assert len(summary_rows("binary", rows({}, {"t": 1}, {"method": "linearity"}))) == 3
+
+
+def test_tables_are_written_in_their_order_and_rows_as_given(tmp_path: Path) -> None:
+    late = summary_rows("errata", rows({"t": 3}, {"t": 1}))
+    early = summary_rows("binary", rows({"t": 2}, {"t": 1}))
+    write_summary([late, early], tmp_path / "summary.csv")
+    read = pd.read_csv(tmp_path / "summary.csv")
+    assert list(zip(read["table"], read["t"], strict=True)) == [
+        ("binary", 2),
+        ("binary", 1),
+        ("errata", 3),
+        ("errata", 1),
+    ]
+
+
+def test_numbers_are_written_to_ten_digits_and_whole_ones_without_a_point(tmp_path: Path) -> None:
+    write_summary([summary_rows("binary", rows({"value": 1 / 3, "n": 1_000_000}))], tmp_path / "summary.csv")
+    line = (tmp_path / "summary.csv").read_text().splitlines()[1]
+    assert line == "binary,accuracy,wald,,,,,,,,,,0,0.3333333333,,,1000000"
+
+
+def test_every_row_of_a_real_table_has_the_right_types(written: pd.DataFrame) -> None:
+    assert set(written["table"]) == {"sign_accuracy_random"}
+    assert set(written["metric"]) == {"accuracy", "balanced_accuracy", "majority", "prevalence", "count"}
+    assert set(written["method"]) == {*METHODS, ""}
+    for name in EMPTY_OR_TEXT:
+        assert not written[name].str.fullmatch(r"nan|None|[-+.\d]+").any(), name
+    assert written["t"].str.fullmatch(r"\d*").all()
+    assert written["n"].str.fullmatch(r"\d+").all()
+    assert (written["value"].where(written["stratum"] != "prior_wrong", "0") != "").all()
+
+
+def test_intervals_of_a_real_table_hold_their_order(sign_rows: pd.DataFrame) -> None:
+    known = sign_rows.dropna(subset=["low", "high"])
+    assert len(known) > 10
+    assert (known["low"] <= known["high"]).all()
+    shares = sign_rows[sign_rows["metric"] != "count"]["value"].dropna()
+    assert shares.between(0, 1).all()
+
+
+def test_at_full_observation_every_score_is_right(sign_rows: pd.DataFrame, bundle_tiny: Bundle) -> None:
+    last = sign_rows[(sign_rows["t"] == len(bundle_tiny.features)) & (sign_rows["metric"] == "accuracy")]
+    assert last["value"].dropna().eq(1).all()
+    assert len(last) == 4  # two methods, all duels and prior_wrong
