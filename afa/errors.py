@@ -54,5 +54,9 @@ class ElicitationError(AfaError):
     """A recorded or live answer of a language model does not have the form that was asked for."""
 
 
+class InferenceError(AfaError):
+    """Exact inference was asked of a model whose tables would be too large."""
+
+
 class PlannerError(AfaError):
     """A planner was asked for something that its state does not allow."""

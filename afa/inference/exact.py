@@ -1,0 +1,240 @@
+"""Exact inference on a conditioned ternary model: the oracle that mean-field answers can be held to.
+
+Each connected component of the free features is eliminated in min-fill order; one whose tables would be too large is
+listed half against half if it is small enough, and refused with an estimate otherwise. Unobserved features outside the
+support are uniform: m = 0, q = 2/3, log 3 of log-partition each (spec M3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.errors import Fault, InferenceError, PlannerError
+from afa.inference.dense import MOST_FEATURES, Enumerated, best_listed, listing_cost
+from afa.inference.elimination import Eliminated, best_values
+from afa.inference.order import Component, Estimate, components, elimination_cost
+from afa.inference.result import Marginals, spread
+from afa.mrf import Evidence, Floats, PairwiseMRF
+
+LOG3 = float(np.log(3.0))
+MEMORY_LIMIT = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Exact marginals and log-partition, and what they took.
+
+    log_partition : log Z(x_obs) (eq:clamped-logZ), the running constant included, in nats. width : of the elimination
+    order. cost : the estimate that was made before the start.
+    """
+
+    marginals: Marginals
+    log_partition: float
+    width: int
+    cost: Estimate
+
+
+def exact(
+    mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
+) -> Exact:
+    """Exact single-feature marginals and log Z(x_obs) of `mrf` given `evidence` (eq:clamped-logZ).
+
+    `memory_limit` is in bytes of tables held at one time. An `InferenceError` gives the estimate of a model that would
+    take more; `mean_field` answers any model approximately.
+
+    >>> solution = exact(PairwiseMRF([1.0, 0.0], [[0.0, 2.0], [2.0, 0.0]]), {"x0": 1})
+    >>> round(float(solution.marginals.first[1]), 6), round(solution.log_partition, 6)
+    (0.850937, 3.142932)
+    """
+    state = _conditioned(mrf, evidence)
+    parts, cost = _plan(state, memory_limit, pairs=False)
+    m, q = np.zeros(len(state.free)), np.zeros(len(state.free))
+    log_partition = state.constant + state.n_uniform * LOG3
+    for part, listed in parts:
+        solved = _solve(part, listed)
+        m[part.members], q[part.members] = _within_bounds(*solved.moments())
+        log_partition += solved.log_partition
+    return Exact(spread(state, m, q), float(log_partition), cost.width, cost)
+
+
+def pair_moments(
+    mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
+) -> tuple[Floats, Floats]:
+    """Exact E[x_j] (M,) and E[x_j x_l] (|A|, |A|) given `evidence`, the pairs between the features in `evidence.free`.
+
+    The first moments are 0 at observed features and outside the support. Raises `InferenceError` as `exact`.
+    """
+    state = _conditioned(mrf, evidence)
+    parts, _ = _plan(state, memory_limit, pairs=True)
+    first, pairs = np.zeros(len(state.free)), np.zeros((len(state.free), len(state.free)))
+    for part, listed in parts:
+        solved = _solve(part, listed)
+        first[part.members] = solved.moments()[0]
+        pairs[np.ix_(part.members, part.members)] = solved.pair_moments()
+    apart = np.ones(pairs.shape, dtype=bool)
+    for part, _ in parts:
+        apart[np.ix_(part.members, part.members)] = False
+    pairs[apart] = np.outer(first, first)[apart]
+    return spread(state, first, pairs.diagonal()).first, pairs
+
+
+def exact_expected_score(
+    mrf: PairwiseMRF,
+    evidence: Evidence | dict[str, int] | None,
+    scores: Sequence[Evidence],
+    *,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Floats:
+    """Exact E_{p_u}[S_v | x_obs] of models v under the conditional of u = `mrf`, (len(scores),) nats (supp:pair-level).
+
+    `scores` are the other models on the same features with the same observations. Unobserved features outside the
+    support of u are uniform and independent, so that only couplings of v inside it count. Raises `PlannerError` where
+    features or observations differ, `InferenceError` as `exact`.
+    """
+    state = _conditioned(mrf, evidence)
+    for other in scores:
+        _check_aligned(state, other)
+    first, pairs = pair_moments(mrf, state, memory_limit=memory_limit)
+    free = state.free
+    quadratic = [0.5 * other.mrf.couplings[free][:, free].multiply(pairs).sum() for other in scores]
+    linear = [other.constant + other.field @ first for other in scores]
+    return np.array(linear, dtype=np.float64) + np.array(quadratic, dtype=np.float64)
+
+
+def map_state(
+    mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
+) -> tuple[NDArray[np.int8], float]:
+    """A completion of largest energy, (M,), and its energy E(x) in nats; 0 outside the support.
+
+    Ties are broken the same way every time: each feature, as it is eliminated, takes the lowest of its best values.
+    Raises `InferenceError` as `exact`.
+    """
+    state = _conditioned(mrf, evidence)
+    parts, _ = _plan(state, memory_limit, pairs=False)
+    values = state.values.copy()
+    for part, listed in parts:
+        values[state.free[part.members]] = best_listed(part) if listed else best_values(part)
+    return values, state.mrf.energy(values)
+
+
+def sample(
+    mrf: PairwiseMRF,
+    evidence: Evidence | dict[str, int] | None,
+    n: int,
+    *,
+    generator: np.random.Generator,
+    memory_limit: int = MEMORY_LIMIT,
+) -> NDArray[np.int8]:
+    """`n` independent exact samples of all features, (n, M), observed ones at their values. Raises as `exact`."""
+    state = _conditioned(mrf, evidence)
+    parts, _ = _plan(state, memory_limit, pairs=False)
+    values = np.tile(state.values, (n, 1))
+    uniform = np.setdiff1d(np.flatnonzero(~state.observed), state.free)
+    values[:, uniform] = generator.integers(-1, 2, size=(n, len(uniform)))
+    draws = generator.random((n, len(state.free)))
+    for part, listed in parts:
+        values[:, state.free[part.members]] = _solve(part, listed).draw(draws[:, part.members])
+    return values
+
+
+def estimate(
+    mrf: PairwiseMRF,
+    evidence: Evidence | dict[str, int] | None = None,
+    *,
+    memory_limit: int = MEMORY_LIMIT,
+    pairs: bool = False,
+) -> Estimate:
+    """What `exact` will take, or with `pairs` what `pair_moments` will; no table is made and nothing is refused."""
+    return _total(_choose(components(_conditioned(mrf, evidence)), memory_limit, pairs=pairs))
+
+
+def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[tuple[Component, bool]], Estimate]:
+    """The components, each with whether it is listed, and their cost; an `InferenceError` where that is too much."""
+    parts = components(state)
+    costs = _choose(parts, memory_limit, pairs=pairs)
+    total = _total(costs)
+    if total.bytes > memory_limit:
+        found = (
+            f"elimination width {total.width} over {len(state.free)} features, "
+            f"about {_size(total.bytes)} of tables and {_duration(total.seconds)}"
+        )
+        step = "use mean_field, observe more features first, or pass a larger memory_limit"
+        raise InferenceError(Fault("exact inference", found, f"at most {_size(memory_limit)} of tables", step))
+    return [(part, cost.enumerated > 0) for part, cost in zip(parts, costs, strict=True)], total
+
+
+def _choose(parts: list[Component], memory_limit: int, *, pairs: bool) -> list[Estimate]:
+    """The cost of each component by elimination, or by listing where only that stays within the limit."""
+    costs = []
+    for part in parts:
+        cost = elimination_cost(part, pairs=pairs)
+        if cost.bytes > memory_limit and part.n <= MOST_FEATURES:
+            cost = min(cost, listing_cost(part), key=lambda either: either.bytes)
+        costs.append(cost)
+    return costs
+
+
+def _total(costs: list[Estimate]) -> Estimate:
+    """Components are solved one after another: work adds up, memory does not."""
+    return Estimate(
+        width=max((cost.width for cost in costs), default=0),
+        table_entries=sum(cost.table_entries for cost in costs),
+        bytes=max((cost.bytes for cost in costs), default=0),
+        operations=sum(cost.operations for cost in costs),
+        enumerated=max((cost.enumerated for cost in costs), default=0),
+    )
+
+
+def _solve(part: Component, listed: bool) -> Eliminated | Enumerated:
+    return Enumerated.of(part) if listed else Eliminated.of(part)
+
+
+def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """The moments with |m| <= q <= 1, which rounding may miss by a last digit: no probability is ever negative."""
+    q = np.minimum(second, 1.0)
+    return np.clip(first, -q, q), q
+
+
+def _conditioned(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None) -> Evidence:
+    if not isinstance(evidence, Evidence):
+        return Evidence.of(mrf, evidence)
+    ours, theirs = mrf, evidence.mrf
+    if ours is not theirs and not (
+        ours.features == theirs.features
+        and ours.prior == theirs.prior
+        and np.array_equal(ours.unary, theirs.unary)
+        and (ours.couplings != theirs.couplings).nnz == 0
+    ):
+        step = "build the evidence from this model with Evidence.of"
+        raise PlannerError(Fault("exact inference", "evidence of another model", "evidence of the model given", step))
+    return evidence
+
+
+def _check_aligned(state: Evidence, other: Evidence) -> None:
+    step = "observe the same features in every model"
+    if other.mrf.features != state.mrf.features:
+        raise PlannerError(Fault("expected scores", "models on different features", "the same features", step))
+    differing = (other.observed != state.observed) | (other.values != state.values)
+    if differing.any():
+        name = state.mrf.features[int(np.flatnonzero(differing)[0])]
+        found = f"different observations of {name}"
+        raise PlannerError(Fault("expected scores", found, "the same observations in every model", step))
+
+
+def _size(n_bytes: int) -> str:
+    """Bytes in the largest decimal unit that fits, as in 1.5 GB."""
+    for unit, power in (("TB", 4), ("GB", 3), ("MB", 2), ("kB", 1)):
+        if n_bytes >= 1000**power:
+            return f"{n_bytes / 1000**power:.3g} {unit}"
+    return f"{n_bytes} B"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.2g} seconds"
