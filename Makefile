@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-CONFIG := $(strip $(if $(COHORT),cohort=$(COHORT)) $(if $(BUNDLE),bundle=$(BUNDLE)) $(if $(RUN),run=$(RUN)) $(if $(GEO_MIRROR),geo_mirror=$(GEO_MIRROR)))
+CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BUNDLE)") $(if $(RUN),"run=$(RUN)") $(if $(GEO_MIRROR),"geo_mirror=$(GEO_MIRROR)"))
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help

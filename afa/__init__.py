@@ -1,1 +1,57 @@
+"""Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.
+
+The names below are the public interface; each is imported when it is first used, so that `import afa` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from afa.bundle import Bundle, load_bundle, validate_bundle
+    from afa.errors import AfaError
+    from afa.inference.exact import exact
+    from afa.inference.meanfield import Solver, mean_field
+    from afa.mrf import Evidence, PairwiseMRF
+    from afa.planner import BinaryPlanner, TopKPlanner
+
 __version__ = "0.1.0"
+
+_HOME = {
+    "AfaError": "afa.errors",
+    "BinaryPlanner": "afa.planner",
+    "Bundle": "afa.bundle",
+    "Evidence": "afa.mrf",
+    "PairwiseMRF": "afa.mrf",
+    "Solver": "afa.inference.meanfield",
+    "TopKPlanner": "afa.planner",
+    "exact": "afa.inference.exact",
+    "load_bundle": "afa.bundle",
+    "mean_field": "afa.inference.meanfield",
+    "validate_bundle": "afa.bundle",
+}
+
+__all__ = [
+    "AfaError",
+    "BinaryPlanner",
+    "Bundle",
+    "Evidence",
+    "PairwiseMRF",
+    "Solver",
+    "TopKPlanner",
+    "exact",
+    "load_bundle",
+    "mean_field",
+    "validate_bundle",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'afa' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

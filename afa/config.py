@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import check_model
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 class _Strict(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,11 +25,13 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
     """All entities, best first: by wins, then by the sum of `V_ab` over opponents, then by name (spec S6).
 
-    Sums that differ by no more than rounding (`tie` times the number of entities) count as equal.
+    Sums that differ from the next larger one by no more than rounding (`tie` times N) count as equal to it.
     """
     wins = copeland_wins(scores, tie=tie)
     margin = np.sort(scores, axis=1).sum(axis=1)
-    slack = tie * len(names)
-    step = np.round(margin / slack) if slack > 0 else margin
-    order = sorted(range(len(names)), key=lambda v: (-wins[v], -step[v], names[v]))
+    largest_first = sorted(range(len(names)), key=lambda v: -margin[v])
+    step = np.zeros(len(names), dtype=int)
+    for above, v in pairwise(largest_first):
+        step[v] = step[above] + (margin[above] - margin[v] > tie * len(names))
+    order = sorted(range(len(names)), key=lambda v: (-wins[v], step[v], names[v]))
     return [names[v] for v in order]

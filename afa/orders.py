@@ -16,7 +16,7 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
     when others are added or dropped, and relabelling the indices relabels the result.
 
     >>> random_order(["a", "b", "c"], patient="p1", seed=0).tolist()
-    [2, 1, 0]
+    [0, 2, 1]
     """
     stem = hashlib.sha256(f"{experiment}\0{patient}\0{seed}\0".encode())
     keys = []

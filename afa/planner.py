@@ -2,38 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from scipy.special import expit
 
 from afa.allocate import RULES, Choice, Rule, View
 from afa.bundle import Bundle
+from afa.closure import closed_bundle
 from afa.copeland import ranking
-from afa.engine.duels import resolve_after, resolve_all
-from afa.engine.kernels import Iteration, new_state, observe, solve_all
-from afa.engine.packed import pack
+from afa.engine.patient import GAIN_KINDS, Patient
 from afa.errors import Fault, PlannerError
+from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
 from afa.mrf import VALUES, Floats
-from afa.preference import duels_of
 
-SCORES = ("linearity", "wald")
-GAINS = ("wald_magnitude",)
+SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
+GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
+EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 
 
-class TopKPlanner:
+class _Planner:
+    """What both planners share: one patient in the entities of a bundle, a rule that chooses, the answers so far."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        k: int,
+        score: str,
+        gain: str,
+        target: str | None,
+        allocation: str | Rule,
+        inference: str,
+        solver: Solver | None,
+        start: str,
+        patient: str,
+        seed: int,
+    ) -> None:
+        if score == "kl":
+            expected = "a score in which a beats b whenever b loses to a"
+            raise PlannerError(
+                Fault("planner option score", "'kl'", expected, "use kl_nonzero, its antisymmetric form")
+            )
+        _one_of("score", score, SCORES)
+        _one_of("gain", gain, GAINS)
+        _one_of("start", start, ("uniform", "warm"))
+        _one_of("inference", inference, ("mean_field", "exact"))
+        if gain == "f_target":
+            target = target or (score if score in TARGETS else None)
+            _one_of("target", str(target), TARGETS)
+        elif target is not None:
+            raise PlannerError(
+                Fault("planner option target", repr(target), "none unless gain is f_target", "leave it out")
+            )
+        if inference == "exact" and (score not in EXACT_SCORES or gain == "f_target"):
+            expected = f"score {', '.join(EXACT_SCORES)} and gain cmi or wald_magnitude"
+            step = "use inference='mean_field'"
+            raise PlannerError(Fault("planner option inference", f"exact with {score} and {gain}", expected, step))
+        if isinstance(allocation, str):
+            _one_of("allocation", allocation, tuple(RULES))
+            allocation = RULES[allocation]()
+        elif not callable(getattr(allocation, "choose", None)):
+            expected = f"{' or '.join(RULES)}, or an object with the method choose(view)"
+            raise PlannerError(Fault("planner option allocation", repr(allocation), expected, "choose one of these"))
+        self.bundle, self.k, self.guide, self.gain, self.rule = bundle, k, score, gain, allocation
+        self.patient, self.seed = patient, seed
+        self.observed: dict[str, int] = {}
+        self.reason = "nothing asked yet"
+        self._index = {name: j for j, name in enumerate(bundle.features)}
+        self._state = Patient(bundle, solver=solver, start=start, inference=inference, gain=gain, target=target)
+
+    def next_feature(self) -> str | None:
+        """Name of the feature to measure next, or None when all are observed; `reason` says why."""
+        if len(self.observed) == len(self.bundle.features):
+            self.reason = "every feature has been observed"
+            return None
+        choice = self._choose()
+        self.reason = choice.reason
+        return self.bundle.features[choice.feature]
+
+    def observe(self, feature: str, value: int) -> None:
+        """Take in one measurement, -1, 0 or +1; entities that do not hold the feature are left as they are."""
+        if not isinstance(feature, str) or feature not in self._index:
+            raise PlannerError(
+                Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", "see bundle.features")
+            )
+        if not isinstance(value, Integral) or isinstance(value, bool) or value not in VALUES:
+            raise PlannerError(
+                Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
+            )
+        if feature in self.observed:
+            step = "start a new planner to correct it"
+            raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
+        self._state.observe(self._index[feature], int(value))
+        self.observed[feature] = int(value)
+
+    def explain(self, most: int = 10) -> pd.DataFrame:
+        """The unobserved features of largest total gain: feature, gain, duels it would move, its share of the gain."""
+        hidden = ~self._state.state.observed
+        gains = self._state.gains(~self._state.resolved())
+        table = pd.DataFrame(
+            {"feature": self.bundle.features, "gain": gains.sum(axis=0), "duels_moved": (gains > 0).sum(axis=0)}
+        )[hidden]
+        total = float(table["gain"].sum())
+        table["share"] = table["gain"] / total if total > 0 else 0.0
+        return table.sort_values(["gain", "feature"], ascending=[False, True], ignore_index=True).head(most)
+
+    def _choose(self) -> Choice:
+        state = self._state
+        view = View(
+            features=self.bundle.features,
+            entities=self.bundle.entities,
+            observed=state.state.observed.copy(),
+            pairs=state.pairs,
+            scores=state.scores(self.guide),
+            resolved=state.resolved(),
+            largest_unary=np.abs(state.fields()).sum(axis=0),
+            gain=state.gains,
+            total_gain=state.total_gain,
+            k=self.k,
+            patient=self.patient,
+            seed=self.seed,
+        )
+        choice = self.rule.choose(view)
+        if not 0 <= choice.feature < len(self.bundle.features) or view.observed[choice.feature]:
+            expected = "an index of an unobserved feature"
+            step = "mend the rule's choose()"
+            raise PlannerError(Fault(f"rule {type(self.rule).__name__}", str(choice.feature), expected, step))
+        return choice
+
+
+class TopKPlanner(_Planner):
     """Finds the k entities that a patient's features support most, measuring few of them.
 
     Parameters
     ----------
     bundle : the entities and their models.
     k : size of the answer, 1 <= k < N.
-    score : the preference score that ranks entities and guides the rule: `linearity` or `wald`.
-    gain : what a duel is expected to learn from a feature: `wald_magnitude`.
+    score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
+        or `kl_nonzero`.
+    gain : what a duel is expected to learn from a feature: `cmi`, `f_target` or `wald_magnitude`.
+    target : the score that `f_target` looks ahead to; the guiding score where that can be one.
     allocation : `greedy`, `random`, `largest_unary`, or an object with the method `choose(view)`.
+    inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
+    solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
     seed, patient : name the random order of `allocation="random"`.
 
     Examples
@@ -53,140 +169,121 @@ class TopKPlanner:
         *,
         k: int = 5,
         score: str = "linearity",
-        gain: str = "wald_magnitude",
+        gain: str = "cmi",
+        target: str | None = None,
         allocation: str | Rule = "greedy",
+        inference: str = "mean_field",
         solver: Solver | None = None,
         start: str = "uniform",
         patient: str = "",
         seed: int = 0,
     ) -> None:
-        _one_of("score", score, SCORES)
-        _one_of("gain", gain, GAINS)
-        _one_of("start", start, ("uniform", "warm"))
-        if not 1 <= k < len(bundle.entities):
+        if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
             expected = f"1 to {len(bundle.entities) - 1}, one less than the number of entities"
-            raise PlannerError(Fault("planner option k", str(k), expected, "choose a smaller k"))
-        if isinstance(allocation, str):
-            _one_of("allocation", allocation, tuple(RULES))
-            allocation = RULES[allocation]()
-        self.bundle, self.k, self.score, self.gain, self.rule = bundle, k, score, gain, allocation
-        self.patient, self.seed = patient, seed
-        self.observed: dict[str, int] = {}
-        self.reason = "nothing asked yet"
-        self._index = {name: j for j, name in enumerate(bundle.features)}
-        solver = solver or Solver()
-        first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
-        self._iteration = first_round._replace(warm=start == "warm")
-        self._packed = pack(bundle)
-        self._state = new_state(self._packed, len(bundle.features))
-        self._pairs = np.array(list(combinations(range(len(bundle.entities)), 2)), dtype=np.int64)
-        self._budget = np.zeros(len(self._pairs))
-        solve_all(self._packed, self._state, first_round)
-        resolve_all(self._packed, self._state, self._pairs, self._budget)
-
-    def next_feature(self) -> str | None:
-        """Name of the feature to measure next, or None when all are observed; `reason` says why."""
-        if self._state.observed.all():
-            self.reason = "every feature has been observed"
-            return None
-        choice = self._choose()
-        self.reason = choice.reason
-        return self.bundle.features[choice.feature]
-
-    def observe(self, feature: str, value: int) -> None:
-        """Take in one measurement, -1, 0 or +1; entities that do not hold the feature are left as they are."""
-        if feature not in self._index:
-            raise PlannerError(
-                Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", "see bundle.features")
-            )
-        if value not in VALUES:
-            raise PlannerError(
-                Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
-            )
-        if feature in self.observed:
-            step = "start a new planner to correct it"
-            raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        j = self._index[feature]
-        observe(self._packed, self._state, j, int(value), self._iteration)
-        resolve_after(self._packed, self._state, self._pairs, self._budget, j)
-        self.observed[feature] = int(value)
+            raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
+        super().__init__(
+            bundle,
+            k=k,
+            score=score,
+            gain=gain,
+            target=target,
+            allocation=allocation,
+            inference=inference,
+            solver=solver,
+            start=start,
+            patient=patient,
+            seed=seed,
+        )
 
     def scores(self) -> Floats:
         """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie."""
-        if self.score == "wald":
-            values = self._state.constant[:, None] - self._state.constant[None, :]
-        else:
-            values = duels_of(self._state.cross)
-        return np.where(np.abs(values) <= self._packed.tie, 0.0, values)
+        return self._state.scores(self.guide)
 
     def top_k(self) -> list[str]:
         """The k best entities by Copeland wins, best first; ties as spec S6 settles them."""
-        return ranking(self.scores(), self.bundle.entities, tie=self._packed.tie)[: self.k]
+        return ranking(self.scores(), self.bundle.entities, tie=self._state.packed.tie)[: self.k]
 
     def resolved(self) -> list[tuple[str, str]]:
         """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
-        lead = self._lead()
-        names = self.bundle.entities
-        settled = np.flatnonzero(self._settled(lead))
-        return [
-            (names[a], names[b]) if lead[p] > 0 else (names[b], names[a])
-            for p, (a, b) in ((p, self._pairs[p]) for p in settled)
-        ]
+        lead, names = self._state.lead(), self.bundle.entities
+        settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
+        return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
 
-    def explain(self, most: int = 10) -> pd.DataFrame:
-        """The unobserved features of largest total gain: feature, gain, duels it would move, its share of the gain."""
-        open_duels = ~self._settled(self._lead())
-        gains = self._gains(open_duels)
-        table = pd.DataFrame(
-            {
-                "feature": self.bundle.features,
-                "gain": gains.sum(axis=0),
-                "duels_moved": (gains > self._packed.tie).sum(axis=0),
-            }
-        )[~self._state.observed]
-        total = float(table["gain"].sum())
-        table["share"] = table["gain"] / total if total > 0 else 0.0
-        return table.sort_values(["gain", "feature"], ascending=[False, True], ignore_index=True).head(most)
 
-    def _choose(self) -> Choice:
-        view = View(
-            features=self.bundle.features,
-            entities=self.bundle.entities,
-            observed=self._state.observed.copy(),
-            pairs=self._pairs,
-            scores=self.scores(),
-            resolved=self._settled(self._lead()),
-            largest_unary=np.abs(self._fields()).sum(axis=0),
-            gain=self._gains,
-            k=self.k,
-            patient=self.patient,
-            seed=self.seed,
+class BinaryPlanner(_Planner):
+    """Decides whether one entity holds for a patient, measuring few features.
+
+    The two classes are the half-potential models of the closure (`afa.closure`): a duel of two virtual entities whose
+    difference is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k`.
+
+    Examples
+    --------
+    >>> from afa.bundle import load_bundle
+    >>> planner = BinaryPlanner(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
+    >>> planner.probability()
+    0.5
+    >>> planner.observe("CXCL8", 1)
+    >>> planner.decision()
+    1
+
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        entity: str,
+        score: str = "two_elbo",
+        gain: str = "cmi",
+        target: str | None = None,
+        allocation: str | Rule = "greedy",
+        inference: str = "mean_field",
+        solver: Solver | None = None,
+        start: str = "uniform",
+        patient: str = "",
+        seed: int = 0,
+    ) -> None:
+        self.entity = entity
+        super().__init__(
+            closed_bundle(bundle, entity),
+            k=1,
+            score=score,
+            gain=gain,
+            target=target,
+            allocation=allocation,
+            inference=inference,
+            solver=solver,
+            start=start,
+            patient=patient,
+            seed=seed,
         )
-        choice = self.rule.choose(view)
-        if not 0 <= choice.feature < len(self.bundle.features) or self._state.observed[choice.feature]:
-            expected = "an index of an unobserved feature"
-            step = "mend the rule's choose()"
-            raise PlannerError(Fault(f"rule {type(self.rule).__name__}", str(choice.feature), expected, step))
-        return choice
 
-    def _gains(self, duels: NDArray[np.bool_]) -> Floats:
-        fields, chosen = self._fields(), self._pairs[duels]
-        return np.abs(fields[chosen[:, 0]] - fields[chosen[:, 1]])
+    def score(self) -> float:
+        """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""
+        return float(self._state.scores(self.guide)[0, 1])
 
-    def _fields(self) -> Floats:
-        """(N, M) effective unaries, 0 outside supports and at observed features."""
-        fields = np.zeros(self._state.first.shape)
-        fields[self._packed.owner, self._packed.feature] = self._state.field
-        return fields
+    def probability(self) -> float:
+        """P(entity | x_obs): the logistic function of the calibrated two-ELBO log-odds (spec S15).
 
-    def _lead(self) -> Floats:
-        constant = self._state.constant
-        return constant[self._pairs[:, 0]] - constant[self._pairs[:, 1]]
+        At no observation it is 1/2, or what the bundle's prior log-odds say.
+        """
+        evidence = self._state.log_evidence()
+        return float(expit(evidence[0] - evidence[1]))
 
-    def _settled(self, lead: Floats) -> NDArray[np.bool_]:
-        return np.abs(lead) > self._budget + self._packed.tie
+    def decision(self) -> Literal[-1, 0, 1]:
+        """Sign of the raw score: 1 for the entity, -1 against it, 0 a tie."""
+        value = self.score()
+        return 1 if value > 0 else -1 if value < 0 else 0
+
+    def at_odds(self) -> bool:
+        """Whether decision and probability point to different sides: then trust neither yet (spec S15)."""
+        return (self.probability() - 0.5) * self.decision() < 0
+
+    def resolved(self) -> bool:
+        """Whether no completion of the unobserved features can change the sign of S (tight `l1` bracket)."""
+        return bool(self._state.resolved()[0])
 
 
-def _one_of(option: str, given: str, known: Sequence[str] | Mapping[str, object]) -> None:
+def _one_of(option: str, given: str, known: Sequence[str]) -> None:
     if given not in known:
         raise PlannerError(Fault(f"planner option {option}", repr(given), " or ".join(known), "choose one of these"))

@@ -1,7 +1,8 @@
 """Preference scores V_ab between entities: a beats b where V_ab > 0, and 0 is a tie (sec:pref_scores).
 
-Each function takes what is known of one patient, entity by entity in bundle order, and returns the
-antisymmetric (N, N) matrix of all duels. The compiled form for whole cohorts is `afa.engine`.
+Each function takes what is known of one patient, entity by entity in bundle order, and returns the (N, N) matrix
+of all duels: antisymmetric, but for `kl`. The binary setting is the duel of the two half-potential models
+(`afa.closure`), whose difference is S itself. The compiled form for whole cohorts is `afa.engine`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import erf
 
+from afa.inference.meanfield import MeanField
 from afa.inference.result import Marginals
-from afa.mrf import Evidence, Floats
+from afa.mrf import Evidence, Floats, PairwiseMRF
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
@@ -21,13 +24,19 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
     return difference
 
 
-def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
+def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
     """E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion, spec S1).
 
-    By linearity it is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]).
+    By linearity it is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one
+    product measure with the averaged moments, as supp:f1-approx prints it: a different quantity.
     """
-    cross = cross_expectations(evidence, marginals)
-    return duels_of(cross)
+    if moments == "mixture":
+        return duels_of(cross_expectations(evidence, marginals))
+    scores = np.zeros((len(evidence), len(evidence)))
+    for a, b in np.ndindex(scores.shape):
+        mean = (marginals[a].first + marginals[b].first) / 2
+        scores[a, b] = expected_score(evidence[a], mean) - expected_score(evidence[b], mean)
+    return scores
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
@@ -44,4 +53,75 @@ def expected_score(evidence: Evidence, first: Floats) -> float:
 def duels_of(cross: Floats) -> Floats:
     """The antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb) of cross expectations C, shape (N, N)."""
     own = np.diag(cross)
-    return 0.5 * ((own[:, None] - own[None, :]) + (cross.T - cross))
+    scores: Floats = 0.5 * ((own[:, None] - own[None, :]) + (cross.T - cross))
+    return scores
+
+
+def two_elbo(solutions: Sequence[MeanField]) -> Floats:
+    """F_a - F_b, the difference of log-partition estimates given x_obs (eq:two-elbo-def, spec S3 and S14)."""
+    elbo = np.array([solution.elbo for solution in solutions])
+    difference: Floats = elbo[:, None] - elbo[None, :]
+    return difference
+
+
+def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
+    """2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, spec S2).
+
+    Where sigma_D is 0 it is the sign of mu_D.
+    """
+    means = linearity(evidence, marginals)
+    scores = np.zeros_like(means)
+    for a, b in np.ndindex(scores.shape):
+        scores[a, b] = gaussian_sign(
+            float(means[a, b]), duel_variance(evidence[a], evidence[b], marginals[a], marginals[b])
+        )
+    return scores
+
+
+def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) -> float:
+    """sigma_D^2: unary terms by the variance of the mixture at each feature, couplings by their bound (eq:sigma-D)."""
+    hidden = ~a.observed
+    mean = (of_a.first + of_b.first) / 2
+    variance = (of_a.second + of_b.second) / 2 - mean**2
+    unary = ((a.field - b.field) ** 2 * variance)[hidden].sum()
+    coupling = (a.mrf.couplings - b.mrf.couplings)[hidden][:, hidden]
+    return float(unary + (coupling.data**2).sum() / 2)
+
+
+def gaussian_sign(mean: float, variance: float) -> float:
+    """E[sign X] of a Gaussian X: 2 Phi(mean / sd) - 1, and sign(mean) where the variance is 0."""
+    if variance <= 0:
+        return float(np.sign(mean))
+    return float(erf(mean / np.sqrt(2 * variance)))
+
+
+def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
+    """2 N_+ / |B| - 1: the share of observations that vote for a, zero votes counting against (supp:KL_sign_vote).
+
+    `observations` are (feature index, value) in the order made: a vote uses the effective unary of that moment
+    (spec S4). Not antisymmetric: entry (a, b) asks whether a beats b. 0 before any observation.
+    """
+    positive, _ = sign_votes(models, observations)
+    n = len(observations)
+    return 2 * positive / n - 1 if n else np.zeros_like(positive)
+
+
+def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
+    """(N_+ - N_-) / (N_+ + N_-): the sign vote without its zero votes; 0 where there is no vote."""
+    positive, negative = sign_votes(models, observations)
+    votes = positive + negative
+    share: Floats = np.divide(positive - negative, votes, out=np.zeros_like(votes), where=votes > 0)
+    return share
+
+
+def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
+    """(N, N) counts of the observations that vote for a and for b, by sign(delta_i^eff x_i) when made."""
+    evidence = [Evidence.of(model) for model in models]
+    positive, negative = np.zeros((len(models),) * 2), np.zeros((len(models),) * 2)
+    for feature, value in observations:
+        fields = np.array([state.field[feature] for state in evidence])
+        vote = np.sign(fields[:, None] - fields[None, :]) * value
+        positive += vote > 0
+        negative += vote < 0
+        evidence = [state.observe(feature, value) for state in evidence]
+    return positive, negative

@@ -35,6 +35,7 @@ class View:
     scores : (N, N) guiding preference scores V. resolved : (Q,) bool, duels that no completion can change.
     largest_unary : (M,) absolute effective unary summed over entities, 0 at observed features.
     gain : maps a (Q,) mask of duels to their gains, shape (mask.sum(), M), 0 at observed features.
+    total_gain : maps a (Q,) mask of closed duels to the sum of the gains of all others, (M,).
     k : size of the top set. patient : its name. seed : of rules that draw at random.
     """
 
@@ -46,6 +47,7 @@ class View:
     resolved: NDArray[np.bool_]
     largest_unary: Floats
     gain: Callable[[NDArray[np.bool_]], Floats]
+    total_gain: Callable[[NDArray[np.bool_]], Floats]
     k: int
     patient: str
     seed: int

@@ -9,9 +9,10 @@ class Greedy:
     """Unweighted sum of the gain over every duel that is not resolved."""
 
     def choose(self, view: View) -> Choice:
-        open_duels = ~view.resolved
-        total = view.gain(open_duels).sum(axis=0)
+        total = view.total_gain(view.resolved)
         feature = best(total, view.features, ~view.observed)
         if feature is None:
             return fall_back(view)
-        return Choice(feature, f"largest gain, {total[feature]:.4g} summed over {int(open_duels.sum())} open duels")
+        return Choice(
+            feature, f"largest gain, {total[feature]:.4g} summed over {int((~view.resolved).sum())} open duels"
+        )

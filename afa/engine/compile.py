@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,18 +27,33 @@ def _cache_folder() -> str:
     return str(Path(home) / "afa" / f"kernels-{digest.hexdigest()[:16]}")
 
 
+PARTS = 8
 CONFIG: Any = numba.config
 CACHE_FOLDER = _cache_folder()
 
 
-def kernel(*, parallel: bool = False) -> Callable[[Function], Function]:
-    """Decorator: compile a function with numba and keep its machine code in `CACHE_FOLDER`."""
+def in_threads(work: Callable[[int, int], None], n_jobs: int, threads: int | None) -> None:
+    """Call `work(first, last)` on parts of `range(n_jobs)`, in at most `threads` threads; all cores where None.
+
+    `work` must call kernels that write to places of their own for each job: then the number of threads and the order
+    of execution do not show in the result.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    bounds = [part * n_jobs // (PARTS * threads) for part in range(PARTS * threads + 1)]
+    parts = [(first, last) for first, last in pairwise(bounds) if first < last]
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda part: work(*part), parts):
+            pass
+
+
+def kernel() -> Callable[[Function], Function]:
+    """Decorator: compile a function with numba and keep its machine code in `CACHE_FOLDER`; it runs without the GIL."""
 
     def compile_it(function: Function) -> Function:
         before = CONFIG.CACHE_DIR
         CONFIG.CACHE_DIR = CACHE_FOLDER
         try:
-            compiled = numba.njit(cache=True, parallel=parallel, error_model="numpy")(function)
+            compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
         finally:
             CONFIG.CACHE_DIR = before
         return cast(Function, compiled)

@@ -1,6 +1,8 @@
-"""Compiled `l1` brackets of duels: how much the unobserved features can still move D_ab (eq:unobs-budget, tight)."""
+"""Compiled quantities of one duel D_ab that need both models side by side: budgets, variance, sign votes."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,20 +12,69 @@ from afa.engine.kernels import State
 from afa.engine.packed import Packed
 from afa.mrf import Floats
 
+Pairs = NDArray[np.int64]
+UNIFORM_SECOND = 2.0 / 3.0
+
+
+class Duel(NamedTuple):
+    """Sums over the unobserved features of one duel.
+
+    budget : tight `l1` budget. between : couplings to observed features, which the paper's budget adds.
+    variance : sigma_D^2 (eq:sigma-D). spread : sum of squared potentials. beta : largest absolute coupling row sum.
+    """
+
+    budget: float
+    between: float
+    variance: float
+    spread: float
+    beta: float
+
 
 @kernel()
-def _row_difference(packed: Packed, state: State, slot_a: int, slot_b: int) -> float:
-    """Sum of the absolute coupling differences from one feature to unobserved later ones; a slot of -1 is absent."""
+def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
+    """All sums of one duel, in one pass over the union of the two supports."""
+    slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
+    slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
+    unary, couplings, between, variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    while slot_a < last_a or slot_b < last_b:
+        at_a = packed.feature[slot_a] if slot_a < last_a else packed.n_features
+        at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
+        at = min(at_a, at_b)
+        here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
+        if not state.observed[at]:
+            difference = (state.field[here_a] if here_a >= 0 else 0.0) - (state.field[here_b] if here_b >= 0 else 0.0)
+            hidden, seen, square = row(packed, state, here_a, here_b, -1)
+            unary += abs(difference)
+            couplings += hidden
+            between += seen
+            squares += square
+            unary_squares += difference * difference
+            beta = max(beta, hidden)
+            first = 0.5 * ((state.m[here_a] if here_a >= 0 else 0.0) + (state.m[here_b] if here_b >= 0 else 0.0))
+            second = 0.5 * (
+                (state.q[here_a] if here_a >= 0 else UNIFORM_SECOND)
+                + (state.q[here_b] if here_b >= 0 else UNIFORM_SECOND)
+            )
+            variance += difference * difference * (second - first * first)
+        slot_a += 1 if here_a >= 0 else 0
+        slot_b += 1 if here_b >= 0 else 0
+    return Duel(unary + 0.5 * couplings, between, variance + 0.5 * squares, unary_squares + 0.5 * squares, beta)
+
+
+@kernel()
+def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float]:
+    """Coupling differences of one feature: absolute sums to unobserved and to observed features, squares of the first.
+
+    A slot of -1 is absent; `without` is a feature to leave out, or -1.
+    """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
     edge_b = packed.first_edge[slot_b] if slot_b >= 0 else 0
     last_b = packed.first_edge[slot_b + 1] if slot_b >= 0 else 0
-    here = packed.feature[slot_a] if slot_a >= 0 else packed.feature[slot_b]
-    end = len(state.observed)
-    total = 0.0
+    hidden, seen, square = 0.0, 0.0, 0.0
     while edge_a < last_a or edge_b < last_b:
-        at_a = packed.feature[packed.other_slot[edge_a]] if edge_a < last_a else end
-        at_b = packed.feature[packed.other_slot[edge_b]] if edge_b < last_b else end
+        at_a = packed.feature[packed.other_slot[edge_a]] if edge_a < last_a else packed.n_features
+        at_b = packed.feature[packed.other_slot[edge_b]] if edge_b < last_b else packed.n_features
         at = min(at_a, at_b)
         difference = 0.0
         if at_a == at:
@@ -32,46 +83,40 @@ def _row_difference(packed: Packed, state: State, slot_a: int, slot_b: int) -> f
         if at_b == at:
             difference -= packed.coupling[edge_b]
             edge_b += 1
-        if at > here and not state.observed[at]:
-            total += abs(difference)
-    return total
+        if state.observed[at]:
+            seen += abs(difference)
+        elif at != without:
+            hidden += abs(difference)
+            square += difference * difference
+    return hidden, seen, square
 
 
 @kernel()
-def duel_budget(packed: Packed, state: State, a: int, b: int) -> float:
-    """The tight `l1` budget of D_ab: effective unary differences and couplings among unobserved features."""
-    slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
-    slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
-    end = len(state.observed)
-    total = 0.0
-    while slot_a < last_a or slot_b < last_b:
-        at_a = packed.feature[slot_a] if slot_a < last_a else end
-        at_b = packed.feature[slot_b] if slot_b < last_b else end
-        at = min(at_a, at_b)
-        if not state.observed[at]:
-            field = (state.field[slot_a] if at_a == at else 0.0) - (state.field[slot_b] if at_b == at else 0.0)
-            row = _row_difference(packed, state, slot_a if at_a == at else -1, slot_b if at_b == at else -1)
-            total += abs(field) + row
-        if at_a == at:
-            slot_a += 1
-        if at_b == at:
-            slot_b += 1
-    return total
-
-
-@kernel()
-def resolve_all(packed: Packed, state: State, pairs: NDArray[np.int64], budget: Floats) -> None:
-    """Fill the budget of every duel, shape (Q,)."""
+def refresh_budgets(packed: Packed, state: State, pairs: Pairs, budget: Floats, changed: NDArray[np.bool_]) -> None:
+    """Tight `l1` budgets, (Q,), of the duels with an entity marked in `changed`, (N,)."""
     for p in range(len(pairs)):
-        budget[p] = duel_budget(packed, state, pairs[p, 0], pairs[p, 1])
+        if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
+            budget[p] = duel(packed, state, pairs[p, 0], pairs[p, 1]).budget
 
 
 @kernel()
-def resolve_after(packed: Packed, state: State, pairs: NDArray[np.int64], budget: Floats, feature: int) -> None:
-    """Refresh the budgets of the duels whose entities hold the feature just observed; no other has changed."""
-    holds = np.zeros(len(packed.prior), dtype=np.bool_)
+def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
+    """sigma_D^2 of every duel, (Q,) (eq:sigma-D)."""
+    result = np.empty(len(pairs))
+    for p in range(len(pairs)):
+        result[p] = duel(packed, state, pairs[p, 0], pairs[p, 1]).variance
+    return result
+
+
+@kernel()
+def vote(packed: Packed, state: State, pairs: Pairs, votes: NDArray[np.int64], feature: int, value: int) -> None:
+    """Add one observation's sign votes, (Q, 2) for a and for b; call before `observe` (spec S4)."""
+    field = np.zeros(len(packed.prior))
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        holds[packed.owner[packed.holder[h]]] = True
+        field[packed.owner[packed.holder[h]]] = state.field[packed.holder[h]]
     for p in range(len(pairs)):
-        if holds[pairs[p, 0]] or holds[pairs[p, 1]]:
-            budget[p] = duel_budget(packed, state, pairs[p, 0], pairs[p, 1])
+        weight = (field[pairs[p, 0]] - field[pairs[p, 1]]) * value
+        if weight > packed.tie:
+            votes[p, 0] += 1
+        elif weight < -packed.tie:
+            votes[p, 1] += 1

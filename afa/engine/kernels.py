@@ -1,4 +1,4 @@
-"""Compiled steps on one patient's state: observe a feature, solve an entity, score every duel.
+"""Compiled steps on one patient's state: observe a feature, solve an entity, keep every cross expectation.
 
 The readable definitions are `afa.mrf.Evidence`, `afa.inference.meanfield` and `afa.preference`; tests hold the
 kernels to them.
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.packed import Packed
+from afa.engine.packed import Indices, Overlaps, Packed
 from afa.mrf import Floats
+
+LOG3 = float(np.log(3.0))
 
 
 class State(NamedTuple):
@@ -21,7 +23,7 @@ class State(NamedTuple):
 
     constant : (N,) running constants. field : (K,) effective unaries, 0 at observed slots.
     m, q : (K,) first and second moments, 0 at observed slots. observed : (M,) bool.
-    first : (N, M) first moments by feature, 0 outside the support and at observed features.
+    bound : (N,) ELBO of the free features alone; n_free : (N,) their number.
     cross : (N, N) E_{q_u}[S_v | x_obs], row u the entity whose marginals are used.
     iterations, capped, ascended : (N,) int64 diagnostics of the last solve of each entity.
     """
@@ -31,7 +33,8 @@ class State(NamedTuple):
     m: Floats
     q: Floats
     observed: NDArray[np.bool_]
-    first: Floats
+    bound: Floats
+    n_free: NDArray[np.int64]
     cross: Floats
     iterations: NDArray[np.int64]
     capped: NDArray[np.int64]
@@ -47,8 +50,18 @@ class Iteration(NamedTuple):
     warm: bool
 
 
+class Solved(NamedTuple):
+    """How a solve went, and the ELBO of the free features."""
+
+    bound: float
+    n_free: int
+    iterations: int
+    capped: int
+    ascended: int
+
+
 @kernel()
-def new_state(packed: Packed, n_features: int) -> State:
+def new_state(packed: Packed) -> State:
     """The state before any observation, not yet solved."""
     n, k = len(packed.prior), len(packed.unary)
     return State(
@@ -56,8 +69,9 @@ def new_state(packed: Packed, n_features: int) -> State:
         packed.unary.copy(),
         np.zeros(k),
         np.full(k, 2.0 / 3.0),
-        np.zeros(n_features, dtype=np.bool_),
-        np.zeros((n, n_features)),
+        np.zeros(packed.n_features, dtype=np.bool_),
+        np.zeros(n),
+        np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
         np.zeros(n, dtype=np.int64),
         np.zeros(n, dtype=np.int64),
@@ -71,8 +85,7 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     state.observed[feature] = True
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
         slot = packed.holder[h]
-        entity = packed.owner[slot]
-        state.constant[entity] += state.field[slot] * value
+        state.constant[packed.owner[slot]] += state.field[slot] * value
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             other = packed.other_slot[e]
             if not state.observed[packed.feature[other]]:
@@ -80,7 +93,6 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
         state.field[slot] = 0.0
         state.m[slot] = 0.0
         state.q[slot] = 0.0
-        state.first[entity, feature] = 0.0
 
 
 @kernel()
@@ -93,39 +105,51 @@ def moments(field: float) -> tuple[float, float]:
 
 
 @kernel()
-def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
-    """Mean-field on one entity's free slots; writes m, q, `first` and the diagnostics (eq:mf-update, spec M8)."""
+def solve(
+    packed: Packed,
+    entity: int,
+    observed: NDArray[np.bool_],
+    without: int,
+    field: Floats,
+    m: Floats,
+    q: Floats,
+    iteration: Iteration,
+) -> Solved:
+    """Mean-field on one entity's free features (eq:mf-update, spec M8).
+
+    field, m, q : (n,) at the entity's places; m and q are read for a warm start and written. `without` is a feature
+    to treat as observed beside `observed`, or -1.
+    """
     start, stop = packed.first_slot[entity], packed.first_slot[entity + 1]
     place = np.full(stop - start, -1)
     n = 0
-    for slot in range(start, stop):
-        if not state.observed[packed.feature[slot]]:
-            place[slot - start] = n
+    for j in range(stop - start):
+        feature = packed.feature[start + j]
+        if not observed[feature] and feature != without:
+            place[j] = n
             n += 1
-    slots = np.empty(n, dtype=np.int64)
-    alpha, m, q = np.empty(n), np.empty(n), np.empty(n)
+        else:
+            m[j], q[j] = 0.0, 0.0
+    alpha, free_m, free_q = np.empty(n), np.zeros(n), np.full(n, 2.0 / 3.0)
     coupling = np.zeros((n, n))
-    for slot in range(start, stop):
-        j = place[slot - start]
-        if j < 0:
+    for j in range(stop - start):
+        here = place[j]
+        if here < 0:
             continue
-        slots[j] = slot
-        alpha[j] = state.field[slot]
-        m[j] = state.m[slot] if iteration.warm else 0.0
-        q[j] = state.q[slot] if iteration.warm else 2.0 / 3.0
-        for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-            other = place[packed.other_slot[e] - start]
-            if other >= 0:
-                coupling[j, other] = packed.coupling[e]
-    sweeps, residual = _damped(alpha, coupling, m, q, iteration)
+        alpha[here] = field[j]
+        if iteration.warm:
+            free_m[here], free_q[here] = m[j], q[j]
+        for e in range(packed.first_edge[start + j], packed.first_edge[start + j + 1]):
+            there = place[packed.other_slot[e] - start]
+            if there >= 0:
+                coupling[here, there] = packed.coupling[e]
+    sweeps, residual = _damped(alpha, coupling, free_m, free_q, iteration)
     capped = residual >= iteration.tolerance
-    state.iterations[entity] = sweeps
-    state.capped[entity] = 1 if capped else 0
-    state.ascended[entity] = _ascend(alpha, coupling, m, q, iteration) if capped else 0
-    for j in range(n):
-        state.m[slots[j]] = m[j]
-        state.q[slots[j]] = q[j]
-        state.first[entity, packed.feature[slots[j]]] = m[j]
+    ascended = _ascend(alpha, coupling, free_m, free_q, iteration) if capped else 0
+    for j in range(stop - start):
+        if place[j] >= 0:
+            m[j], q[j] = free_m[place[j]], free_q[place[j]]
+    return Solved(_bound(alpha, coupling, free_m, free_q), n, sweeps, 1 if capped else 0, ascended)
 
 
 @kernel()
@@ -170,20 +194,57 @@ def _ascend(alpha: Floats, coupling: Floats, m: Floats, q: Floats, iteration: It
 
 
 @kernel()
-def expected_score(packed: Packed, state: State, marginals_of: int, score_of: int) -> float:
-    """E_q[S_v | x_obs] of entity v = `score_of` under the product marginals of entity u = `marginals_of`."""
-    first = state.first[marginals_of]
-    linear, quadratic = 0.0, 0.0
-    for slot in range(packed.first_slot[score_of], packed.first_slot[score_of + 1]):
-        here = first[packed.feature[slot]]
-        if here == 0.0:
-            continue
-        linear += state.field[slot] * here
+def _bound(alpha: Floats, coupling: Floats, m: Floats, q: Floats) -> float:
+    """Expected reduced energy plus entropy of the product distribution (eq:elbo-explicit, free part)."""
+    total = 0.0
+    for j in range(len(m)):
         around = 0.0
-        for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-            around += packed.coupling[e] * first[packed.feature[packed.other_slot[e]]]
-        quadratic += around * here
-    return float(state.constant[score_of]) + linear + 0.5 * quadratic
+        for other in range(j):
+            around += coupling[j, other] * m[other]
+        total += (alpha[j] + around) * m[j]
+        total -= _xlogx(0.5 * (q[j] - m[j])) + _xlogx(1.0 - q[j]) + _xlogx(0.5 * (q[j] + m[j]))
+    return total
+
+
+@kernel()
+def _xlogx(p: float) -> float:
+    return p * np.log(p) if p > 0.0 else 0.0
+
+
+@kernel()
+def expected_score(shared: Overlaps, pair: int, constant: float, field: Floats, first: Floats) -> float:
+    """E_q[S_v] of entity v under the first moments of entity u, for the ordered pair u N + v.
+
+    constant, field : of v, (n_v,) at its places. first : (n_u,) at places of u, 0 where observed.
+    """
+    total = constant
+    for i in range(shared.first[pair], shared.first[pair + 1]):
+        total += field[shared.of_v[i]] * first[shared.of_u[i]]
+    for e in range(shared.first_edge[pair], shared.first_edge[pair + 1]):
+        total += shared.coupling[e] * first[shared.edge_j[e]] * first[shared.edge_l[e]]
+    return total
+
+
+@kernel()
+def places(first_slot: Indices, entity: int, values: Floats) -> Floats:
+    """The part of a (K,) array that belongs to one entity, (n,); a view."""
+    return values[first_slot[entity] : first_slot[entity + 1]]
+
+
+@kernel()
+def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
+    """Solve one entity in the present state; `cross` is left to the caller."""
+    field, m, q = (
+        places(packed.first_slot, entity, state.field),
+        places(packed.first_slot, entity, state.m),
+        places(packed.first_slot, entity, state.q),
+    )
+    solved = solve(packed, entity, state.observed, -1, field, m, q, iteration)
+    state.bound[entity] = solved.bound
+    state.n_free[entity] = solved.n_free
+    state.iterations[entity] = solved.iterations
+    state.capped[entity] = solved.capped
+    state.ascended[entity] = solved.ascended
 
 
 @kernel()
@@ -191,24 +252,43 @@ def solve_all(packed: Packed, state: State, iteration: Iteration) -> None:
     """Solve every entity and fill `cross`: the state before the first decision."""
     n = len(packed.prior)
     for entity in range(n):
-        solve(packed, state, entity, iteration)
-    for u in range(n):
-        for v in range(n):
-            state.cross[u, v] = expected_score(packed, state, u, v)
+        solve_entity(packed, state, entity, iteration)
+    for entity in range(n):
+        _cross_of(packed, state, entity)
 
 
 @kernel()
 def observe(packed: Packed, state: State, feature: int, value: int, iteration: Iteration) -> None:
     """Condition on one feature, then redo only what it changed: the entities that hold it (spec M6)."""
     condition(packed, state, feature, value)
-    first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
-    for h in range(first, last):
-        solve(packed, state, packed.owner[packed.holder[h]], iteration)
-    for h in range(first, last):
-        v = packed.owner[packed.holder[h]]
-        for u in range(len(packed.prior)):
-            state.cross[u, v] = expected_score(packed, state, u, v)
-            state.cross[v, u] = expected_score(packed, state, v, u)
+    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
+        solve_entity(packed, state, packed.owner[packed.holder[h]], iteration)
+    refresh_cross(packed, state, feature)
+
+
+@kernel()
+def refresh_cross(packed: Packed, state: State, feature: int) -> None:
+    """Cross expectations of the entities that hold a feature, both as marginals and as scores."""
+    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
+        _cross_of(packed, state, packed.owner[packed.holder[h]])
+
+
+@kernel()
+def _cross_of(packed: Packed, state: State, v: int) -> None:
+    """Row and column of `cross` of one entity."""
+    n = len(packed.prior)
+    field, first = places(packed.first_slot, v, state.field), places(packed.first_slot, v, state.m)
+    for u in range(n):
+        of_u = places(packed.first_slot, u, state.m)
+        state.cross[u, v] = expected_score(packed.overlaps, u * n + v, state.constant[v], field, of_u)
+        against = places(packed.first_slot, u, state.field)
+        state.cross[v, u] = expected_score(packed.overlaps, v * n + u, state.constant[u], against, first)
+
+
+@kernel()
+def elbo(state: State, entity: int, n_hidden: int) -> float:
+    """ELBO on log Z(x_obs) of one entity; `n_hidden` is the number of unobserved features, in its support or not."""
+    return float(state.constant[entity]) + float(state.bound[entity]) + LOG3 * (n_hidden - int(state.n_free[entity]))
 
 
 @kernel()

@@ -1,34 +1,36 @@
-"""Many patients at once: every duel's sign at every round of given observation orders."""
+"""Many patients at once: every duel's sign, by every score, at every round of given observation orders."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import CONFIG, kernel
-from afa.engine.kernels import Iteration, State, new_state, observe, sign, solve_all
+from afa.engine.compile import in_threads, kernel
+from afa.engine.duels import Pairs, vote
+from afa.engine.kernels import Iteration, State, elbo, new_state, observe, sign, solve_all
 from afa.engine.packed import Packed, pack
 from afa.inference.meanfield import Solver
 
 Signs = NDArray[np.int8]
+SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_nonzero")
 
 
 @dataclass(frozen=True)
 class SignPaths:
     """Signs of every duel along observation orders, t from 0 to M.
 
-    pairs : (Q, 2) entity indices a < b. wald, linearity : (P, S, M + 1, Q) int8, +1 where a is preferred, 0 a tie.
-    iterations, capped, ascended : (P, S, M + 1) sums over the entities solved at that round; solves : their number.
+    pairs : (Q, 2) entity indices a < b. signs : by score, (P, S, M + 1, Q) int8, +1 where a is preferred, 0 a tie;
+    `kl` asks for (a, b) and `kl_reversed` for (b, a), its sign turned round (spec S4).
+    solves, iterations, capped, ascended : (P, S, M + 1) sums over the entities solved at that round.
     """
 
-    pairs: NDArray[np.int64]
-    wald: Signs
-    linearity: Signs
+    pairs: Pairs
+    signs: Mapping[str, Signs]
     solves: NDArray[np.int32]
     iterations: NDArray[np.int32]
     capped: NDArray[np.int32]
@@ -51,57 +53,76 @@ def sign_paths(
     """
     solver = solver or Solver()
     packed = pack(bundle)
-    pairs = np.array(list(combinations(range(len(bundle.entities)), 2)), dtype=np.int64).reshape(-1, 2)
+    pairs = all_pairs(len(bundle.entities))
     shape = (*orders.shape[:2], orders.shape[2] + 1)
-    wald, linearity = (np.zeros((*shape, len(pairs)), dtype=np.int8) for _ in range(2))
+    signs = np.zeros((len(SCORES), *shape, len(pairs)), dtype=np.int8)
     counts = np.zeros((4, *shape), dtype=np.int32)
-    iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
-    later = iteration._replace(warm=start == "warm")
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads or before, CONFIG.NUMBA_NUM_THREADS))
-    try:
-        _follow(packed, values, orders, pairs, iteration, later, wald, linearity, counts)
-    finally:
-        numba.set_num_threads(before)
-    return SignPaths(pairs, wald, linearity, *counts)
+    first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
+    later = first_round._replace(warm=start == "warm")
+
+    def follow(first: int, last: int) -> None:
+        _follow(packed, values, orders, pairs, first_round, later, signs, counts, first, last)
+
+    in_threads(follow, orders.shape[0] * orders.shape[1], threads)
+    return SignPaths(pairs, dict(zip(SCORES, signs, strict=True)), *counts)
 
 
-@kernel(parallel=True)
+def all_pairs(n: int) -> Pairs:
+    """(Q, 2) every pair of entity indices a < b, in order."""
+    return np.array(list(combinations(range(n), 2)), dtype=np.int64).reshape(-1, 2)
+
+
+@kernel()
 def _follow(
     packed: Packed,
     values: NDArray[np.int8],
     orders: NDArray[np.int64],
-    pairs: NDArray[np.int64],
+    pairs: Pairs,
     first_round: Iteration,
     later: Iteration,
-    wald: Signs,
-    linearity: Signs,
+    signs: NDArray[np.int8],
     counts: NDArray[np.int32],
+    first: int,
+    last: int,
 ) -> None:
-    n_patients, n_orders, n_features = orders.shape
-    for job in numba.prange(n_patients * n_orders):
+    """Follow the trajectories numbered first to last - 1, patient by patient."""
+    _, n_orders, n_features = orders.shape
+    for job in range(first, last):
         patient, order = job // n_orders, job % n_orders
-        state = new_state(packed, n_features)
+        state = new_state(packed)
         solve_all(packed, state, first_round)
-        _write_signs(packed, state, pairs, wald[patient, order, 0], linearity[patient, order, 0])
+        votes = np.zeros((len(pairs), 2), dtype=np.int64)
+        _write_signs(packed, state, pairs, votes, 0, signs[:, patient, order, 0])
         for entity in range(len(packed.prior)):
             _count(state, entity, counts[:, patient, order, 0])
-        for t in range(n_features):
-            feature = orders[patient, order, t]
+        for t in range(1, n_features + 1):
+            feature = orders[patient, order, t - 1]
+            vote(packed, state, pairs, votes, feature, values[patient, feature])
             observe(packed, state, feature, values[patient, feature], later)
-            _write_signs(packed, state, pairs, wald[patient, order, t + 1], linearity[patient, order, t + 1])
+            _write_signs(packed, state, pairs, votes, t, signs[:, patient, order, t])
             for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                _count(state, packed.owner[packed.holder[h]], counts[:, patient, order, t + 1])
+                _count(state, packed.owner[packed.holder[h]], counts[:, patient, order, t])
 
 
 @kernel()
-def _write_signs(packed: Packed, state: State, pairs: NDArray[np.int64], wald: Signs, linearity: Signs) -> None:
+def _write_signs(
+    packed: Packed, state: State, pairs: Pairs, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]
+) -> None:
+    """One round's signs, (7, Q). Those of `stack_a` are those of its mean, which is `linearity` (erratum 9)."""
+    bounds = np.empty(len(packed.prior))
+    for entity in range(len(packed.prior)):
+        bounds[entity] = elbo(state, entity, packed.n_features - t)
     cross = state.cross
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
-        wald[p] = sign(state.constant[a] - state.constant[b], packed.tie)
         score = 0.5 * ((cross[a, a] - cross[b, b]) + (cross[b, a] - cross[a, b]))
-        linearity[p] = sign(score, packed.tie)
+        signs[0, p] = sign(score, packed.tie)
+        signs[1, p] = sign(state.constant[a] - state.constant[b], packed.tie)
+        signs[2, p] = sign(bounds[a] - bounds[b], packed.tie)
+        signs[3, p] = signs[0, p]
+        signs[4, p] = sign(2 * votes[p, 0] - t, 0.0)
+        signs[5, p] = -sign(2 * votes[p, 1] - t, 0.0)
+        signs[6, p] = sign(votes[p, 0] - votes[p, 1], 0.0)
 
 
 @kernel()

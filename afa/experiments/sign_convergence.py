@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.trajectories import SignPaths, Signs, sign_paths
+from afa.engine.trajectories import SCORES, SignPaths, Signs, sign_paths
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
 
-METHODS = ("linearity", "wald")
+METHODS = SCORES
 
 
 def sign_convergence(
@@ -39,10 +39,10 @@ def sign_convergence(
     what the solves of that round took. By (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
     """
     names = [cohort.patients[p] for p in patients]
-    orders = np.array([[random_order(bundle.features, patient=name, seed=seed) for seed in seeds] for name in names])
-    orders = orders.reshape(len(names), len(seeds), len(bundle.features))
+    drawn = [[random_order(bundle.features, patient=name, seed=seed) for seed in seeds] for name in names]
+    orders = np.array(drawn, dtype=np.int64).reshape(len(names), len(seeds), len(bundle.features))
     paths = sign_paths(bundle, cohort.values[list(patients)], orders, solver=solver, start=start, threads=threads)
-    winners = paths.wald[:, 0, -1, :]
+    winners = paths.signs["wald"][:, 0, -1, :]
     return _rounds(paths, winners, names, seeds, bundle, cohort, start), _duels(paths, winners, names, bundle)
 
 
@@ -55,36 +55,45 @@ def _rounds(
     cohort: Cohort,
     start: str,
 ) -> pd.DataFrame:
-    n_patients, n_seeds, n_rounds, _ = paths.wald.shape
-    index = pd.MultiIndex.from_product([names, seeds, range(n_rounds)], names=["patient", "seed", "t"])
-    decided = np.broadcast_to((winners != 0)[:, None, None, :], (n_patients, n_seeds, 1, winners.shape[1]))
-    first = np.broadcast_to((winners > 0)[:, None, None, :], decided.shape)
-    prior_wrong = decided & (paths.linearity[:, :, :1] != winners[:, None, None, :])
+    index = pd.MultiIndex.from_product([names, seeds, range(paths.solves.shape[2])], names=["patient", "seed", "t"])
+    among = _kinds_of_duels(winners, paths.signs["linearity"][:, :, 0])
     tables = []
     for method in METHODS:
-        credit = _credit(getattr(paths, method), winners)
-        table = pd.DataFrame(index=index)
-        for suffix, among in (("", decided), ("_first", first), ("_prior_wrong", prior_wrong)):
-            table[f"right{suffix}"] = (credit * among).sum(axis=3).ravel() / 2
-            table[f"duels{suffix}"] = np.broadcast_to(among.sum(axis=3), paths.solves.shape).astype(np.int32).ravel()
-        table.insert(0, "method", method)
-        if method == "linearity":
-            for name in ("solves", "iterations", "capped", "ascended"):
-                table[name] = getattr(paths, name).ravel()
+        right = _right(paths.signs[method], winners, among)
+        table = pd.DataFrame({"method": method}, index=index)
+        for kind, suffix in enumerate(("", "_first", "_prior_wrong")):
+            table[f"right{suffix}"] = right[..., kind].ravel()
+            total = np.broadcast_to(among[..., kind].sum(axis=2)[:, :, None], paths.solves.shape)
+            table[f"duels{suffix}"] = total.astype(np.int32).ravel()
+        for name in ("solves", "iterations", "capped", "ascended"):
+            table[name] = getattr(paths, name).ravel() if method == "linearity" else np.int32(0)
         tables.append(table.reset_index())
     rounds = pd.concat(tables, ignore_index=True)
-    counts = ["solves", "iterations", "capped", "ascended"]
-    rounds[counts] = rounds[counts].fillna(0).astype(np.int32)
     rounds.insert(0, "cohort", cohort.name)
     rounds.insert(1, "bundle", bundle.name)
     rounds.insert(2, "start", start)
     return rounds
 
 
-def _credit(signs: Signs, winners: Signs) -> NDArray[np.int8]:
-    """Twice the credit of each call: 2 right, 1 a tie, 0 wrong; shape (P, S, M + 1, Q)."""
-    credit: NDArray[np.int8] = (1 + signs * winners[:, None, None, :]).astype(np.int8)
-    return credit
+def _kinds_of_duels(winners: Signs, prior: Signs) -> NDArray[np.float32]:
+    """(P, S, Q, 3) masks: duels with a winner; those the first entity wins; those the bundle alone has wrong.
+
+    winners : (P, Q). prior : (P, S, Q), signs before any observation.
+    """
+    decided = np.broadcast_to((winners != 0)[:, None, :], prior.shape)
+    first = np.broadcast_to((winners > 0)[:, None, :], prior.shape)
+    wrong = decided & (prior == -winners[:, None, :])
+    return np.stack([decided, first, wrong], axis=3).astype(np.float32)
+
+
+def _right(signs: Signs, winners: Signs, among: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(P, S, M + 1, 3) duels called right among each kind, a tie counting one half; exact, all terms being integers."""
+    right = np.empty((*signs.shape[:3], among.shape[3]))
+    for patient, order in np.ndindex(*signs.shape[:2]):
+        weights = winners[patient].astype(np.float32)[:, None] * among[patient, order]
+        agreement = signs[patient, order].astype(np.float32) @ weights
+        right[patient, order] = (agreement + among[patient, order].sum(axis=0)) / 2
+    return right
 
 
 def _duels(paths: SignPaths, winners: Signs, names: Sequence[str], bundle: Bundle) -> pd.DataFrame:

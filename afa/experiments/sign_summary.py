@@ -24,7 +24,9 @@ def summarise_sign_convergence(
     patients = list(dict.fromkeys(rounds["patient"]))
     weights = patient_weights(len(patients), resamples=resamples, purpose=PURPOSE)
     rows: list[pd.DataFrame] = []
-    for (start, method), table in rounds.groupby(["start", "method"], sort=False):
+    for (start, name), table in rounds.groupby(["start", "method"], sort=False):
+        method = str(name).removesuffix("_reversed")
+        orientation = "" if method == name else "reversed"
         sums = table.groupby(["patient", "t"], sort=False).sum(numeric_only=True)
         every, first, wrong = (_right_and_total(sums, patients, among) for among in ("", "_first", "_prior_wrong"))
         second = every[0] - first[0], every[1] - first[1]
@@ -41,7 +43,7 @@ def summarise_sign_convergence(
                     {
                         "metric": metric,
                         "method": method,
-                        "stratum": stratum or None,
+                        "stratum": " ".join(filter(None, (orientation, stratum))) or None,
                         "start": start,
                         "t": np.arange(len(value)),
                         "value": value,

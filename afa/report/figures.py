@@ -14,11 +14,12 @@ from matplotlib.figure import Figure
 from afa.files import atomic_file
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
-METHOD_STYLE: Mapping[str, dict[str, str]] = {
+METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "linearity": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     "wald": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
-    "stack-A": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
+    "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
+    "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
 }
 
 STYLE: Any = {
