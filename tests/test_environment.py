@@ -1,0 +1,85 @@
+"""The environments: what is pinned, what is declared, and that the two descriptions of it agree."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import afa
+
+ROOT = Path(__file__).parent.parent
+LOCKS = sorted((ROOT / "envs").glob("*.lock"))
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINNED = re.compile(r"[A-Za-z0-9._-]+==[^ ]+( ; .+)?( --hash=sha256:[0-9a-f]{64})+")
+
+
+def entries(lock: Path) -> list[str]:
+    """The requirements of a lock, each on one line."""
+    joined = re.sub(r"\s*\\\n\s*", " ", lock.read_text(encoding="utf-8"))
+    return [line for line in joined.splitlines() if line and not line.startswith("#")]
+
+
+def requirement(text: str) -> tuple[str, str]:
+    """Lower-case name and bound of `name>=1.2` or `name >=1.2`."""
+    found = re.fullmatch(r"([A-Za-z0-9._-]+) ?(>=[0-9.]+)?", text)
+    assert found, text
+    return found[1].lower(), found[2] or ""
+
+
+def test_there_are_two_locks() -> None:
+    assert [lock.name for lock in LOCKS] == ["bootstrap.lock", "requirements.lock"]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_names_no_host(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    assert "://" not in text
+    assert "--index" not in text
+    assert "--find-links" not in text
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_every_requirement_of_a_lock_has_one_version_and_its_hashes(lock: Path) -> None:
+    assert entries(lock)
+    for entry in entries(lock):
+        assert PINNED.fullmatch(entry), entry
+
+
+def test_the_lock_holds_every_declared_dependency() -> None:
+    locked = {entry.split("==")[0].lower() for entry in entries(ROOT / "envs" / "requirements.lock")}
+    declared = [
+        *PROJECT["dependencies"],
+        *(item for extra in PROJECT["optional-dependencies"].values() for item in extra),
+    ]
+    names = {re.split(r"[\[>=]", item)[0].lower().replace("_", "-") for item in declared} - {"afa"}
+    assert names <= locked
+
+
+def test_the_conda_environment_lists_what_the_workflow_imports_with_the_same_bounds() -> None:
+    conda = yaml.safe_load((ROOT / "envs" / "afa.yaml").read_text(encoding="utf-8"))["dependencies"]
+    extras = PROJECT["optional-dependencies"]
+    declared = dict(map(requirement, [*PROJECT["dependencies"], *extras["geo"], *extras["notebooks"]]))
+    listed = dict(map(requirement, conda))
+    assert len(listed) == len(conda)
+    assert listed.pop("python") == PROJECT["requires-python"]
+    assert listed.pop("pip") == ""
+    assert listed == declared
+
+
+def test_package_and_citation_have_one_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert PROJECT["dynamic"] == ["version"]
+    assert citation["version"] == afa.__version__
+
+
+def test_the_citation_prefers_the_paper_of_the_method() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["type"] == "software"
+    assert citation["license"] == PROJECT["license"]
+    assert citation["preferred-citation"]["identifiers"][0]["value"] == "arXiv:2606.18933"
+    assert len(citation["preferred-citation"]["authors"]) == 6
