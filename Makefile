@@ -28,7 +28,7 @@ lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	snakemake --lint
 
 lock: ## resolve pyproject.toml again into the hashed lock, which names no registry
-	uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
+	uv pip compile --system-certs pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
 
 clean: ## remove results only
 	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
@@ -36,6 +36,8 @@ clean: ## remove results only
 $(VENV)/.ready: envs/requirements.lock envs/bootstrap.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/bootstrap.lock
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync --quiet --require-hashes --compile-bytecode envs/requirements.lock
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install --quiet --no-deps --no-build-isolation --editable .
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync --quiet --system-certs --require-hashes --compile-bytecode envs/requirements.lock \
+	  || { echo "uv could not install the lock; pip, which reads pip.conf, tries now"; \
+	       $(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/requirements.lock; }
+	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

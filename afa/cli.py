@@ -206,14 +206,14 @@ def experiment_sign(
     start: Annotated[Literal["uniform", "warm"], typer.Option(help="marginals each solve starts from")] = "uniform",
     threads: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
-    """Sign convergence under random order, every t from 0 to M; writes rounds.parquet and duels.parquet."""
+    """Sign convergence under random order, every score and every t from 0 to M; writes a folder of tables."""
     from afa.experiments.inputs import load_inputs, numbers, shard_of
     from afa.experiments.sign_convergence import sign_convergence
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
 
     model, patients = load_inputs(bundle, cohort)
-    rounds, duels = sign_convergence(
+    tables = sign_convergence(
         model,
         patients,
         shard_of(len(patients.patients), shard),
@@ -222,7 +222,7 @@ def experiment_sign(
         start=start,
         threads=threads,
     )
-    write_tables({"rounds": rounds, "duels": duels}, out)
+    write_tables(tables, out)
 
 
 @experiment_app.command("gather")
@@ -249,7 +249,11 @@ def summarise(
     from afa.experiments.tables import read_table
 
     rows = summarise_sign_convergence(
-        read_table(sign, "rounds"), read_table(sign, "duels"), resamples=resamples, confidence=confidence
+        read_table(sign, "rounds"),
+        read_table(sign, "duels"),
+        read_table(sign, "orders"),
+        resamples=resamples,
+        confidence=confidence,
     )
     write_summary([rows], out)
 

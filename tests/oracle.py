@@ -38,6 +38,22 @@ def posterior(mrf, observations):
     return table, weight / weight.sum(), float(np.log(weight.sum()) + top)
 
 
+def product_measure(probabilities):
+    """All configurations and their weights under independent features, `probabilities` (M, 3) of -1, 0, +1."""
+    table = configurations(len(probabilities))
+    chosen = np.asarray(probabilities)[np.arange(len(probabilities)), table.astype(int) + 1]
+    return table, chosen.prod(axis=1)
+
+
+def completed_product(marginals, observed):
+    """The product measure of some marginals with the observed features (index -> value) at their values."""
+    m, q = marginals.first, marginals.second
+    probabilities = np.column_stack([(q - m) / 2, 1 - q, (q + m) / 2])
+    for j, value in observed.items():
+        probabilities[j] = np.eye(3)[value + 1]
+    return product_measure(probabilities)
+
+
 @st.composite
 def models(draw, sizes=(3, 6), potentials=None, prior=True):
     """Random pairwise models with a name of each feature; couplings may be absent."""

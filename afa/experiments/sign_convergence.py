@@ -7,6 +7,7 @@ The target of a duel is the sign of D_ab at full observation; a duel tied there 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -30,20 +31,26 @@ def sign_convergence(
     solver: Solver,
     start: str = "uniform",
     threads: int | None = None,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through one random order per seed.
 
-    Returns two tables. By (patient, seed, method, t): `right`, duels called right, a tie counting one half, of
+    Returns three tables. `rounds`, by (patient, seed, method, t): `right`, duels called right, a tie counting one half, of
     `duels` with a winner; the same over duels that the first entity wins (`right_first`, `duels_first`) and over
     duels that `linearity` calls wrong before any observation (`right_prior_wrong`, `duels_prior_wrong`); and
-    what the solves of that round took. By (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+    what the solves of that round took. `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+    `orders`, by (patient, method), of the scores that depend on the order (spec S4): how many of `compared` calls at
+    full observation, by two orders each, are `different`.
     """
     names = [cohort.patients[p] for p in patients]
     drawn = [[random_order(bundle.features, patient=name, seed=seed) for seed in seeds] for name in names]
     orders = np.array(drawn, dtype=np.int64).reshape(len(names), len(seeds), len(bundle.features))
     paths = sign_paths(bundle, cohort.values[list(patients)], orders, solver=solver, start=start, threads=threads)
     winners = paths.signs["wald"][:, 0, -1, :]
-    return _rounds(paths, winners, names, seeds, bundle, cohort, start), _duels(paths, winners, names, bundle)
+    return {
+        "rounds": _rounds(paths, winners, names, seeds, bundle, cohort, start),
+        "duels": _duels(paths, winners, names, bundle),
+        "orders": _orders(paths, names),
+    }
 
 
 def _rounds(
@@ -106,3 +113,17 @@ def _duels(paths: SignPaths, winners: Signs, names: Sequence[str], bundle: Bundl
             "winner": winners.ravel(),
         }
     )
+
+
+def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
+    """Calls that two orders of the same observations make differently, over all pairs of orders and duels."""
+    tables = []
+    for method in ("kl", "kl_nonzero"):
+        final = paths.signs[method][:, :, -1]
+        pairs = list(combinations(range(final.shape[1]), 2))
+        different = sum(((final[:, a] != final[:, b]).sum(axis=1) for a, b in pairs), np.zeros(len(names), dtype=int))
+        compared = len(pairs) * final.shape[2]
+        tables.append(
+            pd.DataFrame({"patient": list(names), "method": method, "different": different, "compared": compared})
+        )
+    return pd.concat(tables, ignore_index=True)

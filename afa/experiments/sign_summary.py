@@ -13,13 +13,14 @@ PURPOSE = "sign_convergence"
 
 
 def summarise_sign_convergence(
-    rounds: pd.DataFrame, duels: pd.DataFrame, *, resamples: int, confidence: float
+    rounds: pd.DataFrame, duels: pd.DataFrame, orders: pd.DataFrame, *, resamples: int, confidence: float
 ) -> pd.DataFrame:
-    """Summary rows `sign_accuracy_random` of the two tables of `sign_convergence`, all patients together.
+    """Summary rows `sign_accuracy_random` of the three tables of `sign_convergence`, all patients together.
 
     Per method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in
     the stratum `prior_wrong`, the duels that the bundle alone calls wrong. Once: `majority`, the accuracy of the
-    best constant answer per duel; `prevalence`, the share of duels the first entity wins; `count` of tied duels.
+    best constant answer per duel; `prevalence`, the share of duels the first entity wins; `count` of tied duels. At full
+    observation `rate` in the stratum `other_order`: calls that another order of the same observations makes otherwise.
     """
     patients = list(dict.fromkeys(rounds["patient"]))
     weights = patient_weights(len(patients), resamples=resamples, purpose=PURPOSE)
@@ -54,6 +55,7 @@ def summarise_sign_convergence(
                 )
             )
     rows.append(_constant_answers(duels, patients, weights, confidence))
+    rows.append(_order_dependence(orders, patients, weights, confidence).assign(t=int(rounds["t"].max())))
     whole = pd.concat(rows, ignore_index=True).assign(allocation="random", schedule="every", target="likelihood")
     return summary_rows("sign_accuracy_random", whole)
 
@@ -90,3 +92,16 @@ def _constant_answers(duels: pd.DataFrame, patients: list[str], weights: Floats,
         tables.append(pd.DataFrame({"metric": metric, "value": value, "low": low, "high": high}))
     ties = pd.DataFrame({"metric": "count", "stratum": "tied_at_full_observation", "value": [(winners == 0).sum()]})
     return pd.concat([*tables, ties], ignore_index=True).assign(n=int(decided.sum()))
+
+
+def _order_dependence(orders: pd.DataFrame, patients: list[str], weights: Floats, confidence: float) -> pd.DataFrame:
+    """Share of final calls that differ between two orders of the same observations, by score (spec S4)."""
+    tables = []
+    for method, table in orders.groupby("method", sort=False):
+        by_patient = table.set_index("patient").loc[patients]
+        parts = [(by_patient[["different"]].to_numpy(float), by_patient[["compared"]].to_numpy(float))]
+        low, high = interval(_mean_ratio(parts, weights), confidence=confidence)
+        value = _mean_ratio(parts, np.ones((1, len(patients))))[0]
+        n = int(by_patient["compared"].sum())
+        tables.append(pd.DataFrame({"method": method, "value": value, "low": low, "high": high, "n": n}))
+    return pd.concat(tables, ignore_index=True).assign(metric="rate", stratum="other_order")

@@ -39,7 +39,7 @@ def cohort(bundle_tiny: Bundle) -> Cohort:
 
 
 @pytest.fixture(scope="module")
-def whole(bundle_tiny: Bundle, cohort: Cohort) -> tuple[pd.DataFrame, pd.DataFrame]:
+def whole(bundle_tiny: Bundle, cohort: Cohort) -> dict[str, pd.DataFrame]:
     return sign_convergence(bundle_tiny, cohort, range(7), seeds=SEEDS, solver=Solver())
 
 
@@ -81,17 +81,17 @@ def rows_by_planner(bundle: Bundle, cohort: Cohort) -> list[dict[str, object]]:
 
 
 def test_the_numbers_are_those_of_a_plain_loop_over_planners(
-    bundle_tiny: Bundle, cohort: Cohort, whole: tuple[pd.DataFrame, pd.DataFrame]
+    bundle_tiny: Bundle, cohort: Cohort, whole: dict[str, pd.DataFrame]
 ) -> None:
     expected = pd.DataFrame(rows_by_planner(bundle_tiny, cohort)).set_index(KEY).sort_index()
-    found = whole[0][whole[0]["method"].isin(PLANNED)].set_index(KEY).sort_index()[expected.columns]
+    found = whole["rounds"][whole["rounds"]["method"].isin(PLANNED)].set_index(KEY).sort_index()[expected.columns]
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
 def test_the_winners_are_the_signs_of_the_energies(
-    bundle_tiny: Bundle, cohort: Cohort, whole: tuple[pd.DataFrame, pd.DataFrame]
+    bundle_tiny: Bundle, cohort: Cohort, whole: dict[str, pd.DataFrame]
 ) -> None:
-    found = whole[1].set_index(["patient", "entity_a", "entity_b"])["winner"]
+    found = whole["duels"].set_index(["patient", "entity_a", "entity_b"])["winner"]
     assert len(found) == 7 * 3
     for row, patient in enumerate(cohort.patients):
         energy = {name: bundle_tiny.mrf(name).energy(cohort.values[row]) for name in bundle_tiny.entities}
@@ -102,7 +102,8 @@ def test_the_winners_are_the_signs_of_the_energies(
 def test_a_tie_is_half_right_and_a_duel_tied_at_the_end_is_left_out() -> None:
     # u and v differ in feature f0 alone, v and w never
     bundle = bundle_of([[1.0, 0.5], [0.0, 0.5], [0.0, 0.5]], np.zeros((3, 2, 2)), entities=("u", "v", "w"))
-    rounds, duels = sign_convergence(bundle, cohort_of(bundle, np.array([[1, 1]])), [0], seeds=(0,), solver=Solver())
+    tables = sign_convergence(bundle, cohort_of(bundle, np.array([[1, 1]])), [0], seeds=(0,), solver=Solver())
+    rounds, duels = tables["rounds"], tables["duels"]
     assert duels["winner"].tolist() == [1, 1, 0]
     wald = rounds[rounds["method"] == "wald"]
     assert wald["duels"].tolist() == [2, 2, 2]
@@ -112,9 +113,8 @@ def test_a_tie_is_half_right_and_a_duel_tied_at_the_end_is_left_out() -> None:
 def test_the_stratum_of_wrong_priors_is_set_by_linearity_before_any_observation() -> None:
     # the field makes the bundle expect +1 on f0, where u is ahead of v; the patient has -1 there
     bundle = bundle_of([[1.0], [0.25]], np.zeros((2, 1, 1)))
-    rounds, duels = sign_convergence(
-        bundle, cohort_of(bundle, np.array([[-1], [1]])), [0, 1], seeds=(0,), solver=Solver()
-    )
+    tables = sign_convergence(bundle, cohort_of(bundle, np.array([[-1], [1]])), [0, 1], seeds=(0,), solver=Solver())
+    rounds, duels = tables["rounds"], tables["duels"]
     assert duels["winner"].tolist() == [-1, 1]
     by = rounds.set_index(["method", "patient", "t"])
     assert by["duels_prior_wrong"].unstack("t").loc["linearity"].to_numpy().tolist() == [[1, 1], [0, 0]]
@@ -122,8 +122,8 @@ def test_the_stratum_of_wrong_priors_is_set_by_linearity_before_any_observation(
     assert by["right_prior_wrong"].loc["wald", "p0"].tolist() == [0.5, 1]
 
 
-def test_solves_are_counted_once_and_not_for_wald(whole: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    rounds = whole[0]
+def test_solves_are_counted_once_and_not_for_wald(whole: dict[str, pd.DataFrame]) -> None:
+    rounds = whole["rounds"]
     assert (rounds.loc[rounds["method"] == "wald", ["solves", "iterations", "capped", "ascended"]] == 0).all(axis=None)
     start = rounds[(rounds["method"] == "linearity") & (rounds["t"] == 0)]
     assert (start["solves"] == 3).all()
@@ -133,20 +133,20 @@ def test_solves_are_counted_once_and_not_for_wald(whole: tuple[pd.DataFrame, pd.
 def test_shards_joined_are_the_whole_byte_for_byte(
     bundle_tiny: Bundle,
     cohort: Cohort,
-    whole: tuple[pd.DataFrame, pd.DataFrame],
+    whole: dict[str, pd.DataFrame],
     tmp_path: Path,
     parts: int,
 ) -> None:
     folders = []
     for part in range(1, parts + 1):
         chosen = shard_of(7, f"{part}/{parts}")
-        rounds, duels = sign_convergence(bundle_tiny, cohort, chosen, seeds=SEEDS, solver=Solver())
+        tables = sign_convergence(bundle_tiny, cohort, chosen, seeds=SEEDS, solver=Solver())
         folders.append(tmp_path / f"{part}-of-{parts}")
-        write_tables({"rounds": rounds, "duels": duels}, folders[-1])
-    write_tables({"rounds": whole[0], "duels": whole[1]}, tmp_path / "whole")
+        write_tables(tables, folders[-1])
+    write_tables(whole, tmp_path / "whole")
     gather_tables(folders, tmp_path / "joined")
     gather_tables([tmp_path / "whole"], tmp_path / "once")
-    for name in ("rounds", "duels"):
+    for name in ("rounds", "duels", "orders"):
         pd.testing.assert_frame_equal(read_table(tmp_path / "joined", name), read_table(tmp_path / "once", name))
         joined, once = ((tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("joined", "once"))
         assert joined == once
@@ -183,11 +183,18 @@ def test_a_shard_without_patients_adds_nothing_to_the_whole(
 ) -> None:
     folders = []
     for name, chosen in (("none", range(0)), ("all", range(7))):
-        rounds, duels = sign_convergence(bundle_tiny, cohort, chosen, seeds=SEEDS, solver=Solver())
+        tables = sign_convergence(bundle_tiny, cohort, chosen, seeds=SEEDS, solver=Solver())
         folders.append(tmp_path / name)
-        write_tables({"rounds": rounds, "duels": duels}, folders[-1])
+        write_tables(tables, folders[-1])
     gather_tables(folders, tmp_path / "both")
     gather_tables(folders[1:], tmp_path / "one")
-    for name in ("rounds", "duels"):
+    for name in ("rounds", "duels", "orders"):
         both, one = ((tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("both", "one"))
         assert both == one
+
+
+def test_orders_of_the_same_observations_are_compared_pair_by_pair(whole: dict[str, pd.DataFrame]) -> None:
+    orders = whole["orders"].set_index(["method", "patient"])
+    pairs_of_orders = len(SEEDS) * (len(SEEDS) - 1) // 2
+    assert (orders["compared"] == 3 * pairs_of_orders).all()
+    assert orders.loc[("kl_nonzero", "p3"), "different"] == 0
