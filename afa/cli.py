@@ -203,11 +203,11 @@ def experiment_sign(
     damping: float = 0.5,
     tolerance: float = 1e-4,
     max_iterations: int = 200,
-    start: Annotated[Literal["uniform", "warm"], typer.Option(help="marginals each solve starts from")] = "uniform",
+    starts: Annotated[str, typer.Option(help="marginals each solve starts from: uniform, warm, or both")] = "uniform",
     threads: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Sign convergence under random order, every score and every t from 0 to M; writes a folder of tables."""
-    from afa.experiments.inputs import load_inputs, numbers, shard_of
+    from afa.experiments.inputs import load_inputs, numbers, shard_of, words
     from afa.experiments.sign_convergence import sign_convergence
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
@@ -219,7 +219,7 @@ def experiment_sign(
         shard_of(len(patients.patients), shard),
         seeds=numbers("--seeds", seeds),
         solver=Solver(damping, tolerance, max_iterations),
-        start=start,
+        starts=words("--starts", starts, ("uniform", "warm")),
         threads=threads,
     )
     write_tables(tables, out)

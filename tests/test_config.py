@@ -31,7 +31,7 @@ OURS = {
     "elicitation.min_agree",
     "encoding.test",
     "encoding.level",
-    "inference.start",
+    "random_order.starts",
     "random_order.seeds",
     "bootstrap.resamples",
     "bootstrap.confidence",
@@ -103,7 +103,7 @@ def test_a_misspelt_key_is_refused_with_the_key_that_was_meant(key: str) -> None
 
 def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
     message = fault_of({"inference": {"colour": "blue"}})
-    assert "known keys: damping, max_iterations, start, tolerance" in message
+    assert "known keys: damping, max_iterations, tolerance" in message
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("inference.damping", 1.5),
         ("inference.tolerance", "small"),
         ("inference.max_iterations", 0),
-        ("inference.start", "cold"),
+        ("random_order.starts", "cold"),
         ("inference", 3),
         ("random_order.seeds", []),
         ("random_order.seeds", 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from afa.bundle import Bundle, load_bundle
@@ -46,3 +47,11 @@ def numbers(option: str, text: str) -> list[int]:
     if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct whole numbers with commas between", "pass e.g. 0,1,2"))
     return [int(part) for part in parts]
+
+
+def words(option: str, text: str, known: Sequence[str]) -> list[str]:
+    """Words from a comma-separated text, each one of `known`, at least one and none twice."""
+    parts = [part.strip() for part in text.split(",")]
+    if not set(parts) <= set(known) or len(set(parts)) < len(parts):
+        raise ConfigError(Fault(option, repr(text), f"distinct words of {', '.join(known)}", f"pass e.g. {known[0]}"))
+    return parts

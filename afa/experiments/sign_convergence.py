@@ -20,6 +20,7 @@ from afa.inference.meanfield import Solver
 from afa.orders import random_order
 
 METHODS = SCORES
+INFERENCE_METHODS = ("linearity", "two_elbo", "stack_a")
 
 
 def sign_convergence(
@@ -29,28 +30,42 @@ def sign_convergence(
     *,
     seeds: Sequence[int],
     solver: Solver,
-    start: str = "uniform",
+    starts: Sequence[str] = ("uniform",),
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through one random order per seed.
 
-    Returns three tables. `rounds`, by (patient, seed, method, t): `right`, duels called right, a tie counting one half, of
-    `duels` with a winner; the same over duels that the first entity wins (`right_first`, `duels_first`) and over
-    duels that `linearity` calls wrong before any observation (`right_prior_wrong`, `duels_prior_wrong`); and
-    what the solves of that round took. `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+    `starts` says where the solves begin (spec M6): of the first, all methods are read out; of the others those that
+    need inference.
+
+    Returns three tables:
+
+    `rounds`, by (patient, seed, method, t): `right`, duels called right, a tie counting one half, of `duels` with a
+    winner; the same over duels that the first entity wins (`right_first`, `duels_first`) and over duels that
+    `linearity` calls wrong before any observation (`right_prior_wrong`, `duels_prior_wrong`); and what the solves of
+    that round took.
+
+    `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+
     `orders`, by (patient, method), of the scores that depend on the order (spec S4): how many of `compared` calls at
     full observation, by two orders each, are `different`.
     """
     names = [cohort.patients[p] for p in patients]
     drawn = [[random_order(bundle.features, patient=name, seed=seed) for seed in seeds] for name in names]
     orders = np.array(drawn, dtype=np.int64).reshape(len(names), len(seeds), len(bundle.features))
-    paths = sign_paths(bundle, cohort.values[list(patients)], orders, solver=solver, start=start, threads=threads)
-    winners = paths.signs["wald"][:, 0, -1, :]
-    return {
-        "rounds": _rounds(paths, winners, names, seeds, bundle, cohort, start),
-        "duels": _duels(paths, winners, names, bundle),
-        "orders": _orders(paths, names),
-    }
+    values = cohort.values[list(patients)]
+    tables: dict[str, pd.DataFrame] = {}
+    for start in starts:
+        paths = sign_paths(bundle, values, orders, solver=solver, start=start, threads=threads)
+        winners = paths.signs["wald"][:, 0, -1, :]
+        methods = INFERENCE_METHODS if tables else METHODS
+        rounds = _rounds(paths, winners, names, seeds, methods)
+        rounds = rounds.assign(cohort=cohort.name, bundle=bundle.name, start=start)
+        if not tables:
+            tables = {"rounds": rounds, "duels": _duels(paths, winners, names, bundle), "orders": _orders(paths, names)}
+        else:
+            tables["rounds"] = pd.concat([tables["rounds"], rounds], ignore_index=True)
+    return tables
 
 
 def _rounds(
@@ -58,14 +73,12 @@ def _rounds(
     winners: Signs,
     names: Sequence[str],
     seeds: Sequence[int],
-    bundle: Bundle,
-    cohort: Cohort,
-    start: str,
+    methods: Sequence[str],
 ) -> pd.DataFrame:
     index = pd.MultiIndex.from_product([names, seeds, range(paths.solves.shape[2])], names=["patient", "seed", "t"])
     among = _kinds_of_duels(winners, paths.signs["linearity"][:, :, 0])
     tables = []
-    for method in METHODS:
+    for method in methods:
         right = _right(paths.signs[method], winners, among)
         table = pd.DataFrame({"method": method}, index=index)
         for kind, suffix in enumerate(("", "_first", "_prior_wrong")):
@@ -75,11 +88,7 @@ def _rounds(
         for name in ("solves", "iterations", "capped", "ascended"):
             table[name] = getattr(paths, name).ravel() if method == "linearity" else np.int32(0)
         tables.append(table.reset_index())
-    rounds = pd.concat(tables, ignore_index=True)
-    rounds.insert(0, "cohort", cohort.name)
-    rounds.insert(1, "bundle", bundle.name)
-    rounds.insert(2, "start", start)
-    return rounds
+    return pd.concat(tables, ignore_index=True)
 
 
 def _kinds_of_duels(winners: Signs, prior: Signs) -> NDArray[np.float32]:

@@ -19,8 +19,9 @@ def summarise_sign_convergence(
 
     Per method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in
     the stratum `prior_wrong`, the duels that the bundle alone calls wrong. Once: `majority`, the accuracy of the
-    best constant answer per duel; `prevalence`, the share of duels the first entity wins; `count` of tied duels. At full
-    observation `rate` in the stratum `other_order`: calls that another order of the same observations makes otherwise.
+    best constant answer per duel; `prevalence`, the share of duels the first entity wins; `count` of tied duels.
+    At full observation `rate` in the stratum `other_order`: calls that another order of the same observations makes
+    otherwise.
     """
     patients = list(dict.fromkeys(rounds["patient"]))
     weights = patient_weights(len(patients), resamples=resamples, purpose=PURPOSE)

@@ -18,12 +18,12 @@ rule sign_shard:
         damping=settings.inference.damping,
         tolerance=settings.inference.tolerance,
         max_iterations=settings.inference.max_iterations,
-        start=settings.inference.start,
+        starts=",".join(settings.random_order.starts),
         code=command_digest("experiment_sign"),
     shell:
         "afa experiment sign --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
         " --seeds {params.seeds} --damping {params.damping} --tolerance {params.tolerance}"
-        " --max-iterations {params.max_iterations} --start {params.start} --threads {threads}"
+        " --max-iterations {params.max_iterations} --starts {params.starts} --threads {threads}"
         " --out {output.tables} > {log} 2>&1"
 
 
