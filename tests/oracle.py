@@ -54,6 +54,31 @@ def completed_product(marginals, observed):
     return product_measure(probabilities)
 
 
+def exact_log_odds(models, observed):
+    """Enumerated log P(a | x_obs) - log P(b | x_obs), priors included once."""
+    each = [model.prior + posterior(model, observed)[2] - posterior(model, {})[2] for model in models]
+    return each[0] - each[1]
+
+
+def enumerated_cmi(models, observed):
+    """I(y; x_f | x_obs) from the joint table of y and x_f, at every feature."""
+    odds = exact_log_odds(models, observed)
+    of_y = np.array([1 / (1 + np.exp(-odds)), 1 / (1 + np.exp(odds))])
+    solved = [posterior(model, observed) for model in models]
+    gains = np.zeros(models[0].n_features)
+    for f in range(models[0].n_features):
+        joint = np.array(
+            [
+                [of_y[y] * weight[table[:, f] == x].sum() for x in (-1, 0, 1)]
+                for y, (table, weight, _) in enumerate(solved)
+            ]
+        )
+        independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        present = joint > 0
+        gains[f] = (joint[present] * np.log(joint[present] / independent[present])).sum()
+    return gains
+
+
 @st.composite
 def models(draw, sizes=(3, 6), potentials=None, prior=True):
     """Random pairwise models with a name of each feature; couplings may be absent."""

@@ -28,6 +28,7 @@ def view(**changes: Any) -> View:
         "resolved": np.zeros(3, dtype=bool),
         "largest_unary": np.array([1.0, 5.0, 5.0, 2.0]),
         "gain": lambda duels: gains[duels],
+        "total_gain": lambda closed: gains[~closed].sum(axis=0),
         "k": 1,
         "patient": "p",
         "seed": 0,

@@ -79,7 +79,7 @@ def test_a_changed_module_that_is_not_imported_does_not_change_it(package: Path,
 
 def test_a_change_in_the_command_itself_changes_it_and_no_other_commands(package: Path) -> None:
     before, other = digest(), digest("afa.cli:bundle_copy")
-    edit(package / "cli.py", lambda text: text.replace("write_tables({", "write_tables({'more': rounds, "))
+    edit(package / "cli.py", lambda text: text.replace("write_tables(tables, out)", "write_tables(tables | {}, out)"))
     assert digest() != before
     assert digest("afa.cli:bundle_copy") == other
 
