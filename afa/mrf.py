@@ -23,6 +23,7 @@ from afa.errors import BundleError, Fault, PlannerError
 
 Floats = NDArray[np.float64]
 VALUES = (-1, 0, 1)
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class PairwiseMRF:
         """Sorted indices of the features with a non-zero unary potential or coupling."""
         touched = (self.unary != 0) | (np.diff(self.couplings.indptr) > 0)
         return np.flatnonzero(touched)
+
+    @cached_property
+    def reach(self) -> float:
+        """Bound on the absolute energy of any configuration: the sum of all absolute potentials and the prior."""
+        return float(abs(self.prior) + np.abs(self.unary).sum() + np.abs(self.couplings.data).sum() / 2)
 
     def energy(self, values: ArrayLike) -> float:
         """E(x) of one full configuration, shape (M,), values in {-1, 0, +1}."""

@@ -14,7 +14,12 @@ from scipy.special import erf
 
 from afa.inference.meanfield import MeanField
 from afa.inference.result import Marginals
-from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF
+
+
+def tie_of(models: Sequence[PairwiseMRF]) -> float:
+    """The magnitude up to which a difference of two energies is rounding, not a preference (spec S5)."""
+    return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
@@ -70,6 +75,7 @@ def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Flo
     Where sigma_D is 0 it is the sign of mu_D.
     """
     means = linearity(evidence, marginals)
+    means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
     scores = np.zeros_like(means)
     for a, b in np.ndindex(scores.shape):
         scores[a, b] = gaussian_sign(
@@ -116,12 +122,13 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
     """(N, N) counts of the observations that vote for a and for b, by sign(delta_i^eff x_i) when made."""
+    tie = tie_of(models)
     evidence = [Evidence.of(model) for model in models]
     positive, negative = np.zeros((len(models),) * 2), np.zeros((len(models),) * 2)
     for feature, value in observations:
         fields = np.array([state.field[feature] for state in evidence])
-        vote = np.sign(fields[:, None] - fields[None, :]) * value
-        positive += vote > 0
-        negative += vote < 0
+        vote = (fields[:, None] - fields[None, :]) * value
+        positive += vote > tie
+        negative += vote < -tie
         evidence = [state.observe(feature, value) for state in evidence]
     return positive, negative

@@ -285,6 +285,8 @@ def _score(packed: Packed, state: State, a: int, b: int, of_a: Side, of_b: Side,
     of_b_under_a = expected_score(packed.overlaps, a * n + b, of_b.constant, of_b.field, of_a.m)
     of_a_under_b = expected_score(packed.overlaps, b * n + a, of_a.constant, of_a.field, of_b.m)
     mean = 0.5 * ((of_a.own - of_b.own) + (of_a_under_b - of_b_under_a))
+    if abs(mean) <= packed.tie:
+        mean = 0.0
     if kind == F_LINEARITY:
         return mean
     return gaussian_sign(mean, _variance(packed, state, a, b, of_a, of_b, without))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.engine.compile import kernel
 from afa.mrf import Floats
+from afa.preference import tie_of
 
 Indices = NDArray[np.int64]
 
@@ -65,11 +66,11 @@ class Packed(NamedTuple):
 
 def pack(bundle: Bundle) -> Packed:
     """Lay out a bundle of N entities on M features for the kernels."""
-    n, m = len(bundle.entities), len(bundle.features)
+    m = len(bundle.features)
     supports = [bundle.support(entity) for entity in bundle.entities]
     first_slot = np.concatenate([[0], np.cumsum([len(support) for support in supports])]).astype(np.int64)
     feature = np.concatenate([*supports, np.empty(0, dtype=np.int64)]).astype(np.int64)
-    owner = np.repeat(np.arange(n), np.diff(first_slot)).astype(np.int64)
+    owner = np.repeat(np.arange(len(supports)), np.diff(first_slot)).astype(np.int64)
     degrees, other, weight = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)], [np.empty(0)]
     for v, (entity, support) in enumerate(zip(bundle.entities, supports, strict=True)):
         inside = bundle.couplings(entity)[support][:, support].tocsr()
@@ -94,14 +95,8 @@ def pack(bundle: Bundle) -> Packed:
         prior=np.array(bundle.priors, dtype=np.float64),
         overlaps=_overlaps(first_slot, feature, first_edge, other_slot, coupling, m),
         n_features=m,
-        tie=_rounding(owner, unary, np.repeat(owner, np.diff(first_edge)), coupling, n),
+        tie=tie_of([bundle.mrf(entity) for entity in bundle.entities]),
     )
-
-
-def _rounding(owner: Indices, unary: Floats, edge_owner: Indices, coupling: Floats, n: int) -> float:
-    """1e-12 of the largest absolute energy of an entity: above the rounding of its sums, below any real difference."""
-    reach = np.bincount(owner, np.abs(unary), n) + np.bincount(edge_owner, np.abs(coupling), n) / 2
-    return 1e-12 * float(reach.max(initial=0.0))
 
 
 @kernel()

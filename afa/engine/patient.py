@@ -49,13 +49,13 @@ class Patient:
         self.packed = pack(bundle) if packed is None else packed
         self.pairs = all_pairs(len(bundle.entities))
         self.state = new_state(self.packed)
-        self._first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
-        self._iteration = self._first_round._replace(warm=start == "warm")
+        first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
+        self._iteration = first_round._replace(warm=start == "warm")
         self._exact = ExactModels(bundle, self.packed, self.state) if inference == "exact" else None
         if self._exact:
             self._exact.solve(range(len(bundle.entities)))
         else:
-            solve_all(self.packed, self.state, self._first_round)
+            solve_all(self.packed, self.state, first_round)
         self._votes = np.zeros((len(self.pairs), 2), dtype=np.int64)
         self._empty = self.elbo()
         self._kind = GAIN_KINDS[gain, target]
@@ -95,10 +95,10 @@ class Patient:
         """(N, N) preference scores by name, as in `afa.preference`; magnitudes of rounding are 0."""
         if score in ("kl", "kl_nonzero"):
             return self._vote_scores(score)
+        if score == "stack_a":
+            return self._stack_a()
         if score == "linearity":
             values = duels_of(self.state.cross)
-        elif score == "stack_a":
-            values = self._stack_a()
         else:
             by_entity = self.state.constant if score == "wald" else self.elbo()
             values = by_entity[:, None] - by_entity[None, :]
@@ -144,12 +144,12 @@ class Patient:
         if not self._stale_gain.any():
             return
         if self._kind in (kinds.F_LINEARITY, kinds.F_TWO_ELBO, kinds.F_STACK_A):
-            look_ahead(self.packed, self.state, self._ahead, self._stale_gain, self._first_round)
+            look_ahead(self.packed, self.state, self._ahead, self._stale_gain, self._iteration)
         refresh_gains(self.packed, self.state, self._ahead, self._gains, self._empty, self._kind, self._stale_gain)
         self._stale_gain[:] = False
 
     def _stack_a(self) -> Floats:
-        means = duels_of(self.state.cross)
+        means = self.scores("linearity")
         scores = np.zeros_like(means)
         for (a, b), variance in zip(self.pairs, variances(self.packed, self.state, self.pairs), strict=True):
             scores[a, b] = gaussian_sign(float(means[a, b]), float(variance))
