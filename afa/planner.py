@@ -40,6 +40,7 @@ class _Planner:
         inference: str,
         solver: Solver | None,
         start: str,
+        look_ahead: str,
         patient: str,
         seed: int,
     ) -> None:
@@ -51,6 +52,7 @@ class _Planner:
         _one_of("score", score, SCORES)
         _one_of("gain", gain, GAINS)
         _one_of("start", start, ("uniform", "warm"))
+        _one_of("look_ahead", look_ahead, ("same", "warm"))
         _one_of("inference", inference, ("mean_field", "exact"))
         if gain == "f_target":
             target = target or (score if score in TARGETS else None)
@@ -74,7 +76,9 @@ class _Planner:
         self.observed: dict[str, int] = {}
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
-        self._state = Patient(bundle, solver=solver, start=start, inference=inference, gain=gain, target=target)
+        self._state = Patient(
+            bundle, solver=solver, start=start, inference=inference, gain=gain, target=target, look_ahead=look_ahead
+        )
 
     def next_feature(self) -> str | None:
         """Name of the feature to measure next, or None when all are observed; `reason` says why."""
@@ -150,6 +154,7 @@ class TopKPlanner(_Planner):
     allocation : `greedy`, `random`, `largest_unary`, or an object with the method `choose(view)`.
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
+    look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
     seed, patient : name the random order of `allocation="random"`.
 
     Examples
@@ -175,6 +180,7 @@ class TopKPlanner(_Planner):
         inference: str = "mean_field",
         solver: Solver | None = None,
         start: str = "uniform",
+        look_ahead: str = "same",
         patient: str = "",
         seed: int = 0,
     ) -> None:
@@ -191,6 +197,7 @@ class TopKPlanner(_Planner):
             inference=inference,
             solver=solver,
             start=start,
+            look_ahead=look_ahead,
             patient=patient,
             seed=seed,
         )
@@ -240,6 +247,7 @@ class BinaryPlanner(_Planner):
         inference: str = "mean_field",
         solver: Solver | None = None,
         start: str = "uniform",
+        look_ahead: str = "same",
         patient: str = "",
         seed: int = 0,
     ) -> None:
@@ -254,6 +262,7 @@ class BinaryPlanner(_Planner):
             inference=inference,
             solver=solver,
             start=start,
+            look_ahead=look_ahead,
             patient=patient,
             seed=seed,
         )

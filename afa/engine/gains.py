@@ -108,7 +108,7 @@ def new_ahead(packed: Packed) -> Ahead:
 
 
 @kernel()
-def look_ahead(packed: Packed, state: State, ahead: Ahead, changed: NDArray[np.bool_], iteration: Iteration) -> None:
+def solve_ahead(packed: Packed, state: State, ahead: Ahead, changed: NDArray[np.bool_], iteration: Iteration) -> None:
     """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values (spec S9)."""
     for slot in range(len(packed.feature)):
         entity = packed.owner[slot]

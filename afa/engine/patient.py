@@ -9,7 +9,7 @@ from afa.bundle import Bundle
 from afa.engine import gains as kinds
 from afa.engine.duels import refresh_budgets, variances, vote
 from afa.engine.exactly import ExactModels
-from afa.engine.gains import add_up, look_ahead, new_ahead, new_gains, refresh_gains
+from afa.engine.gains import add_up, new_ahead, new_gains, refresh_gains, solve_ahead
 from afa.engine.kernels import Iteration, condition, elbo, new_state, observe, solve_all
 from afa.engine.packed import Packed, pack
 from afa.engine.trajectories import all_pairs
@@ -31,6 +31,7 @@ class Patient:
 
     solver, start : of the mean-field iteration. inference : `mean_field`, or `exact`, which is slower by orders of
     magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
+    look_ahead : where the solves of `f_target` start, `same` as the score or `warm` from the present marginals.
     packed : the bundle's layout, where it has been made already.
     """
 
@@ -43,6 +44,7 @@ class Patient:
         inference: str = "mean_field",
         gain: str = "wald_magnitude",
         target: str | None = None,
+        look_ahead: str = "same",
         packed: Packed | None = None,
     ) -> None:
         solver = solver or Solver()
@@ -51,6 +53,7 @@ class Patient:
         self.state = new_state(self.packed)
         first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
         self._iteration = first_round._replace(warm=start == "warm")
+        self._ahead_iteration = first_round._replace(warm="warm" in (start, look_ahead))
         self._exact = ExactModels(bundle, self.packed, self.state) if inference == "exact" else None
         if self._exact:
             self._exact.solve(range(len(bundle.entities)))
@@ -144,7 +147,7 @@ class Patient:
         if not self._stale_gain.any():
             return
         if self._kind in (kinds.F_LINEARITY, kinds.F_TWO_ELBO, kinds.F_STACK_A):
-            look_ahead(self.packed, self.state, self._ahead, self._stale_gain, self._iteration)
+            solve_ahead(self.packed, self.state, self._ahead, self._stale_gain, self._ahead_iteration)
         refresh_gains(self.packed, self.state, self._ahead, self._gains, self._empty, self._kind, self._stale_gain)
         self._stale_gain[:] = False
 
