@@ -46,14 +46,20 @@ def in_threads(work: Callable[[int, int], None], n_jobs: int, threads: int | Non
             pass
 
 
-def kernel() -> Callable[[Function], Function]:
-    """Decorator: compile a function with numba and keep its machine code in `CACHE_FOLDER`; it runs without the GIL."""
+def kernel(*, inline: bool = False) -> Callable[[Function], Function]:
+    """Decorator: compile a function with numba and keep its machine code in `CACHE_FOLDER`; it runs without the GIL.
+
+    `inline` puts a small function into its callers: a call hands over every array of a layout, which costs more than
+    a short loop.
+    """
 
     def compile_it(function: Function) -> Function:
         before = CONFIG.CACHE_DIR
         CONFIG.CACHE_DIR = CACHE_FOLDER
         try:
-            compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+            compiled = numba.njit(
+                cache=True, nogil=True, error_model="numpy", inline="always" if inline else "never"
+            )(function)
         finally:
             CONFIG.CACHE_DIR = before
         return cast(Function, compiled)

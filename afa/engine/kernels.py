@@ -95,7 +95,7 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
         state.q[slot] = 0.0
 
 
-@kernel()
+@kernel(inline=True)
 def moments(field: float) -> tuple[float, float]:
     """First and second moment of a ternary feature at one field (spec M2)."""
     small = np.exp(-abs(field))
@@ -211,7 +211,7 @@ def _xlogx(p: float) -> float:
     return p * np.log(p) if p > 0.0 else 0.0
 
 
-@kernel()
+@kernel(inline=True)
 def expected_score(shared: Overlaps, pair: int, constant: float, field: Floats, first: Floats) -> float:
     """E_q[S_v] of entity v under the first moments of entity u, for the ordered pair u N + v.
 
@@ -225,7 +225,7 @@ def expected_score(shared: Overlaps, pair: int, constant: float, field: Floats, 
     return total
 
 
-@kernel()
+@kernel(inline=True)
 def places(first_slot: Indices, entity: int, values: Floats) -> Floats:
     """The part of a (K,) array that belongs to one entity, (n,); a view."""
     return values[first_slot[entity] : first_slot[entity + 1]]
