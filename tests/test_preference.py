@@ -109,7 +109,7 @@ def test_product_moments_are_the_mean_of_the_duel_under_one_product_of_the_avera
 
 
 def test_the_mixture_of_products_is_not_the_product_of_mixtures():
-    """a holds x0 + x1 + x0 x1 up, b holds both down; D = 4 x0 + 4 x1 + x0 x1 with moments m and -m on each side."""
+    """D = 4 x0 + 4 x1 + x0 x1, first moments 1/2 under a and -1/2 under b: E[x0 x1] is 1/4 under both, 0 averaged."""
     coupling = np.array([[0.0, 1.0], [1.0, 0.0]])
     models = pair([2.0, 2.0], [-2.0, -2.0], coupling, None)
     evidence = states(models, {})
@@ -256,9 +256,7 @@ def test_entities_in_another_order_permute_the_duels_and_nothing_else(case, data
 
 
 def plus(mrf, other):
-    return PairwiseMRF(
-        mrf.unary + other.unary, mrf.couplings + other.couplings, mrf.prior + other.prior, mrf.features
-    )
+    return PairwiseMRF(mrf.unary + other.unary, mrf.couplings + other.couplings, mrf.prior + other.prior, mrf.features)
 
 
 @QUICK
