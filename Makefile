@@ -8,16 +8,22 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test lint lock clean
+.PHONY: help reproduce test bench lint lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 reproduce: $(VENV)/.ready ## the whole workflow; COHORT= BUNDLE= RUN= GEO_MIRROR= PROFILE= choose what and where
 	$(SNAKEMAKE)
+	@echo "report: results/$(or $(RUN),$(COHORT),demo)/report.html"
 
 test: $(VENV)/.ready ## all tests
 	python -m pytest -n 2 --dist loadscope
+
+bench: $(VENV)/.ready ## speed against a plain NumPy version, in results/bench; COHORT_FOLDER= chooses another cohort than the demo
+	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort)
+	afa bundle build resources/elicitation --out results/bench/bundle
+	python benchmarks/bench.py --bundle results/bench/bundle --cohort "$(or $(COHORT_FOLDER),results/demo/cohort)" --out results/bench
 
 lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	ruff format --check .
