@@ -57,9 +57,9 @@ def kernel(*, inline: bool = False) -> Callable[[Function], Function]:
         before = CONFIG.CACHE_DIR
         CONFIG.CACHE_DIR = CACHE_FOLDER
         try:
-            compiled = numba.njit(
-                cache=True, nogil=True, error_model="numpy", inline="always" if inline else "never"
-            )(function)
+            compiled = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always" if inline else "never")(
+                function
+            )
         finally:
             CONFIG.CACHE_DIR = before
         return cast(Function, compiled)
