@@ -139,16 +139,17 @@ def _solve_along(
 
 
 def plain_solves(inputs: Inputs, start: str) -> Result:
-    """The plain version on a batch of patients, and on the first patient alone."""
+    """The plain version on a batch of patients, on the first patient alone, and on a batch of ten."""
     models = plain.Models.of(inputs.bundle)
     plain.sign_paths(models, inputs.cohort.values[:1], inputs.orders(1)[:, 0, :2], start=start)
     results = {}
-    for n in (1, inputs.batch):
+    ten = min(10, inputs.batch)
+    for n in (1, ten, inputs.batch):
         begin = time.perf_counter()
         signs, solves = plain.sign_paths(models, inputs.cohort.values[:n], inputs.orders(n)[:, 0], start=start)
         results[n] = {"seconds": time.perf_counter() - begin, "units": solves, "trajectories": n}
     np.savez_compressed(inputs.scratch / f"plain_{start}.npz", decisions=signs)
-    return {**results[inputs.batch], "alone": results[1]}
+    return {**results[inputs.batch], "alone": results[1], "ten": results[ten]}
 
 
 def convergence(inputs: Inputs, _: str) -> Result:
