@@ -6,6 +6,7 @@ in the ways a public server does, not against GEO.
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -122,7 +123,11 @@ def _attempt(url: str, target: Path, sha256: str | None, timeout: float) -> None
     """Fetch once: the file is renamed to `target` only after every check; raises `_FailedError` or `OSError` (disk)."""
     reply = _Reply()
     fetch = pooch.HTTPDownloader(
-        chunk_size=_CHUNK, timeout=timeout, headers={"Accept-Encoding": "identity"}, hooks={"response": reply.note}
+        progressbar=sys.stderr.isatty(),
+        chunk_size=_CHUNK,
+        timeout=timeout,
+        headers={"Accept-Encoding": "identity"},
+        hooks={"response": reply.note},
     )
     with atomic_file(target) as temporary:
         try:

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine import gains as kinds
+from afa.engine.ahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO, new_ahead, solve_ahead
 from afa.engine.duels import refresh_budgets, variances, vote
 from afa.engine.exactly import ExactModels
-from afa.engine.gains import add_up, new_ahead, new_gains, refresh_gains, solve_ahead
+from afa.engine.gains import CMI, WALD_MAGNITUDE, add_up, new_gains, refresh_gains
 from afa.engine.kernels import Iteration, condition, elbo, new_state, observe, solve_all
 from afa.engine.packed import Packed, pack
 from afa.engine.trajectories import all_pairs
@@ -18,11 +18,11 @@ from afa.mrf import Floats
 from afa.preference import duels_of, gaussian_sign
 
 GAIN_KINDS = {
-    ("wald_magnitude", None): kinds.WALD_MAGNITUDE,
-    ("cmi", None): kinds.CMI,
-    ("f_target", "linearity"): kinds.F_LINEARITY,
-    ("f_target", "two_elbo"): kinds.F_TWO_ELBO,
-    ("f_target", "stack_a"): kinds.F_STACK_A,
+    ("wald_magnitude", None): WALD_MAGNITUDE,
+    ("cmi", None): CMI,
+    ("f_target", "linearity"): F_LINEARITY,
+    ("f_target", "two_elbo"): F_TWO_ELBO,
+    ("f_target", "stack_a"): F_STACK_A,
 }
 
 
@@ -146,7 +146,7 @@ class Patient:
     def _refresh_gains(self) -> None:
         if not self._stale_gain.any():
             return
-        if self._kind in (kinds.F_LINEARITY, kinds.F_TWO_ELBO, kinds.F_STACK_A):
+        if self._kind in (F_LINEARITY, F_TWO_ELBO, F_STACK_A):
             solve_ahead(self.packed, self.state, self._ahead, self._stale_gain, self._ahead_iteration)
         refresh_gains(self.packed, self.state, self._ahead, self._gains, self._empty, self._kind, self._stale_gain)
         self._stale_gain[:] = False
