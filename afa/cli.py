@@ -258,6 +258,19 @@ def summarise(
     write_summary([rows], out)
 
 
+@app.command("notebook")
+def notebook(
+    source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
+    out: Out,
+    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
+) -> None:
+    """Run a figure notebook and keep it as it ran."""
+    from afa.experiments.inputs import pairs
+    from afa.report.notebook import run_notebook
+
+    run_notebook(source, out, pairs("--parameter", parameter or []))
+
+
 def main() -> None:
     """Entry point of `afa`: an error of afa's own is a line on standard error and exit code 2."""
     try:

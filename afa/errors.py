@@ -60,3 +60,7 @@ class InferenceError(AfaError):
 
 class PlannerError(AfaError):
     """A planner was asked for something that its state does not allow."""
+
+
+class ReportError(AfaError):
+    """A figure, a table or a page of the report could not be made."""

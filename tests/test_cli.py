@@ -160,6 +160,11 @@ def test_a_wrong_option_names_itself(copy, option):
     assert_answers_well(afa(*base, *option), option[0])
 
 
+def test_a_parameter_without_a_value_names_itself(tmp_path):
+    stopped = afa("notebook", "any.ipynb", "--out", tmp_path / "out.ipynb", "-p", "run")
+    assert_answers_well(stopped, "--parameter", "'run'", "NAME=VALUE")
+
+
 def test_debug_shows_the_traceback(tmp_path):
     shown = afa("--debug", "bundle", "copy", tmp_path / "none", "--out", tmp_path / "out")
     assert shown.returncode != 0

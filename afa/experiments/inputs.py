@@ -55,3 +55,12 @@ def words(option: str, text: str, known: Sequence[str]) -> list[str]:
     if not set(parts) <= set(known) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), f"distinct words of {', '.join(known)}", f"pass e.g. {known[0]}"))
     return parts
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Names and values from texts of the form NAME=VALUE."""
+    found = dict(text.partition("=")[::2] for text in texts)
+    for text in texts:
+        if "=" not in text or text.startswith("=") or len(found) < len(texts):
+            raise ConfigError(Fault(option, repr(text), "distinct names, each as NAME=VALUE", "pass e.g. run=demo"))
+    return found

@@ -49,11 +49,11 @@ rule sign_notebook:
         "../../envs/afa.yaml"
     params:
         figure=subpath(output.svg, strip_suffix=".svg"),
-        code=code_digest("afa.report.figures"),
+        code=code_digest("afa.report.figures") + command_digest("notebook"),
     shell:
-        "papermill {input.notebook} {output.notebook} -k python3 --no-progress-bar"
-        " -p summary {input.summary} -p cohort {input.cohort} -p bundle {input.bundle}"
-        " -p paper {input.paper} -p figure {params.figure} > {log} 2>&1"
+        "afa notebook {input.notebook} --out {output.notebook}"
+        " -p summary={input.summary} -p cohort={input.cohort} -p bundle={input.bundle}"
+        " -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
 
 
 rule notebook_page:

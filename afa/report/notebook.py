@@ -1,0 +1,45 @@
+"""Running a figure notebook: with papermill, without any network socket."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import papermill
+from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
+
+from afa.errors import Fault, ReportError
+from afa.files import atomic_file
+
+
+def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
+    """Run the notebook `source` with its parameters set, and write it as it ran to `target`.
+
+    The kernel is spoken to over Unix sockets: it also runs where there is no network device at all. A cell that
+    fails is a `ReportError`, and `target` is not written.
+    """
+    before = os.environ.get("JUPYTER_RUNTIME_DIR")
+    # The path of a Unix socket may have about 100 characters; a home folder's may be longer.
+    with tempfile.TemporaryDirectory() as runtime, atomic_file(target) as temporary:
+        os.environ["JUPYTER_RUNTIME_DIR"] = runtime
+        try:
+            papermill.execute_notebook(
+                str(source),
+                str(temporary),
+                parameters=dict(parameters),
+                kernel_name="python3",
+                progress_bar=False,
+                config=Config({"KernelManager": {"transport": "ipc"}}),
+            )
+        except PapermillExecutionError as error:
+            found = f"{error.ename}: {error.evalue}"
+            step = f"run the notebook by hand with these parameters: {dict(parameters)}"
+            raise ReportError(Fault(f"{source}, cell {error.exec_count}", found, "a cell that runs", step)) from error
+        finally:
+            if before is None:
+                del os.environ["JUPYTER_RUNTIME_DIR"]
+            else:
+                os.environ["JUPYTER_RUNTIME_DIR"] = before

@@ -1,0 +1,37 @@
+"""Notebooks run with their parameters, and leave nothing behind when a cell fails."""
+
+import nbformat
+import pytest
+
+from afa.errors import ReportError
+from afa.report.notebook import run_notebook
+
+
+def notebook(path, *cells):
+    book = nbformat.v4.new_notebook()
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    first = nbformat.v4.new_code_cell('name = "nobody"', metadata={"tags": ["parameters"]})
+    book.cells = [first, *map(nbformat.v4.new_code_cell, cells)]
+    nbformat.write(book, path)
+    return path
+
+
+def test_a_notebook_runs_with_the_parameters_it_is_given(tmp_path):
+    source = notebook(tmp_path / "in.ipynb", "print(name)")
+    run_notebook(source, tmp_path / "out.ipynb", {"name": "somebody"})
+    ran = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    assert ran.cells[-1].outputs[0]["text"] == "somebody\n"
+
+
+def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path):
+    source = notebook(tmp_path / "in.ipynb", "1 / 0")
+    with pytest.raises(ReportError, match=r"in\.ipynb, cell .*ZeroDivisionError"):
+        run_notebook(source, tmp_path / "out.ipynb", {})
+    assert not (tmp_path / "out.ipynb").exists()
+
+
+def test_the_kernel_listens_on_no_network_port(tmp_path):
+    check = "import json, ipykernel\nprint(json.load(open(ipykernel.get_connection_file()))['transport'])"
+    run_notebook(notebook(tmp_path / "in.ipynb", check), tmp_path / "out.ipynb", {})
+    ran = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    assert ran.cells[-1].outputs[0]["text"] == "ipc\n"
