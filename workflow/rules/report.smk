@@ -75,7 +75,7 @@ rule notebook_page:
     params:
         folder=subpath(output[0], parent=True),
     shell:
-        "jupyter nbconvert {input.notebook} --to html --output-dir {params.folder} --output {wildcards.name}.html"
+        "jupyter nbconvert {input.notebook} --to html --no-input --output-dir {params.folder} --output {wildcards.name}.html"
         " --HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --HTMLExporter.jquery_url= > {log} 2>&1"
 
 
