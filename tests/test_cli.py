@@ -179,7 +179,14 @@ def test_a_new_cohort_file_tells_what_is_left_to_fill_in(tmp_path):
 
 
 def test_every_command_has_a_help_text():
-    for command in (("cohort",), ("bundle",), ("experiment",), ("experiment", "sign"), ("summarise",)):
+    for command in (
+        ("cohort",),
+        ("bundle",),
+        ("experiment",),
+        ("experiment", "sign"),
+        ("summary",),
+        ("summary", "sign"),
+    ):
         shown = afa(*command, "--help")
         assert shown.returncode == 0
         assert "Usage:" in shown.stdout

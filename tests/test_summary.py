@@ -10,9 +10,10 @@ import pytest
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.errors import ConfigError
 from afa.experiments.sign_convergence import METHODS, sign_convergence
 from afa.experiments.sign_summary import summarise_sign_convergence
-from afa.experiments.summary import COLUMNS, KEYS, METRICS, TABLES, summary_rows, write_summary
+from afa.experiments.summary import COLUMNS, KEYS, METRICS, TABLES, read_summary, summary_rows, write_summary
 from afa.inference.meanfield import Solver
 
 PAGE = Path(__file__).parent.parent / "docs" / "summary.md"
@@ -56,7 +57,7 @@ def test_every_column_table_and_metric_is_documented(name: str) -> None:
 
 def test_no_table_or_metric_is_listed_twice() -> None:
     assert len(set(TABLES)) == len(TABLES) == 24
-    assert len(set(METRICS)) == len(METRICS) == 11
+    assert len(set(METRICS)) == len(METRICS) == 17
 
 
 def test_columns_that_do_not_apply_are_empty() -> None:
@@ -132,3 +133,18 @@ def test_at_full_observation_every_score_but_the_sign_votes_is_right(
     last = last[~last["method"].str.startswith("kl")]
     assert last["value"].dropna().eq(1).all()
     assert len(last) == 8  # four methods, all duels and prior_wrong
+
+
+def test_a_summary_that_is_read_and_written_again_is_the_same_file(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    write_summary([sign_rows], first)
+    write_summary([read_summary(first)], second)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_file_that_is_no_summary_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ConfigError, match=r"other\.csv: found columns a, b"):
+        read_summary(tmp_path / "other.csv")
+    with pytest.raises(ConfigError, match="no such file"):
+        read_summary(tmp_path / "none.csv")

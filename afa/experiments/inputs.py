@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from afa.bundle import Bundle, load_bundle
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import CohortError, ConfigError, Fault
@@ -32,6 +34,20 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
     return bundle.restrict(expected), cohort
 
 
+def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """The paper's tables as transcribed, by file name without its ending.
+
+    Raises
+    ------
+    ConfigError : the folder holds no table.
+
+    """
+    tables = {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    if not tables:
+        raise ConfigError(Fault(str(folder), "no CSV file", "the paper's tables", "pass resources/paper"))
+    return tables
+
+
 def shard_of(n: int, shard: str) -> range:
     """The indices below n of part I of N, from a text `I/N`; parts differ in size by at most one."""
     left, _, right = shard.partition("/")
@@ -47,6 +63,19 @@ def numbers(option: str, text: str) -> list[int]:
     if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct whole numbers with commas between", "pass e.g. 0,1,2"))
     return [int(part) for part in parts]
+
+
+def fractions(option: str, text: str) -> list[float]:
+    """Numbers from 0 to 1 from a comma-separated text, at least one and none twice."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        found = [float(part) for part in parts]
+    except ValueError:
+        found = []
+    if not found or not all(0 <= part <= 1 for part in found) or len(set(found)) < len(found):
+        expected, step = "distinct numbers from 0 to 1 with commas between", "pass e.g. 0,0.1,0.2"
+        raise ConfigError(Fault(option, repr(text), expected, step))
+    return found
 
 
 def words(option: str, text: str, known: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from afa.errors import ConfigError, Fault
 from afa.files import atomic_file
 
 COLUMNS = [
@@ -66,8 +67,15 @@ METRICS = [
     "rate",
     "gap",
     "count",
+    "correlation",
+    "ece",
+    "brier",
+    "contraction",
+    "iterations",
+    "nats",
 ]
 KEYS = COLUMNS[: COLUMNS.index("value")]
+TEXT = COLUMNS[: COLUMNS.index("t")]
 
 
 def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -96,3 +104,21 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
     whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable")
     with atomic_file(path) as temporary:
         whole.to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def read_summary(path: str | Path) -> pd.DataFrame:
+    """Rows that `write_summary` wrote; empty cells are missing values, whatever the column.
+
+    Raises
+    ------
+    ConfigError : the file is missing, or its columns are not those of a summary.
+
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", "a summary", "run its stage first"))
+    rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
+    if list(rows.columns) != COLUMNS:
+        found, step = f"columns {', '.join(rows.columns[:5])}, ...", "run its stage again"
+        raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))
+    return rows

@@ -27,12 +27,18 @@ def read_table(folder: str | Path, name: str) -> pd.DataFrame:
 
 
 def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
-    """Join the same-named tables of all shards, in the order given; the result does not depend on their number."""
+    """Join the same-named tables of all shards, in the order given; the result does not depend on their number.
+
+    Shards are parts of the patients or of the entities, in order; a table that names patients is sorted by them.
+    """
     names = sorted(path.stem for path in shards[0].glob("*.parquet"))
     parts = {name: [read_table(shard, name) for shard in shards] for name in names}
     joined = {
         name: pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
         for name, tables in parts.items()
     }
-    joined = {name: table.sort_values("patient", kind="stable") for name, table in joined.items()}
+    joined = {
+        name: table.sort_values("patient", kind="stable") if "patient" in table else table
+        for name, table in joined.items()
+    }
     write_tables(joined, folder)

@@ -1,0 +1,74 @@
+"""`afa bundle`: build, check and show bundles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afa.cli.options import Out
+
+app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
+
+
+@app.command("build")
+def bundle_build(
+    record: Annotated[Path, typer.Argument(help="folder of recorded answers")],
+    out: Out,
+    min_agree: Annotated[int, typer.Option(help="runs that must name a gene, all with one direction")] = 2,
+    dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
+) -> None:
+    """Build a bundle from recorded answers by consensus."""
+    from afa.elicit.recorded_bundle import build_recorded_bundle
+    from afa.files import atomic_file
+
+    bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree)
+    if dropped:
+        with atomic_file(dropped) as path:
+            left_out.to_csv(path, index=False, lineterminator="\n")
+    typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
+
+
+@app.command("copy")
+def bundle_copy(source: Annotated[Path, typer.Argument(help="bundle folder")], out: Out) -> None:
+    """Check a bundle and write it in canonical form, with its content digests."""
+    from afa.bundle import load_bundle, save_bundle
+
+    bundle = load_bundle(source)
+    save_bundle(bundle, out)
+    typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
+
+
+@app.command("validate")
+def bundle_validate(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
+    """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
+    from afa.bundle import validate_bundle
+    from afa.errors import BundleError
+
+    faults, notes = validate_bundle(bundle)
+    for note in notes:
+        typer.echo(f"note: {note}")
+    if faults:
+        raise BundleError(faults)
+    typer.echo(f"{bundle}: no faults")
+
+
+@app.command("stamp")
+def bundle_stamp(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
+    """Renew the digests in bundle.yaml after its tables were edited on purpose."""
+    from afa.bundle import stamp_bundle
+
+    stamp_bundle(bundle)
+    typer.echo(f"stamped {bundle}")
+
+
+@app.command("show")
+def bundle_show(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
+    """Print a bundle's entities: size of the support, unaries up and down, couplings."""
+    from afa.bundle import load_bundle
+    from afa.report.tables import bundle_table
+
+    model = load_bundle(bundle)
+    typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
+    typer.echo(bundle_table(model).to_string(index=False))

@@ -1,0 +1,43 @@
+"""What turns results into pages and files for readers: the figure notebooks, the published tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afa.cli.options import CohortFolder, Out
+
+app = typer.Typer()
+
+
+@app.command("notebook")
+def notebook(
+    source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
+    out: Out,
+    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
+) -> None:
+    """Run a figure notebook and keep it as it ran."""
+    from afa.experiments.inputs import pairs
+    from afa.report.notebook import run_notebook
+
+    run_notebook(source, out, pairs("--parameter", parameter or []))
+
+
+@app.command("publish")
+def publish_tables(
+    summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
+    cohort: CohortFolder,
+    paper: Annotated[Path, typer.Option(help="folder of the paper's tables")],
+    out: Out,
+    stage: Annotated[list[Path] | None, typer.Option(help="folder of tables to describe too; repeatable")] = None,
+) -> None:
+    """Write every table as CSV and Parquet, the paper's beside ours, and a data dictionary with units."""
+    from afa.cohort.cohort import load_cohort
+    from afa.experiments.inputs import paper_tables
+    from afa.experiments.summary import read_summary
+    from afa.report.publish import publish
+
+    n_features = len(load_cohort(cohort).features)
+    publish(read_summary(summary), paper_tables(paper), stage or [], out, n_features=n_features)
