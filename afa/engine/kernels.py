@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.engine.packed import Indices, Overlaps, Packed
+from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.engine.sweeps import ascend, bound, damped
 from afa.mrf import Floats
 
 LOG3 = float(np.log(3.0))
@@ -39,15 +41,6 @@ class State(NamedTuple):
     iterations: NDArray[np.int64]
     capped: NDArray[np.int64]
     ascended: NDArray[np.int64]
-
-
-class Iteration(NamedTuple):
-    """Settings of the mean-field iteration, as `afa.inference.meanfield.Solver`, and the start of each solve."""
-
-    damping: float
-    tolerance: float
-    max_iterations: int
-    warm: bool
 
 
 class Solved(NamedTuple):
@@ -95,15 +88,6 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
         state.q[slot] = 0.0
 
 
-@kernel(inline=True)
-def moments(field: float) -> tuple[float, float]:
-    """First and second moment of a ternary feature at one field (spec M2)."""
-    small = np.exp(-abs(field))
-    norm = 1.0 + small + small * small
-    m = (1.0 - small * small) / norm
-    return (m if field >= 0.0 else -m), (1.0 + small * small) / norm
-
-
 @kernel()
 def solve(
     packed: Packed,
@@ -143,72 +127,12 @@ def solve(
             there = place[packed.other_slot[e] - start]
             if there >= 0:
                 coupling[here, there] = packed.coupling[e]
-    sweeps, residual = _damped(alpha, coupling, free_m, free_q, iteration)
-    capped = residual >= iteration.tolerance
-    ascended = _ascend(alpha, coupling, free_m, free_q, iteration) if capped else 0
+    sweeps, capped = damped(alpha, coupling, free_m, free_q, iteration)
+    ascended = ascend(alpha, coupling, free_m, free_q, iteration) if capped else 0
     for j in range(stop - start):
         if place[j] >= 0:
             m[j], q[j] = free_m[place[j]], free_q[place[j]]
-    return Solved(_bound(alpha, coupling, free_m, free_q), n, sweeps, 1 if capped else 0, ascended)
-
-
-@kernel()
-def _damped(alpha: Floats, coupling: Floats, m: Floats, q: Floats, iteration: Iteration) -> tuple[int, float]:
-    """Damped Jacobi sweeps in place; returns their number and the largest last change of a probability."""
-    n = len(m)
-    field = np.empty(n)
-    sweeps, residual = 0, (np.inf if n > 0 else 0.0)
-    while residual >= iteration.tolerance and sweeps < iteration.max_iterations:
-        field[:] = alpha
-        for other in range(n):
-            weight = m[other]
-            for j in range(n):
-                field[j] += coupling[other, j] * weight
-        residual = 0.0
-        for j in range(n):
-            new_m, new_q = moments(field[j])
-            step_m, step_q = iteration.damping * (new_m - m[j]), iteration.damping * (new_q - q[j])
-            m[j] += step_m
-            q[j] += step_q
-            residual = max(residual, 0.5 * (abs(step_q) + abs(step_m)), abs(step_q))
-        sweeps += 1
-    return sweeps, residual
-
-
-@kernel()
-def _ascend(alpha: Floats, coupling: Floats, m: Floats, q: Floats, iteration: Iteration) -> int:
-    """Sequential coordinate ascent in place, from where the damped sweeps stopped; returns its sweeps."""
-    sweeps, residual = 0, np.inf
-    while residual >= iteration.tolerance and sweeps < iteration.max_iterations:
-        residual = 0.0
-        for j in range(len(m)):
-            field = alpha[j]
-            for other in range(len(m)):
-                field += coupling[other, j] * m[other]
-            new_m, new_q = moments(field)
-            step_m, step_q = new_m - m[j], new_q - q[j]
-            m[j], q[j] = new_m, new_q
-            residual = max(residual, 0.5 * (abs(step_q) + abs(step_m)), abs(step_q))
-        sweeps += 1
-    return sweeps
-
-
-@kernel()
-def _bound(alpha: Floats, coupling: Floats, m: Floats, q: Floats) -> float:
-    """Expected reduced energy plus entropy of the product distribution (eq:elbo-explicit, free part)."""
-    total = 0.0
-    for j in range(len(m)):
-        around = 0.0
-        for other in range(j):
-            around += coupling[j, other] * m[other]
-        total += (alpha[j] + around) * m[j]
-        total -= _xlogx(0.5 * (q[j] - m[j])) + _xlogx(1.0 - q[j]) + _xlogx(0.5 * (q[j] + m[j]))
-    return total
-
-
-@kernel()
-def _xlogx(p: float) -> float:
-    return p * np.log(p) if p > 0.0 else 0.0
+    return Solved(bound(alpha, coupling, free_m, free_q), n, sweeps, 1 if capped else 0, ascended)
 
 
 @kernel(inline=True)

@@ -1,0 +1,137 @@
+"""Compiled mean-field sweeps on one dense model: the innermost loops of every experiment.
+
+A model here is the conditioned one: `alpha` (n,) effective unaries and `coupling` (n, n), symmetric with zero diagonal,
+of its n free features; `m`, `q` (n,) are their moments, changed in place. The loops are written so that the compiler
+can turn them into vector instructions without being allowed to change the order of any sum.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from afa.engine.compile import kernel
+from afa.inference.meanfield import ASCENT_FACTOR
+from afa.mrf import Floats
+
+LOG2E = 1.4426950408889634
+LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+"""log 2 in two parts, so that a whole multiple of the first is exact."""
+ROUNDER = 1.5 * 2.0**52
+"""Adding it to a small number leaves the nearest whole number in the lowest bits of the sum."""
+UNDERFLOW = 700.0
+BLOCK = 4
+
+
+class Iteration(NamedTuple):
+    """Settings of the mean-field iteration, as `afa.inference.meanfield.Solver`, and the start of each solve."""
+
+    damping: float
+    tolerance: float
+    max_iterations: int
+    warm: bool
+
+
+@kernel(inline=True)
+def decay(x: float) -> float:
+    """exp(-x) for x in [0, 700], within two units in the last place: 2^-k times a polynomial on |r| <= (log 2) / 2.
+
+    A call of the mathematics library would keep the loop around it scalar. The polynomial is summed in groups of four
+    terms, which need not wait for each other.
+    """
+    rounded = np.float64(ROUNDER - x * LOG2E)
+    whole = rounded - ROUNDER
+    r = (-x - whole * LOG2_HIGH) - whole * LOG2_LOW
+    r2 = r * r
+    r4 = r2 * r2
+    low = (1.0 + r) + r2 * (0.5 + r * (1 / 6.0))
+    middle = (1 / 24.0 + r * (1 / 120.0)) + r2 * (1 / 720.0 + r * (1 / 5040.0))
+    high = (1 / 40320.0 + r * (1 / 362880.0)) + r2 * (1 / 3628800.0 + r * (1 / 39916800.0))
+    power = np.float64(low + r4 * (middle + r4 * (high + r4 * (1 / 479001600.0 + r * (1 / 6227020800.0)))))
+    return float(np.int64(power.view(np.int64) + (rounded.view(np.int64) << 52)).view(np.float64))
+
+
+@kernel(inline=True)
+def moments(field: float) -> tuple[float, float]:
+    """First and second moment of a ternary feature at one field (spec M2)."""
+    small = decay(min(abs(field), UNDERFLOW))
+    square = small * small
+    scale = 1.0 / (1.0 + small + square)
+    m = (1.0 - square) * scale
+    return (m if field >= 0.0 else -m), (1.0 + square) * scale
+
+
+@kernel()
+def damped(alpha: Floats, coupling: Floats, m: Floats, q: Floats, iteration: Iteration) -> tuple[int, bool]:
+    """Damped Jacobi sweeps (eq:mf-update); returns their number and whether the cap ended them (spec M8)."""
+    n = len(m)
+    field = np.empty(n)
+    damping, tolerance = iteration.damping, iteration.tolerance
+    sweeps, moving = 0, n
+    while moving > 0 and sweeps < iteration.max_iterations:
+        add_neighbours(alpha, coupling, m, field)
+        moving = 0
+        for j in range(n):
+            new_m, new_q = moments(field[j])
+            step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
+            m[j] += step_m
+            q[j] += step_q
+            sides, middle = 0.5 * (abs(step_q) + abs(step_m)), abs(step_q)
+            # a count, not a maximum: the order of a maximum of floats must be kept, and keeps the loop scalar
+            moving += 1 if (sides >= tolerance) | (middle >= tolerance) else 0
+        sweeps += 1
+    return sweeps, moving > 0
+
+
+@kernel()
+def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) -> None:
+    """Write the mean-field `alpha + coupling m` into `field`, (n,); each sum runs over the features in order."""
+    n = len(m)
+    field[:] = alpha
+    whole = n - n % BLOCK
+    for k in range(0, whole, BLOCK):
+        m0, m1, m2, m3 = m[k], m[k + 1], m[k + 2], m[k + 3]
+        for j in range(n):
+            two = (field[j] + coupling[k, j] * m0) + coupling[k + 1, j] * m1
+            field[j] = (two + coupling[k + 2, j] * m2) + coupling[k + 3, j] * m3
+    for k in range(whole, n):
+        weight = m[k]
+        for j in range(n):
+            field[j] += coupling[k, j] * weight
+
+
+@kernel()
+def ascend(alpha: Floats, coupling: Floats, m: Floats, q: Floats, iteration: Iteration) -> int:
+    """Sequential coordinate ascent in place, from where the damped sweeps stopped; returns its sweeps."""
+    sweeps, residual = 0, np.inf
+    while residual >= iteration.tolerance and sweeps < ASCENT_FACTOR * iteration.max_iterations:
+        residual = 0.0
+        for j in range(len(m)):
+            field = alpha[j]
+            for other in range(len(m)):
+                field += coupling[other, j] * m[other]
+            new_m, new_q = moments(field)
+            step_m, step_q = new_m - m[j], new_q - q[j]
+            m[j], q[j] = new_m, new_q
+            residual = max(residual, 0.5 * (abs(step_q) + abs(step_m)), abs(step_q))
+        sweeps += 1
+    return sweeps
+
+
+@kernel()
+def bound(alpha: Floats, coupling: Floats, m: Floats, q: Floats) -> float:
+    """Expected reduced energy plus entropy of the product distribution (eq:elbo-explicit, free part)."""
+    total = 0.0
+    for j in range(len(m)):
+        around = 0.0
+        for other in range(j):
+            around += coupling[j, other] * m[other]
+        total += (alpha[j] + around) * m[j]
+        total -= _xlogx(0.5 * (q[j] - m[j])) + _xlogx(1.0 - q[j]) + _xlogx(0.5 * (q[j] + m[j]))
+    return total
+
+
+@kernel()
+def _xlogx(p: float) -> float:
+    return p * np.log(p) if p > 0.0 else 0.0
