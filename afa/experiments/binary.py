@@ -1,0 +1,155 @@
+"""Every phenotype as a binary task, under random and informed orders of observation (tab:classification_with_llm).
+
+The target `likelihood` is the sign of S at full observation, `clinical` the patient's label where there is one. The
+tables keep scores, not verdicts: what is right is decided where they are summarised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.compile import in_threads
+from afa.engine.decision_tree import follow_gain
+from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_orders, task_of
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.orders import random_order
+
+F_TARGETS = ("two_elbo", "stack_a")
+
+
+@dataclass(frozen=True)
+class Order:
+    """How the features of a task are ordered: by which rule, which gain, and of an F-target which F (`guide`)."""
+
+    allocation: str
+    gain: str | None = None
+    guide: str | None = None
+
+
+RANDOM = Order("random")
+INFORMED = (
+    Order("greedy", "cmi"),
+    *(Order("greedy", "f_target", target) for target in F_TARGETS),
+    Order("largest_unary"),
+    Order("static_unary"),
+)
+
+
+def binary_tasks(
+    bundle: Bundle,
+    cohort: Cohort,
+    entities: Sequence[int],
+    *,
+    seeds: Sequence[int],
+    solver: Solver,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow all patients through the tasks of the chosen entities (indices of the bundle), under every order.
+
+    Orders: random over all M features, one per patient and seed; the rule `greedy` by `cmi` and by `f_target` of two
+    scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute unary, for all patients alike.
+
+    Returns three tables.
+
+    `steps`, by (patient, entity, allocation, gain, guide, seed, step): step i is the state after i features of the
+    entity's support, reached with the t-th observation; it holds until the next. `wald` and `two_elbo` in nats,
+    `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright`: the sign each bracket has settled on, 0 while open.
+
+    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; S(x) and
+    its unary part in nats.
+
+    `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
+    F_1 - F_0 at no observation, in nats.
+    """
+    drawn = [[random_order(bundle.features, patient=name, seed=seed) for seed in seeds] for name in cohort.patients]
+    orders = np.array(drawn, dtype=np.int64).reshape(len(cohort.patients), len(seeds), len(bundle.features))
+    parts: list[dict[str, pd.DataFrame]] = [{} for _ in entities]
+
+    def work(first: int, last: int) -> None:
+        for i in range(first, last):
+            parts[i] = _one_task(bundle, cohort, bundle.entities[entities[i]], seeds, orders, solver)
+
+    in_threads(work, len(entities), threads)
+    whole = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in whole.items()}
+
+
+def _one_task(
+    bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64], solver: Solver
+) -> dict[str, pd.DataFrame]:
+    task = task_of(bundle, entity, solver=solver)
+    steps = [
+        _steps(paths, cohort.patients, order, numbers).assign(entity=entity)
+        for order, numbers, paths in _follow(task, bundle, cohort, entity, seeds, orders)
+    ]
+    mrf = bundle.mrf(entity)
+    unary = cohort.values @ mrf.unary
+    score = np.array([mrf.energy(values) for values in cohort.values])
+    sign = np.sign(np.where(np.abs(score) <= 2 * task.packed.tie, 0.0, score)).astype(np.int8)
+    labels = cohort.labels[entity] if entity in cohort.labels else pd.Series(pd.NA, cohort.labels.index, dtype="Int8")
+    targets = pd.DataFrame(
+        {
+            "patient": list(cohort.patients),
+            "entity": entity,
+            "likelihood": sign,
+            "clinical": labels.array,
+            "score": score,
+            "unary_part": unary,
+        }
+    )
+    shift = float(task.empty[0] - task.empty[1])
+    tasks = pd.DataFrame(
+        {"entity": [entity], "features": [mrf.n_features], "support": [len(mrf.support)], "shift": [shift]}
+    )
+    return {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": tasks}
+
+
+def _follow(
+    task: Task, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
+) -> Iterator[tuple[Order, Sequence[int | None], TaskPaths]]:
+    """The paths of every order, with the seed of each of its runs."""
+    yield RANDOM, list(seeds), follow_orders(task, cohort.values, orders)
+    for order in INFORMED:
+        if order.allocation == "static_unary":
+            fixed = static_order(bundle, entity)
+            paths = follow_orders(task, cohort.values, np.tile(fixed, (len(cohort.patients), 1, 1)))
+        else:
+            paths = follow_gain(task, cohort.values, gain=order.gain or "wald_magnitude", target=order.guide)
+        yield order, [None], paths
+
+
+def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
+    """(M,) features by descending absolute unary potential, then those with couplings, then by name."""
+    unary = np.abs(bundle.unary[bundle.index(entity)])
+    supported = np.isin(np.arange(len(unary)), bundle.support(entity))
+    order = sorted(range(len(unary)), key=lambda j: (-unary[j], not supported[j], bundle.features[j]))
+    return np.array(order, dtype=np.int64)
+
+
+def _steps(paths: TaskPaths, patients: Sequence[str], order: Order, seeds: Sequence[int | None]) -> pd.DataFrame:
+    n_patients, n_orders, n_steps = paths.t.shape
+    table = pd.DataFrame(
+        {
+            "patient": pd.Categorical(np.repeat(list(patients), n_orders * n_steps), categories=list(patients)),
+            "allocation": order.allocation,
+            "gain": order.gain or "",
+            "guide": order.guide or "",
+            "seed": pd.array(np.tile(np.repeat(list(seeds), n_steps), n_patients), dtype="Int64"),
+            "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
+            "t": paths.t.ravel(),
+        }
+    )
+    for method in METHODS:
+        values: Floats = getattr(paths, method)
+        table[method] = values.ravel()
+    for i, bracket in enumerate(TASK_BRACKETS):
+        table[bracket] = paths.calls[..., i].ravel()
+    return table
