@@ -1,0 +1,170 @@
+"""Exact clamped log-partitions of one model in many states: variable elimination, compiled.
+
+The elimination order is found once, at no observation (`afa.inference.order`). An observed feature has one value and
+drops out of every table, so that a state costs the less the more of it is known. Tables hold weights, not their
+logarithms; each message is divided by its largest entry. A state whose weights span more than double precision holds
+is noticed and left to `afa.inference.exact`, which works with logarithms and is slower.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.engine.clamping import UNOBSERVED, Plan, States, clamp, message_size, new_clamped
+from afa.engine.compile import in_threads, kernel
+from afa.engine.elimination_tables import eliminate, new_incoming, new_tables
+from afa.errors import Fault, InferenceError, PlannerError
+from afa.inference.exact import exact
+from afa.inference.order import BYTES, components
+from afa.mrf import Evidence, Floats, PairwiseMRF
+
+LOG3 = float(np.log(3.0))
+ENTRY_LIMIT = 2e8
+MEMORY_LIMIT = 2_000_000_000
+
+
+def elimination_plan(mrf: PairwiseMRF) -> Plan:
+    """The layout of a model in the min-fill order of its unobserved graph."""
+    evidence = Evidence.of(mrf)
+    members, separators, couplings, offset = [], [], [], 0
+    for part in components(evidence):
+        members.append(evidence.free[part.members])
+        for v, separator in enumerate(part.separators):
+            separators.append(np.array(separator, dtype=np.int64) + offset)
+            couplings.append(part.coupling[v, list(separator)])
+        offset += part.n
+    feature = np.concatenate([*members, np.empty(0)]).astype(np.int64)
+    return Plan(
+        feature=feature,
+        unary=mrf.unary[feature],
+        first=np.cumsum([0, *map(len, separators)]).astype(np.int64),
+        separator=np.concatenate([*separators, np.empty(0)]).astype(np.int64),
+        coupling=np.concatenate([*couplings, np.empty(0)]).astype(np.float64),
+    )
+
+
+def with_potentials(plan: Plan, mrf: PairwiseMRF) -> Plan:
+    """The plan with the potentials of another model on the same features whose graph is that of the first or less.
+
+    Raises `PlannerError` where the model has a potential that the plan has no place for.
+    """
+    at = plan.feature
+    owner = np.repeat(np.arange(len(at)), np.diff(plan.first))
+    inside = mrf.couplings[at][:, at].toarray()
+    changed = plan._replace(unary=mrf.unary[at], coupling=inside[owner, plan.separator].astype(np.float64))
+    n_pairs = mrf.couplings.nnz // 2
+    held = int((changed.coupling != 0).sum())
+    if held < n_pairs or not np.isin(mrf.support, at).all():
+        found = f"{n_pairs - held} couplings and {int((~np.isin(mrf.support, at)).sum())} features without a place"
+        raise PlannerError(Fault("an elimination plan", found, "a model on the plan's graph", "plan this model anew"))
+    return changed
+
+
+def log_partitions(
+    mrf: PairwiseMRF,
+    observed: NDArray[np.bool_],
+    values: NDArray[np.int8],
+    *,
+    factors: Sequence[float] = (0.5, -0.5),
+    plan: Plan | None = None,
+    limit: float = ENTRY_LIMIT,
+    threads: int | None = None,
+) -> Floats:
+    """Exact log Z(x_obs) of `factor * E` for each state and factor, (R, len(factors)), in nats (eq:clamped-logZ).
+
+    observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The running constant is included, and log 3
+    for each unobserved feature outside the support. plan : of `mrf`, or of a model with the same graph, where it has
+    been made already. limit : most table entries that one state may take.
+
+    The same bytes for any number of threads. An `InferenceError` tells of a state that takes more than `limit`.
+    """
+    plan = elimination_plan(mrf) if plan is None else with_potentials(plan, mrf)
+    codes = np.where(observed[:, plan.feature], values[:, plan.feature], UNOBSERVED).astype(np.int8)
+    states, row = _distinct(codes)
+    entries = _entries(plan, states).max(initial=0.0)
+    check_size(entries, limit, len(plan.feature))
+    solved = np.empty((len(states), len(factors)))
+    scaled = np.array(factors, dtype=np.float64)
+
+    def solve(first: int, last: int) -> None:
+        _solve(plan, states, scaled, solved, first, last)
+
+    in_threads(solve, len(states), threads_for(BYTES * entries / 3, threads))
+    for i in np.flatnonzero(np.isnan(solved).any(axis=1)):
+        solved[i] = _by_logarithms(mrf, plan, states[i], factors)
+    uniform = (~observed).sum(axis=1) - (codes == UNOBSERVED).sum(axis=1)
+    found: Floats = solved[row] + mrf.prior * scaled + LOG3 * uniform[:, None]
+    return found
+
+
+def entries_at_no_observation(plan: Plan) -> float:
+    """Table entries that the state takes in which nothing is known."""
+    return float(_entries(plan, np.full((1, len(plan.feature)), UNOBSERVED, dtype=np.int8))[0])
+
+
+def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
+    """The distinct rows of (R, n) codes, and which of them each row is, (R,)."""
+    n_rows, n = codes.shape
+    if n == 0 or n_rows == 0:
+        return codes[:1], np.zeros(n_rows, dtype=np.intp)
+    states, row = np.unique(codes, axis=0, return_inverse=True)
+    return states, row.reshape(-1)
+
+
+def check_size(entries: float, limit: float, n: int) -> None:
+    """An `InferenceError` where the tables of one state have more entries than `limit`."""
+    if entries > limit:
+        found = f"tables of {entries:.3g} entries over {n} features"
+        step = "use mean-field, observe more features first, or pass a larger limit"
+        raise InferenceError(Fault("exact elimination", found, f"at most {limit:.3g} entries", step))
+
+
+def threads_for(n_bytes: float, threads: int | None) -> int:
+    """Threads wanted, all cores where None, but no more than have tables of `n_bytes` each within `MEMORY_LIMIT`."""
+    wanted = threads or len(os.sched_getaffinity(0))
+    return max(1, min(wanted, int(MEMORY_LIMIT / max(n_bytes, 1.0))))
+
+
+def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequence[float]) -> Floats:
+    """The log-partitions of one state by `exact`, without prior and uniform features, (len(factors),)."""
+    seen = plan.feature[state != UNOBSERVED]
+    observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
+    found = []
+    for factor in factors:
+        model = PairwiseMRF(factor * mrf.unary, factor * mrf.couplings, 0.0, mrf.features)
+        evidence = Evidence.of(model, observations)
+        outside = mrf.n_features - len(plan.feature)
+        found.append(exact(model, evidence).log_partition - LOG3 * outside)
+    return np.array(found)
+
+
+@kernel()
+def _entries(plan: Plan, states: States) -> Floats:
+    """(U,) table entries that each state takes."""
+    clamped = new_clamped(plan)
+    entries = np.empty(len(states))
+    for i in range(len(states)):
+        n_free, _ = clamp(plan, states[i], clamped)
+        entries[i] = 3.0 * message_size(clamped, n_free)[0]
+    return entries
+
+
+@kernel()
+def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: int, last: int) -> None:
+    """Write log-partitions, (U, F), of the states first to last - 1; NaN where weights leave double precision."""
+    clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
+    largest, widest = 0, 0
+    tables = new_tables(largest, widest, np.ones(1))
+    for i in range(first, last):
+        n_free, constant = clamp(plan, states[i], clamped)
+        size, width = message_size(clamped, n_free)
+        if size > largest or width > widest:
+            largest, widest = max(largest, int(size)), max(widest, width)
+            tables = new_tables(largest, widest, np.ones(1))
+        for f in range(len(factors)):
+            _, logarithm = eliminate(clamped, n_free, factors[f], incoming, tables, True)
+            solved[i, f] = factors[f] * constant + logarithm
