@@ -62,5 +62,9 @@ class PlannerError(AfaError):
     """A planner was asked for something that its state does not allow."""
 
 
+class SanityError(AfaError):
+    """A check that must hold does not, or did not notice an input that was broken on purpose."""
+
+
 class ReportError(AfaError):
     """A figure, a table or a page of the report could not be made."""
