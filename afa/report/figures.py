@@ -20,6 +20,11 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
+    "stack_a": {"color": "#0072B2", "linestyle": (0, (5, 1)), "marker": "P"},
+}
+INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
+    "exact": {"color": "#000000", "linestyle": "-", "marker": "o"},
+    "mean_field": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
 }
 
 STYLE: Any = {
@@ -39,36 +44,41 @@ STYLE: Any = {
 }
 
 
-def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of the common style with one row of axes; sizes in inches."""
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of the common style with its axes, row by row; sizes in inches."""
     mpl.rcParams.update(STYLE)
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
-def draw_accuracy(axes: Axes, rows: pd.DataFrame, *, label: str | None = None) -> None:
-    """One method's accuracy against t with its interval; `rows` are lines of the summary of one method."""
+def draw_accuracy(
+    axes: Axes, rows: pd.DataFrame, *, label: str | None = None, style: Mapping[str, Any] | None = None
+) -> None:
+    """One method's values against t with their interval; `rows` are lines of the summary of one method."""
+    if rows.empty:
+        return
     rows = rows.sort_values("t")
     method = rows["method"].iloc[0]
-    style = METHOD_STYLE[method]
+    style = METHOD_STYLE[method] if style is None else style
     axes.fill_between(rows["t"], rows["low"], rows["high"], color=style["color"], alpha=0.2, linewidth=0)
     axes.plot(rows["t"], rows["value"], color=style["color"], linestyle=style["linestyle"], label=label or method)
 
 
-def draw_paper_points(axes: Axes, table: pd.DataFrame, row: str, *, label: str | None = None) -> None:
-    """The values that the paper prints for one row of a table with columns `t=...`, as hollow markers."""
-    points = table[(table["row"] == row) & table["column"].str.startswith("t=")]
-    style = METHOD_STYLE[row]
-    t = points["column"].str.removeprefix("t=").astype(int)
+def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, Any], label: str | None = None) -> None:
+    """What the paper prints for one row of a table, as hollow markers.
+
+    cells : of `afa.report.paper_tables.paper_table`; the paper's full observation stands at ours.
+    """
+    points = cells.dropna(subset=["paper", "t"])
     axes.plot(
-        t,
-        points["value"].astype(float),
+        points["t"].astype(float),
+        points["paper"].astype(float),
         linestyle="none",
         marker=style["marker"],
         markersize=6,
         markerfacecolor="white",
         markeredgecolor=style["color"],
-        label=label or f"{row}, paper",
+        label=label,
     )
 
 

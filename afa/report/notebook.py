@@ -32,7 +32,8 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
                 parameters=dict(parameters),
                 kernel_name="python3",
                 progress_bar=False,
-                config=Config({"KernelManager": {"transport": "ipc"}}),
+                # Without a path of its own the kernel binds sockets in the working folder, where another run's may be.
+                config=Config({"KernelManager": {"transport": "ipc", "ip": str(Path(runtime) / "kernel")}}),
             )
         except PapermillExecutionError as error:
             found = f"{error.ename}: {error.evalue}"

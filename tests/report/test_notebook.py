@@ -1,5 +1,7 @@
 """Notebooks run with their parameters, and leave nothing behind when a cell fails."""
 
+from pathlib import Path
+
 import nbformat
 import pytest
 
@@ -35,3 +37,15 @@ def test_the_kernel_listens_on_no_network_port(tmp_path):
     run_notebook(notebook(tmp_path / "in.ipynb", check), tmp_path / "out.ipynb", {})
     ran = nbformat.read(tmp_path / "out.ipynb", as_version=4)
     assert ran.cells[-1].outputs[0]["text"] == "ipc\n"
+
+
+def test_the_sockets_of_two_kernels_are_never_the_same_ones(tmp_path):
+    """Two notebooks may run at once in one folder; each kernel's sockets lie in a folder of its own."""
+    check = "import json, ipykernel\nprint(json.load(open(ipykernel.get_connection_file()))['ip'])"
+    paths = []
+    for name in ("first", "second"):
+        run_notebook(notebook(tmp_path / "in.ipynb", check), tmp_path / f"{name}.ipynb", {})
+        ran = nbformat.read(tmp_path / f"{name}.ipynb", as_version=4)
+        paths.append(ran.cells[-1].outputs[0]["text"].strip())
+    assert len({Path(path).parent for path in paths}) == 2
+    assert all(Path(path).is_absolute() for path in paths)

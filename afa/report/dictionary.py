@@ -1,0 +1,196 @@
+"""The data dictionary: type, unit and meaning of every column of every table that a run writes.
+
+A column means the same in all tables unless `OF_TABLE` says otherwise. Tables of a stage are named `stage/table`,
+those made for readers by their file name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+
+from afa.errors import Fault, ReportError
+
+COLUMNS = ["table", "column", "type", "unit", "meaning"]
+
+
+class Meaning(NamedTuple):
+    """Unit and meaning of a column; a unit of "" is for names, "count" for whole numbers of things."""
+
+    unit: str
+    meaning: str
+
+
+COMMON: Mapping[str, Meaning] = {
+    # what a row is about
+    "cohort": Meaning("", "name of the cohort"),
+    "bundle": Meaning("", "name of the bundle"),
+    "patient": Meaning("", "name of the patient in the cohort"),
+    "entity": Meaning("", "name of the entity (phenotype) in the bundle"),
+    "entity_a": Meaning("", "first entity of a duel, in bundle order"),
+    "entity_b": Meaning("", "second entity of a duel"),
+    "opponent": Meaning("", "second entity of a duel; empty for what has one entity"),
+    "seed": Meaning("", "seed of the random order; missing where the order is not drawn"),
+    "t": Meaning("observations", "features observed so far, 0 to M"),
+    "step": Meaning("observations", "features of the entity's support observed so far"),
+    "method": Meaning("", "score that is read out"),
+    "start": Meaning("", "where each mean-field solve begins: uniform or warm"),
+    "allocation": Meaning("", "rule that orders the features"),
+    "gain": Meaning("", "gain that the rule maximises, if any"),
+    "guide": Meaning("", "score that the gain or the rule looks at, if any"),
+    "reference": Meaning("", "what is compared with, or by which gauge or inference"),
+    "target": Meaning("", "what counts as right: likelihood (the model at full observation), clinical or drawn"),
+    "inference": Meaning("", "mean_field or exact"),
+    "kind": Meaning("", "reading of the log-odds: calibrated (less their value at no observation) or raw"),
+    "decision": Meaning("", "how the class is decided: raw or calibrated"),
+    "population": Meaning("", "whose decisions: drawn or clinical; duels or binary"),
+    "model": Meaning("", "which models are solved: the entities', a duel's, or the closure's of class 1 or class 0"),
+    "bracket": Meaning("", "name of the bracket"),
+    "stratum": Meaning("", "part of the cases; empty for the headline"),
+    "reason": Meaning("", "why something was left out"),
+    # scores and targets
+    "wald": Meaning("nats", "Wald score: the energy of what was observed"),
+    "two_elbo": Meaning("nats", "difference of the ELBOs of class 1 and class 0, raw"),
+    "stack_a": Meaning("-1 to 1", "Gaussian estimate of the expected sign"),
+    "l1_tight": Meaning("sign", "side that the tight l1 bracket has settled on, 0 while it is open"),
+    "l1_paper": Meaning("sign", "the same for the l1 bracket as printed"),
+    "hanson_wright": Meaning("sign", "the same for the Hanson-Wright bracket"),
+    "winner": Meaning("sign", "sign of D at full observation: 1 the first entity, -1 the second, 0 a tie"),
+    "likelihood": Meaning("sign", "sign of S or D at full observation, 0 for a tie"),
+    "clinical": Meaning("", "label of the patient: 0, 1 or missing"),
+    "score": Meaning("nats", "S(x) at full observation"),
+    "unary_part": Meaning("nats", "alpha . x, the unary part of S(x)"),
+    "unary_sum": Meaning("nats", "alpha . x, the unary part of S(x)"),
+    "raw": Meaning("nats", "posterior log-odds of class 1, as they are"),
+    "calibrated": Meaning("nats", "posterior log-odds of class 1, less their value at no observation"),
+    "shift": Meaning("nats", "log-odds of class 1 at no observation"),
+    "log_z1": Meaning("nats", "exact log-partition of the model of class 1"),
+    "log_z0": Meaning("nats", "exact log-partition of the model of class 0"),
+    "expected_score": Meaning("nats", "exact expectation of S under the mixture of both classes"),
+    "expected_sign": Meaning("-1 to 1", "exact expectation of the sign of S under the mixture of both classes"),
+    "probability": Meaning("0 to 1", "probability of class 1"),
+    "label": Meaning("", "class of the patient: 0 or 1"),
+    "positive": Meaning("0 to 1", "share of the cases that are of class 1"),
+    # counts
+    "right": Meaning("count", "decisions that are right, a tie counting one half"),
+    "duels": Meaning("count", "duels with a winner"),
+    "right_first": Meaning("count", "right decisions among duels that the first entity wins"),
+    "duels_first": Meaning("count", "duels that the first entity wins"),
+    "right_prior_wrong": Meaning("count", "right decisions among duels that are wrong before any observation"),
+    "duels_prior_wrong": Meaning("count", "duels that are wrong before any observation"),
+    "right_positive": Meaning("count", "right decisions among cases of class 1"),
+    "n_positive": Meaning("count", "cases of class 1"),
+    "different": Meaning("count", "final calls that two orders of the same observations make differently"),
+    "compared": Meaning("count", "final calls compared"),
+    "agree": Meaning("count", "duels on which both gauges decide alike, a tie against a sign counting one half"),
+    "solves": Meaning("count", "mean-field solves"),
+    "iterations": Meaning("sweeps", "damped sweeps, summed over the solves"),
+    "capped": Meaning("count", "solves that met the cap on damped sweeps"),
+    "ascended": Meaning("sweeps", "coordinate-ascent sweeps that finished such solves, summed"),
+    "finished": Meaning("count", "solves that coordinate ascent finished"),
+    "persistent": Meaning("", "whether at least half of the solves met the cap, under every seed"),
+    "features": Meaning("count", "features in all, M"),
+    "support": Meaning("count", "features in the entity's support"),
+    "cases": Meaning("count", "cases"),
+    "n": Meaning("count", "cases behind the value"),
+    "draws": Meaning("count", "drawn patients"),
+    "count": Meaning("count", "drawn patients whose rank lies in the bin"),
+    "patients": Meaning("count", "patients of the cohort"),
+    "missing": Meaning("count", "patients without a label"),
+    "flip": Meaning("0 to 1", "chance that a potential's sign is turned round"),
+    "replicate": Meaning("", "number of the damaged model"),
+    "draw": Meaning("", "number of the drawn patient"),
+    "rank": Meaning("0 to 99", "rank of the true class among 99 classes drawn from the posterior"),
+    "bin": Meaning("", "number of the bin, from 0"),
+    "conclusive": Meaning("", "whether at least 30 patients of the cohort have exactly one of the two labels"),
+    "two_elbo_true": Meaning("nats", "F_a - F_b of the two models held directly"),
+    "two_elbo_maxent": Meaning("nats", "F_1 - F_0 of the closure of the difference"),
+    "stack_a_true": Meaning("-1 to 1", "stack_a of the two models held directly"),
+    "stack_a_maxent": Meaning("-1 to 1", "stack_a of the closure of the difference"),
+    "quantity": Meaning("", "what could not be computed exactly"),
+    "chi_square": Meaning("", "chi-square of the ranks in 20 bins against uniform, 19 degrees of freedom"),
+    "p_value": Meaning("0 to 1", "p-value of that"),
+    "gap": Meaning("0 to 1", "largest distance between the distribution functions of the ranks and of the uniform"),
+    "ece": Meaning("0 to 1", "expected calibration error in ten bins"),
+    "brier": Meaning("0 to 1", "Brier score"),
+    # sanity
+    "name": Meaning("", "short name of the check"),
+    "input": Meaning("", "what the check ran on: the run itself, or synthetic models"),
+    "failures": Meaning("count", "cases that break the check; 0 in every table that is written"),
+    "perturbed_failures": Meaning(
+        "count", "cases that the check finds in a copy broken on purpose; missing for the run"
+    ),
+    "first_case": Meaning("", "the first case that breaks the check; empty where none does"),
+    "found": Meaning("", "what was found there"),
+    "expected": Meaning("", "what was expected there"),
+    "further_cases": Meaning("", "a few further such cases"),
+    "decided": Meaning("count", "cases with a sign at full observation"),
+    "called": Meaning("count", "such cases whose bracket lies on one side of 0"),
+    "wrong": Meaning("count", "such calls that full observation contradicts"),
+    "tied_called": Meaning("count", "cases that are called, and tied at full observation"),
+    "contraction": Meaning("", "beta L^2: largest absolute row sum of the couplings; below 1 mean-field contracts"),
+    "ternary": Meaning("", "the same with the slope 2/3 of a ternary site"),
+    "subject": Meaning("", "models on which the gauge was changed"),
+    "states": Meaning("count", "states read"),
+    "changed": Meaning("count", "states in which the decision changes with the gauge"),
+    "mean_change": Meaning("nats", "mean absolute change; without a unit for stack_a and hanson_wright"),
+    "max_change": Meaning("nats", "largest absolute change; without a unit for stack_a and hanson_wright"),
+    # errata and the paper's tables
+    "item": Meaning("", "number of the erratum, as in docs/errata.md"),
+    "claim": Meaning("", "what the paper says, in our words"),
+    "claim_value": Meaning("as `unit`", "the paper's number, where it gives one"),
+    "check": Meaning("", "what was computed"),
+    "value": Meaning("as `metric` or `unit`", "the number"),
+    "low": Meaning("as the value", "lower end of the interval over patients"),
+    "high": Meaning("as the value", "upper end"),
+    "unit": Meaning("", "unit of the numbers in the row"),
+    "holds": Meaning("", "whether the paper's claim holds here; missing where the number only illustrates"),
+    "pending": Meaning("", "what has to be there first, or why there is no such case; empty otherwise"),
+    "headline": Meaning("", "whether this is the item's main row"),
+    "table": Meaning("", "question that the row answers, see docs/summary.md"),
+    "metric": Meaning("", "what the value is, see docs/summary.md"),
+    "schedule": Meaning("", "when scores were computed again: every round, or the rounds of the paper"),
+    "coupling": Meaning("", "which couplings the models had"),
+    "row": Meaning("", "row of the paper's table"),
+    "column": Meaning("", "column of the paper's table"),
+    "ours": Meaning("as `unit`", "this run's number"),
+    "paper": Meaning("as `unit`", "the paper's number"),
+    "difference": Meaning("as `unit`", "ours less the paper's"),
+}
+
+OF_TABLE: Mapping[tuple[str, str], Meaning] = {
+    ("errata/errata", "label"): Meaning("", "LaTeX label of the place in the paper"),
+    ("gauge/targets", "clinical"): Meaning(
+        "sign", "1 or -1 for the entity whose label alone is positive, 0 for neither"
+    ),
+    ("simulated_calibration/draws", "step"): Meaning("", "observed features of the support, or whole"),
+    ("simulated_calibration/histogram", "step"): Meaning("", "observed features of the support, or whole"),
+    ("simulated_calibration/uniformity", "step"): Meaning("", "observed features of the support, or whole"),
+    ("simulated_calibration/draws", "t"): Meaning("observations", "observed features of the support"),
+    ("simulated_calibration/draws", "iterations"): Meaning("sweeps", "damped sweeps of the two solves"),
+    ("elicitation_error/references", "raw"): Meaning("0 to 1", "exact accuracy of the sign of S on drawn patients"),
+    ("elicitation_error/references", "calibrated"): Meaning("0 to 1", "exact Bayes accuracy on drawn patients"),
+    ("elicitation_error/labels", "positive"): Meaning("count", "patients with a positive label"),
+}
+
+
+def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
+    """One line per column of each table: `table`, `column`, `type`, `unit`, `meaning`.
+
+    Raises
+    ------
+    ReportError : a column that has no meaning here.
+
+    """
+    lines = []
+    for table, schema in schemas.items():
+        for field in schema:
+            meaning = OF_TABLE.get((table, field.name)) or COMMON.get(field.name)
+            if meaning is None:
+                where, step = f"data dictionary, {table}", "describe it in afa/report/dictionary.py"
+                raise ReportError(Fault(where, f"the column {field.name}", "a column with a meaning", step))
+            lines.append((table, field.name, str(field.type), meaning.unit, meaning.meaning))
+    return pd.DataFrame(lines, columns=COLUMNS)

@@ -1,0 +1,50 @@
+"""The tables for readers, each as CSV and Parquet, with a data dictionary that covers those of the stages too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from afa.files import atomic_folder
+from afa.report.dictionary import dictionary_of
+from afa.report.paper_tables import TABLES, paper_table
+
+DICTIONARY = "data_dictionary"
+
+
+def publish(
+    summary: pd.DataFrame,
+    paper: Mapping[str, pd.DataFrame],
+    stages: Sequence[Path],
+    folder: Path,
+    *,
+    n_features: int,
+) -> None:
+    """Write the folder of tables for readers; it appears when all are complete.
+
+    One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside; and
+    `data_dictionary`, which also describes the Parquet files of `stages`, the folders that the experiments wrote.
+    """
+    tables = {str(name): _applicable(part) for name, part in summary.groupby("table", sort=False)}
+    for name in TABLES:
+        tables[name] = paper_table(name, paper[name], summary, n_features=n_features)
+    schemas = {f"{stage.name}/{path.stem}": pq.read_schema(path) for stage in stages for path in _tables_in(stage)}
+    schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in tables.items()}
+    tables[DICTIONARY] = dictionary_of(schemas)
+    with atomic_folder(folder) as temporary:
+        for name, table in tables.items():
+            table.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
+            table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
+
+
+def _applicable(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows without the columns that are empty throughout."""
+    return rows.dropna(axis="columns", how="all").reset_index(drop=True)
+
+
+def _tables_in(stage: Path) -> list[Path]:
+    return sorted(stage.glob("*.parquet"))

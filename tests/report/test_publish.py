@@ -1,0 +1,70 @@
+"""Every table as CSV and Parquet with a dictionary that names the unit of each column."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from afa.cohort.cohort import Cohort
+from afa.errors import ReportError
+from afa.experiments.binary import binary_tasks
+from afa.experiments.binary_summary import summarise_binary
+from afa.experiments.inputs import paper_tables
+from afa.experiments.tables import write_tables
+from afa.inference.meanfield import Solver
+from afa.report.dictionary import dictionary_of
+from afa.report.paper_tables import TABLES
+from afa.report.publish import DICTIONARY, publish
+
+PAPER = Path(__file__).parents[2] / "resources" / "paper"
+
+
+@pytest.fixture(scope="module")
+def published(bundle_tiny, tmp_path_factory):
+    """The published folder of a small binary stage."""
+    folder = tmp_path_factory.mktemp("published")
+    values = np.random.default_rng(2).integers(-1, 2, (5, len(bundle_tiny.features))).astype(np.int8)
+    names = tuple(f"p{i}" for i in range(5))
+    cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
+    tables = binary_tasks(bundle_tiny, cohort, range(3), seeds=(0,), solver=Solver())
+    write_tables(tables, folder / "binary")
+    rows = summarise_binary(**tables, resamples=100, confidence=0.9)
+    publish(rows, paper_tables(PAPER), [folder / "binary"], folder / "out", n_features=len(bundle_tiny.features))
+    return folder / "out", rows
+
+
+def test_each_table_is_there_as_csv_and_as_parquet_with_the_same_numbers(published):
+    folder, rows = published
+    names = {path.stem for path in folder.glob("*.csv")}
+    assert names == {path.stem for path in folder.glob("*.parquet")} == {*rows["table"], *TABLES, DICTIONARY}
+    for name in ("binary", "tab_m1acc"):
+        text, binary = pd.read_csv(folder / f"{name}.csv"), pd.read_parquet(folder / f"{name}.parquet")
+        assert list(text.columns) == list(binary.columns)
+        assert len(text) == len(binary)
+    read = pd.read_csv(folder / "binary.csv")["value"]
+    np.testing.assert_allclose(read, pd.read_parquet(folder / "binary.parquet")["value"], rtol=1e-9)
+
+
+def test_the_dictionary_has_every_column_of_every_table_of_stages_and_readers(published):
+    folder, _ = published
+    dictionary = pd.read_csv(folder / f"{DICTIONARY}.csv", keep_default_na=False)
+    listed = set(zip(dictionary["table"], dictionary["column"], strict=True))
+    for path in folder.glob("*.csv"):
+        if path.stem != DICTIONARY:
+            assert {(path.stem, column) for column in pd.read_csv(path, nrows=0).columns} <= listed
+    assert ("binary/steps", "two_elbo") in listed
+    assert dictionary.set_index(["table", "column"]).loc[("binary/steps", "two_elbo"), "unit"] == "nats"
+    assert (dictionary["meaning"] != "").all()
+
+
+def test_a_column_without_a_meaning_is_refused_by_name():
+    with pytest.raises(ReportError, match="stage/table: found the column mystery"):
+        dictionary_of({"stage/table": pa.schema([("mystery", pa.int64())])})
+
+
+def test_a_table_may_give_a_column_a_meaning_of_its_own():
+    schema = pa.schema([("clinical", pa.int8())])
+    found = dictionary_of({"gauge/targets": schema, "binary/targets": schema}).set_index("table")["unit"]
+    assert found.to_dict() == {"gauge/targets": "sign", "binary/targets": ""}
