@@ -13,6 +13,9 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/bundle.smk"
 include: "workflow/rules/cohort.smk"
 include: "workflow/rules/sign.smk"
+include: "workflow/rules/binary.smk"
+include: "workflow/rules/gauge.smk"
+include: "workflow/rules/checks.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -21,6 +24,8 @@ localrules:
     cohort,
     bundle,
     tables,
+    summary,
+    published,
     run_config,
     report_page,
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import check_model
@@ -47,6 +47,43 @@ class RandomOrder(_Strict):
     )
 
 
+Flip = Annotated[float, Field(ge=0, le=0.5)]
+
+
+class Gauge(_Strict):
+    """The closure of a duel against its true gauge (supp:maxent-vs-truegauge)."""
+
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one random order per patient and seed")
+    rounds: tuple[PositiveInt, ...] = Field(
+        (10, 50, 100, 150, 200), description="t of the correlations, beside 0 and M"
+    )
+
+
+class Calibration(_Strict):
+    """Reliability of the binary probability (spec S15)."""
+
+    rounds: tuple[PositiveInt, ...] = Field((10, 50, 100, 150, 200), description="t on the cohort, beside 0 and M")
+    simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
+
+
+class ElicitationError(_Strict):
+    """Accuracy at full observation when signs of the potentials are wrong."""
+
+    flips: tuple[Flip, ...] = Field(
+        (0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), min_length=2, description="chances that a sign is turned round"
+    )
+    replicates: int = Field(5, ge=1, description="flipped models of each entity at each chance")
+    simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
+
+
+class Sanity(_Strict):
+    """The acceptance tests (supp:sanity)."""
+
+    seeds: tuple[int, ...] = Field(
+        (0, 1, 2), min_length=1, description="random orders along which brackets and solves are checked"
+    )
+
+
 class Bootstrap(_Strict):
     """Intervals over patients."""
 
@@ -67,6 +104,10 @@ class RunConfig(_Strict):
     encoding: Encoding = Encoding()
     inference: Inference = Inference()
     random_order: RandomOrder = RandomOrder()
+    gauge: Gauge = Gauge()
+    calibration: Calibration = Calibration()
+    elicitation_error: ElicitationError = ElicitationError()
+    sanity: Sanity = Sanity()
     bootstrap: Bootstrap = Bootstrap()
 
     @property

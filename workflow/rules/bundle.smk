@@ -15,7 +15,7 @@ if settings.bundle is None:
             "../../envs/afa.yaml"
         params:
             min_agree=settings.elicitation.min_agree,
-            code=command_digest("bundle_build"),
+            code=command_digest("bundle:bundle_build"),
         shell:
             "afa bundle build {input.record} --min-agree {params.min_agree}"
             " --out {output.bundle} --dropped {output.dropped} > {log} 2>&1"
@@ -34,6 +34,6 @@ else:
         conda:
             "../../envs/afa.yaml"
         params:
-            code=command_digest("bundle_copy"),
+            code=command_digest("bundle:bundle_copy"),
         shell:
             "afa bundle copy {input.bundle} --out {output.bundle} > {log} 2>&1"

@@ -14,7 +14,7 @@ if SIMULATED:
         conda:
             "../../envs/afa.yaml"
         params:
-            code=command_digest("cohort_simulate"),
+            code=command_digest("cohort:cohort_simulate"),
         shell:
             "afa cohort simulate {input.config} --bundle {input.bundle} --out {output.mirror} > {log} 2>&1"
 
@@ -36,7 +36,7 @@ rule fetch_series:
             f"--mirror '{input.mirror}'" if input.mirror else ""
         ),
         cache=settings.geo_cache,
-        code=command_digest("cohort_fetch"),
+        code=command_digest("cohort:cohort_fetch"),
     shell:
         "afa cohort fetch {input.config} --cache '{params.cache}' {params.mirror} --out {output.source} > {log} 2>&1"
 
@@ -59,7 +59,7 @@ rule encode_cohort:
     params:
         test=settings.encoding.test,
         level=settings.encoding.level,
-        code=command_digest("cohort_build"),
+        code=command_digest("cohort:cohort_build"),
     shell:
         "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl}"

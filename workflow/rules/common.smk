@@ -16,12 +16,30 @@ except AfaError as error:
     raise WorkflowError(str(error)) from None
 
 RUN = f"results/{settings.run_name}"
+SOLVER = (
+    f"--damping {settings.inference.damping} --tolerance {settings.inference.tolerance}"
+    f" --max-iterations {settings.inference.max_iterations}"
+)
+RESAMPLES = (
+    f"--resamples {settings.bootstrap.resamples}"
+    f" --confidence {settings.bootstrap.confidence}"
+)
 SHARDS = [f"{part}-of-{settings.shards}" for part in range(1, settings.shards + 1)]
 
 
-def command_digest(function):
-    """Digest of the code that one `afa` command runs: the rule runs again when it changes."""
-    return code_digest(f"afa.cli:{function}")
+def command_digest(command):
+    """Digest of the code that one command runs, such as `bundle:bundle_build`: the rule runs again when it changes."""
+    return code_digest(f"afa.cli.{command}")
+
+
+# What figure notebooks import: they run again when it changes.
+NOTEBOOK_CODE = command_digest("report:notebook") + "".join(
+    code_digest(f"afa.report.{module}") for module in ("figures", "paper_tables")
+)
+
+
+def comma_separated(numbers):
+    return ",".join(map(str, numbers))
 
 
 wildcard_constraints:

@@ -1,7 +1,19 @@
 # What a reader sees: the summary, the figures, and the report made of them.
+STAGES = [
+    "sign",
+    "binary",
+    "calibration",
+    "simulated_calibration",
+    "elicitation_error",
+    "gauge",
+    "sanity",
+    "errata",
+]
+
+
 rule summary:
     input:
-        sign=f"{RUN}/tables/sign",
+        parts=expand(f"{RUN}/summary/{{stage}}.csv", stage=STAGES),
     output:
         report(
             f"{RUN}/summary.csv",
@@ -16,44 +28,88 @@ rule summary:
     conda:
         "../../envs/afa.yaml"
     params:
-        resamples=settings.bootstrap.resamples,
-        confidence=settings.bootstrap.confidence,
-        code=command_digest("summarise"),
+        code=command_digest("summary:summary_join"),
     shell:
-        "afa summarise --sign {input.sign} --resamples {params.resamples}"
-        " --confidence {params.confidence} --out {output} > {log} 2>&1"
+        "afa summary join {input.parts} --out {output} > {log} 2>&1"
 
 
-rule sign_notebook:
-    input:
-        notebook="notebooks/sign_convergence.ipynb",
-        summary=f"{RUN}/summary.csv",
-        cohort=f"{RUN}/cohort",
-        bundle=f"{RUN}/bundle",
-        paper="resources/paper/tab_m2_random_sign.csv",
-    output:
-        notebook=f"{RUN}/notebooks/sign_convergence.ipynb",
-        svg=report(
-            f"{RUN}/figures/sign_convergence.svg",
-            caption="../report/sign_convergence.rst",
-            category="Top-k identification",
-            labels={"figure": "sign accuracy under random order"},
-        ),
-        pdf=f"{RUN}/figures/sign_convergence.pdf",
-        png=f"{RUN}/figures/sign_convergence.png",
-    log:
-        f"{RUN}/logs/sign_notebook.log",
-    benchmark:
-        f"{RUN}/benchmarks/sign_notebook.tsv"
-    conda:
-        "../../envs/afa.yaml"
-    params:
-        figure=subpath(output.svg, strip_suffix=".svg"),
-        code=code_digest("afa.report.figures") + command_digest("notebook"),
-    shell:
-        "afa notebook {input.notebook} --out {output.notebook}"
-        " -p summary={input.summary} -p cohort={input.cohort} -p bundle={input.bundle}"
-        " -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
+# One notebook per part of the paper: what it reads of the run, and where its figure stands in the report.
+NOTEBOOKS = {
+    "sign_convergence": {
+        "category": "Top-k identification",
+        "figure": "sign accuracy under random order",
+        "reads": ["summary/sign.csv"],
+    },
+    "binary": {
+        "category": "Binary classification",
+        "figure": "accuracy under random and informed orders",
+        "reads": ["summary/binary.csv"],
+    },
+    "calibration": {
+        "category": "Binary classification",
+        "figure": "reliability of the probability",
+        "reads": [
+            "summary/calibration.csv",
+            "summary/simulated_calibration.csv",
+            "tables/calibration",
+            "tables/simulated_calibration",
+        ],
+    },
+    "gauge": {
+        "category": "Binary classification",
+        "figure": "the closure against the true gauge",
+        "reads": ["summary/gauge.csv"],
+    },
+    "elicitation_error": {
+        "category": "Binary classification",
+        "figure": "accuracy against wrong signs",
+        "reads": ["summary/elicitation_error.csv", "tables/elicitation_error"],
+    },
+    "sanity": {
+        "category": "Checks",
+        "figure": "acceptance tests",
+        "reads": ["tables/sanity"],
+    },
+    "errata": {
+        "category": "Checks",
+        "figure": "errata of the paper",
+        "reads": ["tables/errata"],
+    },
+}
+
+for name, page in NOTEBOOKS.items():
+
+    rule:
+        name:
+            f"{name}_notebook"
+        input:
+            notebook=f"notebooks/{name}.ipynb",
+            cohort=f"{RUN}/cohort",
+            paper="resources/paper",
+            reads=[f"{RUN}/{part}" for part in page["reads"]],
+        output:
+            notebook=f"{RUN}/notebooks/{name}.ipynb",
+            svg=report(
+                f"{RUN}/figures/{name}.svg",
+                caption=f"../report/{name}.rst",
+                category=page["category"],
+                labels={"figure": page["figure"]},
+            ),
+            pdf=f"{RUN}/figures/{name}.pdf",
+            png=f"{RUN}/figures/{name}.png",
+        log:
+            f"{RUN}/logs/{name}_notebook.log",
+        benchmark:
+            f"{RUN}/benchmarks/{name}_notebook.tsv"
+        conda:
+            "../../envs/afa.yaml"
+        params:
+            run=subpath(input.cohort, parent=True),
+            figure=subpath(output.svg, strip_suffix=".svg"),
+            code=NOTEBOOK_CODE,
+        shell:
+            "afa notebook {input.notebook} --out {output.notebook}"
+            " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
 
 
 rule notebook_page:
@@ -79,7 +135,42 @@ rule notebook_page:
         " --HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --HTMLExporter.jquery_url= > {log} 2>&1"
 
 
-REPORTED = [f"{RUN}/summary.csv", f"{RUN}/notebooks/sign_convergence.html"]
+# The tables for readers, each as CSV and Parquet, with the units of every column.
+rule published:
+    input:
+        summary=f"{RUN}/summary.csv",
+        cohort=f"{RUN}/cohort",
+        paper="resources/paper",
+        stages=expand(f"{RUN}/tables/{{stage}}", stage=STAGES),
+    output:
+        report(
+            directory(f"{RUN}/published"),
+            patterns=["{table}.csv"],
+            caption="../report/published.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
+    log:
+        f"{RUN}/logs/published.log",
+    benchmark:
+        f"{RUN}/benchmarks/published.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    params:
+        stages=lambda wildcards, input: " ".join(
+            f"--stage {stage}" for stage in input.stages
+        ),
+        code=command_digest("report:publish_tables"),
+    shell:
+        "afa publish {input.summary} --cohort {input.cohort} --paper {input.paper} {params.stages}"
+        " --out {output} > {log} 2>&1"
+
+
+REPORTED = [
+    f"{RUN}/summary.csv",
+    f"{RUN}/published",
+    *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),
+]
 
 
 # The settings of this run, complete and checked: what makes its numbers, beside them.
@@ -105,7 +196,7 @@ rule report_page:
         config=f"{RUN}/config.json",
         text=collect(
             "workflow/report/{name}.rst",
-            name=["workflow", "summary", "sign_convergence", "notebook"],
+            name=["workflow", "summary", "published", "notebook", *NOTEBOOKS],
         ),
     output:
         f"{RUN}/report.html",

@@ -14,16 +14,13 @@ rule sign_shard:
     threads: 1
     params:
         part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
-        seeds=",".join(map(str, settings.random_order.seeds)),
-        damping=settings.inference.damping,
-        tolerance=settings.inference.tolerance,
-        max_iterations=settings.inference.max_iterations,
-        starts=",".join(settings.random_order.starts),
-        code=command_digest("experiment_sign"),
+        seeds=comma_separated(settings.random_order.seeds),
+        starts=comma_separated(settings.random_order.starts),
+        solver=SOLVER,
+        code=command_digest("experiment:experiment_sign"),
     shell:
         "afa experiment sign --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
-        " --seeds {params.seeds} --damping {params.damping} --tolerance {params.tolerance}"
-        " --max-iterations {params.max_iterations} --starts {params.starts} --threads {threads}"
+        " --seeds {params.seeds} --starts {params.starts} {params.solver} --threads {threads}"
         " --out {output.tables} > {log} 2>&1"
 
 
@@ -39,6 +36,24 @@ rule sign:
     conda:
         "../../envs/afa.yaml"
     params:
-        code=command_digest("experiment_gather"),
+        code=command_digest("experiment:experiment_gather"),
     shell:
         "afa experiment gather {input.shards} --out {output.tables} > {log} 2>&1"
+
+
+rule sign_summary:
+    input:
+        tables=f"{RUN}/tables/sign",
+    output:
+        rows=f"{RUN}/summary/sign.csv",
+    log:
+        f"{RUN}/logs/sign_summary.log",
+    benchmark:
+        f"{RUN}/benchmarks/sign_summary.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    params:
+        resamples=RESAMPLES,
+        code=command_digest("summary:summary_sign"),
+    shell:
+        "afa summary sign {input.tables} {params.resamples} --out {output.rows} > {log} 2>&1"
