@@ -188,9 +188,17 @@ def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
     lines = []
     for table, schema in schemas.items():
         for field in schema:
-            meaning = OF_TABLE.get((table, field.name)) or COMMON.get(field.name)
+            meaning = OF_TABLE.get((table, field.name)) or COMMON.get(field.name) or _of_round(field.name)
             if meaning is None:
                 where, step = f"data dictionary, {table}", "describe it in afa/report/dictionary.py"
                 raise ReportError(Fault(where, f"the column {field.name}", "a column with a meaning", step))
             lines.append((table, field.name, str(field.type), meaning.unit, meaning.meaning))
     return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def _of_round(column: str) -> Meaning | None:
+    """A column of a table in the paper's form."""
+    if not column.removeprefix("t=").isdecimal():
+        return None
+    meaning = "accuracy under random order after t observations (gain of f_target / gain of cmi, in percentage points)"
+    return Meaning("share (percentage points)", meaning)

@@ -10,10 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afa.files import atomic_folder
+from afa.report.binary_form import binary_form
 from afa.report.dictionary import dictionary_of
 from afa.report.paper_tables import TABLES, paper_table
 
 DICTIONARY = "data_dictionary"
+PAPER_ROUNDS = (0, 10, 50, 100, 150)
+SUPPORT_ROUNDS = (0, 1, 2, 5, 10, 15, 20)
 
 
 def publish(
@@ -26,10 +29,14 @@ def publish(
 ) -> None:
     """Write the folder of tables for readers; it appears when all are complete.
 
-    One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside; and
+    One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside, and the
+    binary task in the paper's form, by t over all features and over the support; and
     `data_dictionary`, which also describes the Parquet files of `stages`, the folders that the experiments wrote.
     """
     tables = {str(name): _applicable(part) for name, part in summary.groupby("table", sort=False)}
+    rounds = [t for t in PAPER_ROUNDS if t < n_features] + [n_features]
+    tables["binary_form"] = binary_form(summary, rounds=rounds)
+    tables["binary_form_support"] = binary_form(summary, rounds=SUPPORT_ROUNDS, stratum="support")
     for name in TABLES:
         tables[name] = paper_table(name, paper[name], summary, n_features=n_features)
     schemas = {f"{stage.name}/{path.stem}": pq.read_schema(path) for stage in stages for path in _tables_in(stage)}

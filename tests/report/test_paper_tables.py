@@ -7,6 +7,7 @@ import pytest
 
 from afa.errors import ReportError
 from afa.experiments.summary import summary_rows
+from afa.report.binary_form import binary_form
 from afa.report.paper_tables import TABLES, paper_table, select
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
@@ -92,3 +93,18 @@ def test_two_lines_for_one_cell_are_an_error():
 def test_an_unknown_table_is_refused():
     with pytest.raises(ReportError, match="tab_nothing"):
         paper_table("tab_nothing", printed("tab_m1acc"), summary("binary", WALD), n_features=1)
+
+
+def test_the_binary_task_is_shown_as_the_paper_prints_it():
+    gap = {"metric": "gap", "method": "wald", "allocation": "greedy", "reference": "random", "target": "likelihood"}
+    rows = summary(
+        "binary",
+        WALD | {"t": 10, "value": 0.534},
+        gap | {"gain": "cmi", "t": 10, "value": 0.306},
+        gap | {"gain": "f_target", "guide": "two_elbo", "t": 10, "value": -0.0204},
+        gap | {"gain": "f_target", "guide": "stack_a", "t": 10, "value": 0.9},
+        WALD | {"t": 10, "value": 0.7, "stratum": "support"},
+    )
+    shown = binary_form(rows, rounds=(10, 50))
+    assert shown.to_numpy().tolist() == [["likelihood", "wald", "0.53 (-2.0 / +30.6)", ""]]
+    assert binary_form(rows, rounds=(10,), stratum="support")["t=10"].tolist() == ["0.70 (- / -)"]

@@ -19,6 +19,7 @@ from afa.report.paper_tables import TABLES
 from afa.report.publish import DICTIONARY, publish
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
+FORMS = ("binary_form", "binary_form_support")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def published(bundle_tiny, tmp_path_factory):
 def test_each_table_is_there_as_csv_and_as_parquet_with_the_same_numbers(published):
     folder, rows = published
     names = {path.stem for path in folder.glob("*.csv")}
-    assert names == {path.stem for path in folder.glob("*.parquet")} == {*rows["table"], *TABLES, DICTIONARY}
+    assert names == {path.stem for path in folder.glob("*.parquet")} == {*rows["table"], *TABLES, *FORMS, DICTIONARY}
     for name in ("binary", "tab_m1acc"):
         text, binary = pd.read_csv(folder / f"{name}.csv"), pd.read_parquet(folder / f"{name}.parquet")
         assert list(text.columns) == list(binary.columns)

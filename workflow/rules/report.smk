@@ -145,7 +145,7 @@ rule published:
     output:
         report(
             directory(f"{RUN}/published"),
-            patterns=["{table}.csv"],
+            patterns=["{table,tab_.*|binary_form.*|errata|data_dictionary}.csv"],
             caption="../report/published.rst",
             category="Tables",
             labels={"table": "{table}"},
