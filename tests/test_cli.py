@@ -153,11 +153,40 @@ def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
     assert not (tmp_path / "sign").exists()
 
 
-@pytest.mark.parametrize("option", [("--shard", "5/4"), ("--seeds", "1,1"), ("--seeds", "a")])
-def test_a_wrong_option_names_itself(copy, option):
+@pytest.mark.parametrize(
+    ("stage", "option"),
+    [
+        ("sign", ("--shard", "5/4")),
+        ("sign", ("--seeds", "1,1")),
+        ("sign", ("--seeds", "a")),
+        ("gauge", ("--rounds", "10,ten")),
+        ("elicitation-error", ("--flips", "0,1.5")),
+        ("elicitation-error", ("--flips", "0,none")),
+    ],
+)
+def test_a_wrong_option_names_itself(copy, stage, option):
     assert build(copy).returncode == 0
-    base = ("experiment", "sign", "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "sign")
+    base = ("experiment", stage, "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "out")
     assert_answers_well(afa(*base, *option), option[0])
+    assert not (copy / "out").exists()
+
+
+def test_one_entity_has_no_duel_and_still_is_a_task(copy, tmp_path):
+    """The stages of duels say so; the binary task runs."""
+    single = tmp_path / "single"
+    single.mkdir()
+    (single / "bundle.yaml").write_text('name: single\nversion: "1"\n')
+    (single / "unary.csv").write_text("entity,feature,potential,confidence,evidence\nonly,MUC2,-1,,\nonly,CXCL8,1,,\n")
+    (single / "pairwise.csv").write_text("entity,feature_a,feature_b,potential,confidence,evidence\n")
+    assert build(copy, bundle=single).returncode == 0
+    both = ("--bundle", single, "--cohort", copy / "cohort")
+    for stage in ("sign", "gauge", "sanity"):
+        assert_answers_well(
+            afa("experiment", stage, *both, "--out", tmp_path / stage), "one entity", "snakemake binary"
+        )
+        assert not (tmp_path / stage).exists()
+    ran = afa("experiment", "binary", *both, "--out", tmp_path / "binary")
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_parameter_without_a_value_names_itself(tmp_path):

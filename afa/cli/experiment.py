@@ -46,12 +46,13 @@ def experiment_sign(
     threads: Threads = 1,
 ) -> None:
     """Sign convergence under random order, every score and every t from 0 to M; writes a folder of tables."""
-    from afa.experiments.inputs import load_inputs, numbers, shard_of, words
+    from afa.experiments.inputs import check_duels, load_inputs, numbers, shard_of, words
     from afa.experiments.sign_convergence import sign_convergence
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
 
     model, patients = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
     tables = sign_convergence(
         model,
         patients,
@@ -172,11 +173,12 @@ def experiment_gauge(
 ) -> None:
     """Every duel read out by the closure of its difference and by its two models held directly."""
     from afa.experiments.gauge import gauge
-    from afa.experiments.inputs import load_inputs, numbers, shard_of
+    from afa.experiments.inputs import check_duels, load_inputs, numbers, shard_of
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
 
     model, patients = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
     tables = gauge(
         model,
         patients,
@@ -201,12 +203,13 @@ def experiment_sanity(
     threads: Threads = 1,
 ) -> None:
     """The acceptance tests; exit 2 with the check and the case that broke it where one fails, and no tables."""
-    from afa.experiments.inputs import load_inputs, numbers
+    from afa.experiments.inputs import check_duels, load_inputs, numbers
     from afa.experiments.sanity.stage import raise_on_failure, sanity_tables
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
 
     model, patients = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
     solver = Solver(damping, tolerance, max_iterations)
     tables = sanity_tables(model, patients, seeds=numbers("--seeds", seeds), solver=solver, threads=threads)
     raise_on_failure(tables)
@@ -240,12 +243,13 @@ def experiment_errata(
     from afa.cohort.geo import Source
     from afa.experiments.errata.expression import load_expression
     from afa.experiments.errata.table import errata_table
-    from afa.experiments.inputs import load_inputs, paper_tables
+    from afa.experiments.inputs import check_duels, load_inputs, paper_tables
     from afa.experiments.summary import read_summary
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
 
     model, patients = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
     expression = load_expression(
         load_cohort_config(config),
         Source.read(source),

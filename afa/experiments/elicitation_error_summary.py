@@ -157,6 +157,8 @@ def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:
 def _inside(rows: pd.DataFrame) -> pd.DataFrame:
     """Whether the exact accuracy lies in the interval of the drawn patients, overall and as a share of entities."""
     accuracy = rows[(rows["metric"] == "accuracy") & (rows["target"] == "drawn")]
+    if not {"low", "high"} <= set(accuracy.columns):
+        return pd.DataFrame()
     exact = accuracy[accuracy["reference"] == "exact"].set_index("stratum")["value"]
     tables = []
     for decision in DECISIONS:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from afa.bundle import Bundle, load_bundle
 from afa.cohort.cohort import Cohort, load_cohort
-from afa.errors import CohortError, ConfigError, Fault
+from afa.errors import BundleError, CohortError, ConfigError, Fault
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
@@ -46,6 +46,13 @@ def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
     if not tables:
         raise ConfigError(Fault(str(folder), "no CSV file", "the paper's tables", "pass resources/paper"))
     return tables
+
+
+def check_duels(bundle: Bundle, folder: Path) -> None:
+    """A `BundleError` where a bundle has one entity only, and so no duel."""
+    if len(bundle.entities) < 2:
+        step = "add entities, or ask for the binary task alone: snakemake binary"
+        raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
 def shard_of(n: int, shard: str) -> range:

@@ -14,6 +14,8 @@ from afa.mrf import Floats
 
 RANK_BINS = 20
 PROBABILITY_BINS = 10
+HISTOGRAM = ["inference", "step", "bin", "count"]
+UNIFORMITY = ["inference", "step", "draws", "chi_square", "p_value", "gap", "ece", "brier"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
     largest absolute difference between the distribution functions of the ranks and of the uniform; `ece`, expected
     calibration error in ten bins; `brier` score.
     """
-    histograms, rows = [], []
+    histograms = [pd.DataFrame(columns=HISTOGRAM)] if draws.empty else []
+    rows: list[dict[str, str | int | float]] = []
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
         label = {"inference": str(inference), "step": str(step)}
         sums, one = PosteriorSums.of(part, np.zeros(len(part), dtype=np.int64), 1), np.ones((1, 1))
@@ -91,5 +94,5 @@ def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
         measures = {"gap": sums.gap(one)[0], "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]}
         rows.append({**label, "draws": len(part), "chi_square": chi_square, "p_value": p_value, **measures})
         histograms.append(pd.DataFrame({"bin": range(RANK_BINS), "count": counts}).assign(**label))
-    histogram = pd.concat(histograms, ignore_index=True)[["inference", "step", "bin", "count"]]
-    return {"histogram": histogram, "uniformity": pd.DataFrame(rows)}
+    histogram = pd.concat(histograms, ignore_index=True)[HISTOGRAM]
+    return {"histogram": histogram, "uniformity": pd.DataFrame(rows, columns=UNIFORMITY)}

@@ -24,7 +24,7 @@ def summarise_simulated_calibration(
     `gap` is larger than the gap itself, so that it has no interval; beside it, as reference `uniform`, is what truly
     uniform ranks stay below with probability `confidence`.
     """
-    n_units = int(draws["draw"].max()) + 1
+    n_units = 1 if draws.empty else int(draws["draw"].max()) + 1
     resampled = Resampled.of(n_units, resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
     rows = []
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):

@@ -283,3 +283,13 @@ def test_wilson_by_hand() -> None:
     low, high = wilson(np.array([5.0, 0.0]), np.array([10.0, 4.0]), confidence=0.95)
     np.testing.assert_allclose([low[0], high[0]], [0.236593, 0.763407], atol=1e-6)
     np.testing.assert_allclose([low[1], high[1]], [0.0, 0.489891], atol=1e-6)
+
+
+def test_where_all_entities_are_too_dense_and_nobody_has_a_label_only_counts_are_left() -> None:
+    n = 21
+    dense = bundle_of(np.ones((1, n)), np.ones((1, n, n)), entities=("u",))
+    values = np.ones((2, n), dtype=np.int8)
+    nobody = Cohort("made", dense.features, ("p0", "p1"), values, pd.DataFrame(index=["p0", "p1"]))
+    found = summarise_elicitation_error(**elicitation_error(dense, nobody), resamples=100, confidence=0.9)
+    assert set(found["metric"]) == {"count", "rate"}
+    assert found.loc[found["metric"] == "count", "value"].notna().all()

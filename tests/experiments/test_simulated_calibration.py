@@ -195,3 +195,11 @@ def test_truly_uniform_ranks_stay_below_the_limit_as_often_as_said() -> None:
     counts = np.array([np.bincount(generator.integers(0, 100, 500), minlength=100) for _ in range(1000)])
     gaps = np.abs(np.cumsum(counts, axis=1) / 500 - grid).max(axis=1)
     assert abs((gaps <= limit).mean() - 0.9) < 0.05
+
+
+def test_where_all_entities_are_too_dense_the_tables_are_empty_and_the_count_is_there() -> None:
+    n = 21
+    tables = simulated_calibration(bundle_of(np.ones((1, n)), np.ones((1, n, n))), counts=(0, 1), draws=4)
+    assert all(table.empty for table in rank_uniformity(tables["draws"]).values())
+    found = summarise_simulated_calibration(**tables, resamples=100, confidence=0.9)
+    assert found[["metric", "value"]].to_numpy().tolist() == [["count", 1.0]]
