@@ -19,6 +19,7 @@ from typing import Any
 import growth
 import numpy as np
 import plain
+import stages
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
@@ -297,6 +298,9 @@ JOBS: dict[str, Callable[[Inputs, str], Result]] = {
     "first_decision": first_decision,
     "exact_all": exact_all,
     "same_bytes": same_bytes,
+    "binary_stage": stages.binary_stage,
+    "gauge_stage": stages.gauge_stage,
+    "exact_states": stages.exact_states,
     "decision_growth": decision_growth,
     "convergence_growth": convergence_growth,
 }

@@ -1,0 +1,68 @@
+"""The stages of the binary setting as jobs: every task under every order, both gauges of every duel, exact log-odds."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afa.engine.elimination import log_partitions
+from afa.engine.gauges import gauge_paths
+from afa.experiments.binary import INFORMED, binary_tasks
+from afa.inference.exact import exact
+from afa.inference.meanfield import Solver
+
+if TYPE_CHECKING:
+    from jobs import Inputs
+
+SEEDS = (0, 1, 2)
+GAUGE_PATIENTS = 20
+EXACT_PATIENTS = 20
+HALVES = (0.5, -0.5)
+
+
+def binary_stage(inputs: Inputs, _: str) -> dict[str, Any]:
+    """All tasks of the cohort, after one task that warms the kernels up."""
+    bundle, cohort, solver = inputs.bundle, inputs.cohort, Solver()
+    binary_tasks(bundle, cohort, range(1), seeds=SEEDS[:1], solver=solver)
+    begin = time.perf_counter()
+    tables = binary_tasks(bundle, cohort, range(len(bundle.entities)), seeds=SEEDS, solver=solver)
+    orders = len(SEEDS) + len(INFORMED)
+    shown = f"{len(cohort.patients)} patients x {len(bundle.entities)} tasks x {orders} orders, tables included"
+    return {"seconds": time.perf_counter() - begin, "units": len(tables["targets"]) * orders, "note": shown}
+
+
+def gauge_stage(inputs: Inputs, _: str) -> dict[str, Any]:
+    """Every duel of some patients in both gauges, one order each."""
+    n = min(2 if inputs.quick else GAUGE_PATIENTS, len(inputs.cohort.patients))
+    values, orders, grid = inputs.cohort.values[:n], inputs.orders(n), [0, len(inputs.bundle.features)]
+    gauge_paths(inputs.bundle, values[:1], orders[:1], grid)
+    begin = time.perf_counter()
+    gauge_paths(inputs.bundle, values, orders, grid)
+    duels = len(inputs.bundle.entities) * (len(inputs.bundle.entities) - 1) // 2
+    return {"seconds": time.perf_counter() - begin, "units": n, "note": f"{duels} duels x every round, both gauges"}
+
+
+def exact_states(inputs: Inputs, share: str) -> dict[str, Any]:
+    """Exact log-odds of many states in which a share of the features is known; one by one for a few, for the ratio."""
+    bundle, known = inputs.bundle, float(share)
+    n = min(2 if inputs.quick else EXACT_PATIENTS, len(inputs.cohort.patients))
+    values = inputs.cohort.values[:n]
+    first = int(known * len(bundle.features))
+    observed = np.zeros(values.shape, dtype=bool)
+    np.put_along_axis(observed, inputs.orders(n)[:, 0, :first], values=True, axis=1)
+    models = [bundle.mrf(entity) for entity in bundle.entities]
+    log_partitions(models[0], observed[:1], values[:1], factors=HALVES)
+    begin = time.perf_counter()
+    together = [log_partitions(model, observed, values, factors=HALVES) for model in models]
+    seconds = time.perf_counter() - begin
+    begin = time.perf_counter()
+    for model, log_z in zip(models, together, strict=True):
+        seen = {bundle.features[j]: int(values[0, j]) for j in np.flatnonzero(observed[0])}
+        alone = [exact(model.scaled(factor), seen).log_partition for factor in HALVES]
+        np.testing.assert_allclose(log_z[0], alone, rtol=1e-9)
+    one_by_one = (time.perf_counter() - begin) / len(models)
+    ratio = one_by_one / (seconds / (n * len(models)))
+    shown = f"{100 * known:.0f} % of the features known; afa.exact takes {ratio:.0f} times as long a state"
+    return {"seconds": seconds, "units": n * len(models), "note": shown}
