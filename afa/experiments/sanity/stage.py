@@ -24,10 +24,10 @@ def sanity_tables(
     """Check everything on a bundle and a cohort; the caller decides with `raise_on_failure` whether to go on.
 
     Random orders are those of `seeds`, at least one; brackets and solves are followed along all, other checks along the
-    first. The tables carry the
-    names of cohort and bundle; their columns are described where they are made: `gates` (`run_gates`), `brackets`
-    (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`),
-    `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
+    first. The tables carry the names of cohort and bundle; their columns are described where they are made: `gates`
+    (`run_gates`), `brackets` (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence`
+    (`convergence_table`), `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`),
+    `gauge_change` (`gauge_change`).
     """
     run = run_subject(bundle, cohort, seeds=seeds, solver=solver, threads=threads)
     synthetic = synthetic_subjects(threads=threads)
