@@ -76,6 +76,13 @@ class ElicitationError(_Strict):
     simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
 
 
+class Chaos(_Strict):
+    """Chaotic patients: chosen on some orders, looked at on others (spec A10)."""
+
+    selecting_seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="orders that say who is chaotic")
+    measuring_seeds: tuple[int, ...] = Field((3, 4, 5), min_length=1, description="orders that the gap is measured on")
+
+
 class Sanity(_Strict):
     """The acceptance tests (supp:sanity)."""
 
@@ -107,6 +114,7 @@ class RunConfig(_Strict):
     gauge: Gauge = Gauge()
     calibration: Calibration = Calibration()
     elicitation_error: ElicitationError = ElicitationError()
+    chaos: Chaos = Chaos()
     sanity: Sanity = Sanity()
     bootstrap: Bootstrap = Bootstrap()
 

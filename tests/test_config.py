@@ -40,6 +40,8 @@ OURS = {
     "elicitation_error.flips",
     "elicitation_error.replicates",
     "elicitation_error.simulated",
+    "chaos.selecting_seeds",
+    "chaos.measuring_seeds",
     "sanity.seeds",
     "bootstrap.resamples",
     "bootstrap.confidence",

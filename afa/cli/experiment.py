@@ -191,6 +191,39 @@ def experiment_gauge(
     write_tables(tables, out)
 
 
+@app.command("chaos")
+def experiment_chaos(
+    bundle: BundleFolder,
+    cohort: CohortFolder,
+    out: Out,
+    selecting: Annotated[str, typer.Option(help="seeds of the orders that say who is chaotic")] = "0,1,2",
+    measuring: Annotated[str, typer.Option(help="seeds of the orders that the gap is measured on")] = "3,4,5",
+    shard: Shard = "1/1",
+    damping: Damping = 0.5,
+    tolerance: Tolerance = 1e-4,
+    max_iterations: MaxIterations = 200,
+    threads: Threads = 1,
+) -> None:
+    """Patients whose duels change side often, and what `linearity` gains over `wald` on them."""
+    from afa.experiments.chaos import chaos
+    from afa.experiments.inputs import check_duels, load_inputs, numbers, shard_of
+    from afa.experiments.tables import write_tables
+    from afa.inference.meanfield import Solver
+
+    model, patients = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
+    tables = chaos(
+        model,
+        patients,
+        shard_of(len(patients.patients), shard),
+        selecting_seeds=numbers("--selecting", selecting),
+        measuring_seeds=numbers("--measuring", measuring),
+        solver=Solver(damping, tolerance, max_iterations),
+        threads=threads,
+    )
+    write_tables(tables, out)
+
+
 @app.command("sanity")
 def experiment_sanity(
     bundle: BundleFolder,

@@ -93,6 +93,17 @@ def summary_gauge(tables: Tables, out: Out, resamples: Resamples = 1000, confide
     write_summary([summarise_gauge(parts, resamples=resamples, confidence=confidence)], out)
 
 
+@app.command("chaos")
+def summary_chaos(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
+    """Chaotic patients: the gap of `linearity` over `wald` by group, and how stable the groups are."""
+    from afa.experiments.chaos_summary import summarise_chaos
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in ("flips", "rounds", "duels")}
+    write_summary([summarise_chaos(parts, resamples=resamples, confidence=confidence)], out)
+
+
 @app.command("sanity")
 def summary_sanity(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
     """The acceptance tests: cases and failures of each gate, and what is reported beside them."""

@@ -116,6 +116,13 @@ COMMON: Mapping[str, Meaning] = {
     "gap": Meaning("0 to 1", "largest distance between the distribution functions of the ranks and of the uniform"),
     "ece": Meaning("0 to 1", "expected calibration error in ten bins"),
     "brier": Meaning("0 to 1", "Brier score"),
+    # chaotic patients
+    "seed_set": Meaning("", "orders that say who is chaotic (selecting) or that the gap is measured on (measuring)"),
+    "definition": Meaning("", "what makes a patient chaotic, see docs/decisions.md, A10"),
+    "flips": Meaning("count", "changes of side of the duels' signs, summed over duels and orders"),
+    "runs": Meaning("count", "duels times orders"),
+    "magnitude": Meaning("nats", "mean over duels of the absolute D"),
+    "nonzero": Meaning("count", "the patient's values that are not 0"),
     # sanity
     "name": Meaning("", "short name of the check"),
     "input": Meaning("", "what the check ran on: the run itself, or synthetic models"),

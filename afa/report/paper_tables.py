@@ -147,8 +147,19 @@ def _layer_one(row: str, column: str) -> Cell | None:
     return Cell(where, scale=100, unit="percent")
 
 
+def _chaos(row: str, column: str) -> Cell | None:
+    group = {"All": None, "Chaotic": "chaotic", "Non-chaotic": "non_chaotic"}[column.split(maxsplit=1)[0]]
+    keys = {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random", "start": START}
+    keys |= {"schedule": "every"}
+    if row == "n":
+        return Cell({**keys, "metric": "count"}, unit="patients")
+    gap = {"metric": "gap", "reference": "linearity_minus_wald", "t": int(row.removeprefix("t="))}
+    return Cell({**keys, **gap}, scale=100, unit="percentage points")
+
+
 TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
     "tab_m2_random_sign": _random_sign,
+    "tab_chaos": _chaos,
     "tab_classification_with_llm": _classification,
     "tab_m1agree": _gauge_agreement,
     "tab_m1acc": _gauge_accuracy,

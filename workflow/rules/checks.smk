@@ -48,7 +48,7 @@ rule errata:
         aliases="resources/genes/aliases.csv",
         ensembl="resources/genes/ensembl.csv",
         paper="resources/paper",
-        rows=expand(f"{RUN}/summary/{{stage}}.csv", stage=["sign", "binary", "gauge"]),
+        rows=expand(f"{RUN}/summary/{{stage}}.csv", stage=["sign", "chaos", "binary", "gauge"]),
     output:
         tables=directory(f"{RUN}/tables/errata"),
     log:

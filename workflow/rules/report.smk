@@ -1,6 +1,7 @@
 # What a reader sees: the summary, the figures, and the report made of them.
 STAGES = [
     "sign",
+    "chaos",
     "binary",
     "calibration",
     "simulated_calibration",
@@ -39,6 +40,11 @@ NOTEBOOKS = {
         "category": "Top-k identification",
         "figure": "sign accuracy under random order",
         "reads": ["summary/sign.csv"],
+    },
+    "chaos": {
+        "category": "Top-k identification",
+        "figure": "chaotic patients",
+        "reads": ["summary/chaos.csv"],
     },
     "binary": {
         "category": "Binary classification",

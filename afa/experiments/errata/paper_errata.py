@@ -63,13 +63,6 @@ def chaotic_patients(printed: Printed) -> list[Row]:
             unit="gap",
             n=len(residuals),
         ),
-        point(
-            name="in_advance",
-            claim="the diagnostic, made from whole trajectories, tells in advance who gains from inference",
-            check="the gap on orders other than those that chose the patients",
-            unit="gap",
-            pending="the stage of chaotic patients",
-        ),
     ]
 
 

@@ -132,6 +132,33 @@ def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     return rows
 
 
+def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
+    """Item 15: who is chaotic and who gains, on other orders than those that chose, and from 50 observations alone."""
+    point = partial(Row, item=15, label="supp:chaos, tab:chaos")
+    pending = "the stage of chaotic patients"
+    claimed = {
+        group: printed.cell("tab_chaos", f"t={EARLY}", f"{group} (pp)") / 100 for group in ("Chaotic", "Non-chaotic")
+    }
+    claim = "the diagnostic tells in advance who gains from inference"
+    difference = claimed["Chaotic"] - claimed["Non-chaotic"]
+    cells = {"metric": "gap", "reference": "linearity_minus_wald", "t": EARLY}
+    rows = []
+    for name, words, stratum in (
+        ("in_advance", "groups formed on whole trajectories of other orders", "chaotic_minus_non_chaotic"),
+        ("in_advance_selecting", "the same on the orders that formed them", "chaotic_minus_non_chaotic selecting"),
+        ("in_advance_early", "groups formed on 50 observations alone", "chaotic_minus_non_chaotic early_50"),
+    ):
+        check = f"gap of linearity over wald at t = {EARLY}, chaotic less other patients: {words}"
+        row = point(name=name, claim=claim, claim_value=difference, check=check, unit="gap", pending=pending)
+        found = rows_of(summary, "chaos_gap", **cells, stratum=stratum)
+        rows.append(row if found.empty else _filled(replace(row, pending=""), found, lambda v: v >= difference / 2))
+    check = "share of the patients who are chaotic on other orders that 50 observations tell beforehand"
+    row = point(name="told_beforehand", claim=claim, check=check, unit="rate", pending=pending)
+    found = rows_of(summary, "chaos_gap", metric="rate", stratum="stability early_50 other_orders found")
+    rows.append(row if found.empty else _filled(replace(row, pending=""), found, None))
+    return rows
+
+
 def pooled_correlation(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 20: the pooled correlation of the two gauges at t = 0, as the gauge stage found it."""
     point = partial(Row, item=20, label="tab:m1agree")

@@ -109,6 +109,22 @@ def test_the_pooled_correlation_is_that_with_no_data(value: float, holds: bool) 
     assert {row.holds for row in found.values()} == {holds}
 
 
+@pytest.mark.parametrize(("value", "holds"), [(0.02, False), (0.2, True)])
+def test_who_gains_is_told_in_advance_where_the_groups_differ_on_other_orders(value: float, holds: bool) -> None:
+    gap = {"table": "chaos_gap", "metric": "gap", "reference": "linearity_minus_wald", "t": 10, "n": 5}
+    rows = summary(
+        gap | {"stratum": "chaotic_minus_non_chaotic", "value": value},
+        gap | {"stratum": "chaotic_minus_non_chaotic selecting", "value": 0.3},
+        {"table": "chaos_gap", "metric": "rate", "stratum": "stability early_50 other_orders found", "value": 0.4},
+    )
+    found = by_name(stage_errata.chaos_in_advance(rows, PAPER))
+    assert (found["in_advance"].value, found["in_advance"].holds) == (value, holds)
+    assert found["in_advance"].claim_value == pytest.approx(0.251)
+    assert found["in_advance_selecting"].holds
+    assert found["in_advance_early"].pending
+    assert found["told_beforehand"].value == 0.4
+
+
 def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
     unknown = summary(agreement("two_elbo", 2, float("nan")))
     for stages in (NOTHING, unknown):
