@@ -83,6 +83,14 @@ class Chaos(_Strict):
     measuring_seeds: tuple[int, ...] = Field((3, 4, 5), min_length=1, description="orders that the gap is measured on")
 
 
+class Layer0(_Strict):
+    """Certificates that remove clusters of entities before anything is measured (supp:layer0_lipschitz)."""
+
+    clusters: tuple[PositiveInt, ...] = Field((5, 8, 10, 12, 15, 20, 24), description="numbers of clusters tried")
+    k: int = Field(5, ge=1, description="size of the top set")
+    simulated: int = Field(200, ge=20, description="patients of each configuration of the portfolio")
+
+
 class Sanity(_Strict):
     """The acceptance tests (supp:sanity)."""
 
@@ -115,6 +123,7 @@ class RunConfig(_Strict):
     calibration: Calibration = Calibration()
     elicitation_error: ElicitationError = ElicitationError()
     chaos: Chaos = Chaos()
+    layer0: Layer0 = Layer0()
     sanity: Sanity = Sanity()
     bootstrap: Bootstrap = Bootstrap()
 

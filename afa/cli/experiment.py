@@ -28,6 +28,7 @@ from afa.cli.options import (
 app = typer.Typer(help="The experiments of the paper, stage by stage.", no_args_is_help=True)
 
 TaskFolder = Annotated[Path, typer.Option("--tasks", help="what `afa experiment binary` wrote")]
+TopK = Annotated[int, typer.Option("--k", min=1, help="size of the top set")]
 Simulated = Annotated[int, typer.Option(help="patients drawn from each task's own model, half of each class")]
 Rounds = Annotated[str, typer.Option(help="comma-separated t, beside 0 and M")]
 
@@ -222,6 +223,49 @@ def experiment_chaos(
         threads=threads,
     )
     write_tables(tables, out)
+
+
+@app.command("layer0")
+def experiment_layer0(
+    bundle: BundleFolder,
+    cohort: CohortFolder,
+    out: Out,
+    clusters: Annotated[str, typer.Option(help="numbers of clusters, comma-separated")] = "5,8,10,12,15,20,24",
+    k: TopK = 5,
+    damping: Damping = 0.5,
+    tolerance: Tolerance = 1e-4,
+    max_iterations: MaxIterations = 200,
+) -> None:
+    """What Layer 0 removes before anything is measured, and how much of that full observation contradicts."""
+    from afa.experiments.inputs import check_duels, load_inputs, numbers
+    from afa.experiments.layer0 import layer0_bundle
+    from afa.experiments.tables import write_tables
+    from afa.inference.meanfield import Solver
+
+    model, patients = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
+    size = min(k, len(model.entities) - 1)
+    if size < k:
+        typer.echo(f"k = {size}, since the bundle has {len(model.entities)} entities")
+    solver = Solver(damping, tolerance, max_iterations)
+    write_tables(layer0_bundle(model, patients, counts=numbers("--clusters", clusters), k=size, solver=solver), out)
+
+
+@app.command("layer0-synthetic")
+def experiment_layer0_synthetic(
+    out: Out,
+    simulated: Annotated[int, typer.Option(min=20, help="patients of each configuration")] = 200,
+    damping: Damping = 0.5,
+    tolerance: Tolerance = 1e-4,
+    max_iterations: MaxIterations = 200,
+) -> None:
+    """Layer 0 on the ten synthetic configurations; needs no bundle and no cohort."""
+    from afa.experiments.layer0 import layer0_portfolio
+    from afa.experiments.tables import write_tables
+    from afa.inference.meanfield import Solver
+
+    solver = Solver(damping, tolerance, max_iterations)
+    write_tables(layer0_portfolio(n_patients=simulated, solver=solver), out)
 
 
 @app.command("sanity")

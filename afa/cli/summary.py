@@ -104,6 +104,30 @@ def summary_chaos(tables: Tables, out: Out, resamples: Resamples = 1000, confide
     write_summary([summarise_chaos(parts, resamples=resamples, confidence=confidence)], out)
 
 
+@app.command("layer0")
+def summary_layer0(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
+    """Layer 0 on the bundle: what each number of clusters removes, and how much of that is wrong."""
+    from afa.experiments.layer0_summary import summarise_layer0_bundle
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in ("layer0", "patients", "clusters")}
+    write_summary([summarise_layer0_bundle(parts, resamples=resamples, confidence=confidence)], out)
+
+
+@app.command("layer0-synthetic")
+def summary_layer0_synthetic(
+    tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95
+) -> None:
+    """Layer 0 on the synthetic configurations."""
+    from afa.experiments.layer0_summary import summarise_layer0_synthetic
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in ("layer0", "patients", "clusters")}
+    write_summary([summarise_layer0_synthetic(parts, resamples=resamples, confidence=confidence)], out)
+
+
 @app.command("sanity")
 def summary_sanity(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
     """The acceptance tests: cases and failures of each gate, and what is reported beside them."""

@@ -123,6 +123,32 @@ COMMON: Mapping[str, Meaning] = {
     "runs": Meaning("count", "duels times orders"),
     "magnitude": Meaning("nats", "mean over duels of the absolute D"),
     "nonzero": Meaning("count", "the patient's values that are not 0"),
+    # Layer 0
+    "n_clusters": Meaning("count", "number of clusters"),
+    "criterion": Meaning("", "f1 or f2, the paper's two Lipschitz constants, or sound"),
+    "rule": Meaning("", "how many dominating entities are asked for: N - k or k"),
+    "entities": Meaning("count", "entities in all"),
+    "needed": Meaning("count", "dominating entities that are asked for"),
+    "most_dominators": Meaning("count", "the most dominating entities that any entity has"),
+    "clusters_out": Meaning("count", "clusters removed"),
+    "entities_out": Meaning("count", "entities removed"),
+    "contradicted": Meaning("count", "certificates that some patient's full observation contradicts"),
+    "certificates": Meaning("count", "entities said to be out of the top-k"),
+    "false_certificates": Meaning("count", "those of them that are in it at full observation"),
+    "false_duels": Meaning("count", "dominations that the other entity wins at full observation"),
+    "cluster": Meaning("", "first member of the cluster, by name"),
+    "members": Meaning("count", "entities in the cluster"),
+    "radius": Meaning("nats", "largest l1 distance of a member to the centroid"),
+    "spread": Meaning("nats", "largest l-infinity distance of a member to the centroid"),
+    "converged": Meaning("", "whether the solve of the centroid met the tolerance before the cap"),
+    "eligible_f2": Meaning("", "whether the cluster contracts, as the constant of f2 needs"),
+    "lipschitz_f2": Meaning("", "Lipschitz constant of f2; missing where not eligible"),
+    "separation": Meaning("", "smallest distance between centroids over the largest radius"),
+    "within": Meaning("nats", "largest l-infinity distance of a member to its centroid"),
+    "between": Meaning("nats", "smallest l-infinity distance between centroids"),
+    "letter": Meaning("", "letter of the configuration's story in the paper"),
+    "story": Meaning("", "generative story of the configuration"),
+    "printed_separation": Meaning("", "separation that the paper prints"),
     # sanity
     "name": Meaning("", "short name of the check"),
     "input": Meaning("", "what the check ran on: the run itself, or synthetic models"),
@@ -170,6 +196,16 @@ COMMON: Mapping[str, Meaning] = {
 
 OF_TABLE: Mapping[tuple[str, str], Meaning] = {
     ("errata/errata", "label"): Meaning("", "LaTeX label of the place in the paper"),
+    ("layer0/layer0", "paper"): Meaning("", "whether this is the paper's number of clusters, ceil(sqrt N)"),
+    **{
+        (f"{stage}/{table}", column): meaning
+        for stage in ("layer0", "layer0_synthetic")
+        for table, column, meaning in (
+            ("patients", "duels", Meaning("count", "dominations of entities that have a winner at full observation")),
+            ("clusters", "score", Meaning("nats", "score of the centroid at no observation")),
+            ("clusters", "gap", Meaning("nats", "smallest l1 distance between centroids")),
+        )
+    },
     ("gauge/targets", "clinical"): Meaning(
         "sign", "1 or -1 for the entity whose label alone is positive, 0 for neither"
     ),

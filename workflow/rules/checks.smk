@@ -48,7 +48,10 @@ rule errata:
         aliases="resources/genes/aliases.csv",
         ensembl="resources/genes/ensembl.csv",
         paper="resources/paper",
-        rows=expand(f"{RUN}/summary/{{stage}}.csv", stage=["sign", "chaos", "binary", "gauge"]),
+        rows=expand(
+            f"{RUN}/summary/{{stage}}.csv",
+            stage=["sign", "chaos", "layer0", "binary", "gauge"],
+        ),
     output:
         tables=directory(f"{RUN}/tables/errata"),
     log:

@@ -2,6 +2,8 @@
 STAGES = [
     "sign",
     "chaos",
+    "layer0",
+    "layer0_synthetic",
     "binary",
     "calibration",
     "simulated_calibration",
@@ -45,6 +47,15 @@ NOTEBOOKS = {
         "category": "Top-k identification",
         "figure": "chaotic patients",
         "reads": ["summary/chaos.csv"],
+    },
+    "layer0": {
+        "category": "Top-k identification",
+        "figure": "Layer 0",
+        "reads": [
+            "summary/layer0.csv",
+            "tables/layer0",
+            "tables/layer0_synthetic",
+        ],
     },
     "binary": {
         "category": "Binary classification",

@@ -84,14 +84,6 @@ def nothing_observed(bundle: Bundle) -> list[Row]:
             n=len(a),
             pending="" if len(a) else "a bundle of two entities or more",
         ),
-        point(
-            name="false_certificates",
-            claim="the certificates of Layer 0 are provable",
-            claim_value=0.0,
-            check="share of the certificates that some patient's full observation contradicts",
-            unit="rate",
-            pending="the stage of Layer 0",
-        ),
     ]
 
 

@@ -132,6 +132,30 @@ def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     return rows
 
 
+def false_certificates(summary: pd.DataFrame) -> list[Row]:
+    """Item 13: certificates of the paper's Layer 0 that full observation contradicts, where it gives any."""
+    row = Row(
+        item=13,
+        label="supp:layer0_lipschitz",
+        name="false_certificates",
+        claim="the certificates of Layer 0 are provable",
+        claim_value=0.0,
+        check="share of (certificate, patient) in which the removed entity is in the top-k at full observation",
+        unit="rate",
+        pending="the stage of Layer 0",
+    )
+    found = rows_of(summary, "layer0_bundle", metric="rate", reference="f1_n_minus_k")
+    if found.empty:
+        return [row]
+    clusters = found["stratum"].str.extract(r"^clusters=(\d+)$", expand=False).astype(float)
+    given = found[clusters.notna() & (found["n"] > 0)].assign(clusters=clusters)
+    if given.empty:
+        return [replace(row, pending="a number of clusters at which anything is removed")]
+    last = given.sort_values("clusters").tail(1)
+    check = f"{row.check}; {last['clusters'].iloc[0]:.0f} clusters, by N - k"
+    return [_filled(replace(row, pending="", check=check), last, lambda value: value == 0)]
+
+
 def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 15: who is chaotic and who gains, on other orders than those that chose, and from 50 observations alone."""
     point = partial(Row, item=15, label="supp:chaos, tab:chaos")

@@ -92,6 +92,7 @@ def errata_table(
         *stage_errata.gauge_agreement(stages, printed),
         *stage_errata.early_gain(stages, printed),
         *stage_errata.chaos_in_advance(stages, printed),
+        *stage_errata.false_certificates(stages),
         *stage_errata.pooled_correlation(stages, printed),
         *cohort_errata.structural_ties(bundle, cohort, printed.claim("c300") / 100),
         *cohort_errata.down_regulation(expression),

@@ -125,6 +125,22 @@ def test_who_gains_is_told_in_advance_where_the_groups_differ_on_other_orders(va
     assert found["told_beforehand"].value == 0.4
 
 
+@pytest.mark.parametrize(("value", "holds"), [(0.0, True), (0.3, False)])
+def test_false_certificates_are_read_where_the_most_clusters_gave_any(value: float, holds: bool) -> None:
+    cell = {"table": "layer0_bundle", "metric": "rate", "reference": "f1_n_minus_k"}
+    rows = summary(
+        cell | {"stratum": "clusters=20", "value": 0.9, "n": 4},
+        cell | {"stratum": "clusters=24", "value": value, "n": 6},
+        cell | {"stratum": "clusters=24 harmed", "value": 0.8, "n": 2},
+        cell | {"stratum": "clusters=25", "value": float("nan"), "n": 0},
+    )
+    (found,) = stage_errata.false_certificates(rows)
+    assert (found.value, found.n, found.holds) == (value, 6, holds)
+    assert "24 clusters" in found.check
+    assert stage_errata.false_certificates(NOTHING)[0].pending
+    assert stage_errata.false_certificates(rows.tail(1))[0].pending
+
+
 def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
     unknown = summary(agreement("two_elbo", 2, float("nan")))
     for stages in (NOTHING, unknown):
@@ -213,4 +229,3 @@ def test_at_the_profile_of_zeros_only_priors_decide_a_duel() -> None:
     with_prior = bundle_of(np.eye(2), np.zeros((2, 2, 2)), priors=[0.0, 1.0])
     assert by_name(nothing_observed(plain))["decided_at_zero"].value == 0.0
     assert by_name(nothing_observed(with_prior))["decided_at_zero"].value == 1.0
-    assert by_name(nothing_observed(plain))["false_certificates"].pending
