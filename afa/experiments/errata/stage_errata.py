@@ -148,7 +148,7 @@ def false_certificates(summary: pd.DataFrame) -> list[Row]:
     if found.empty:
         return [row]
     clusters = found["stratum"].str.extract(r"^clusters=(\d+)$", expand=False).astype(float)
-    given = found[clusters.notna() & (found["n"] > 0)].assign(clusters=clusters)
+    given = found.assign(clusters=clusters)[clusters.notna() & (found["n"] > 0)]
     if given.empty:
         return [replace(row, pending="a number of clusters at which anything is removed")]
     last = given.sort_values("clusters").tail(1)

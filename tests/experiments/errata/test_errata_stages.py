@@ -139,6 +139,8 @@ def test_false_certificates_are_read_where_the_most_clusters_gave_any(value: flo
     assert "24 clusters" in found.check
     assert stage_errata.false_certificates(NOTHING)[0].pending
     assert stage_errata.false_certificates(rows.tail(1))[0].pending
+    (nowhere,) = stage_errata.false_certificates(rows[rows["stratum"] == "clusters=24 harmed"])
+    assert nowhere.pending == "a number of clusters at which anything is removed"
 
 
 def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
