@@ -11,8 +11,10 @@ import pandas as pd
 from scipy.special import expit
 
 from afa.allocate import RULES, Choice, Rule, View
+from afa.allocate.vantage import view_of
 from afa.bundle import Bundle
 from afa.closure import closed_bundle
+from afa.cluster import Clustering
 from afa.copeland import ranking
 from afa.engine.patient import GAIN_KINDS, Patient
 from afa.errors import Fault, PlannerError
@@ -22,6 +24,7 @@ from afa.mrf import VALUES, Floats
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
 GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
+ALL_DUELS_UP_TO = 200
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 
 
@@ -76,6 +79,7 @@ class _Planner:
         self.observed: dict[str, int] = {}
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
+        self._clustering = Clustering(bundle)
         self._state = Patient(
             bundle, solver=solver, start=start, inference=inference, gain=gain, target=target, look_ahead=look_ahead
         )
@@ -106,7 +110,10 @@ class _Planner:
         self.observed[feature] = int(value)
 
     def explain(self, most: int = 10) -> pd.DataFrame:
-        """The unobserved features of largest total gain: feature, gain, duels it would move, its share of the gain."""
+        """The unobserved features of largest total gain: feature, gain, duels it would move, its share of the gain.
+
+        The gain is summed over all open duels, each counted once, whatever the weights of the rule.
+        """
         hidden = ~self._state.state.observed
         gains = self._state.gains(~self._state.resolved())
         table = pd.DataFrame(
@@ -116,22 +123,19 @@ class _Planner:
         table["share"] = table["gain"] / total if total > 0 else 0.0
         return table.sort_values(["gain", "feature"], ascending=[False, True], ignore_index=True).head(most)
 
-    def _choose(self) -> Choice:
-        state = self._state
-        view = View(
-            features=self.bundle.features,
-            entities=self.bundle.entities,
-            observed=state.state.observed.copy(),
-            pairs=state.pairs,
-            scores=state.scores(self.guide),
-            resolved=state.resolved(),
-            largest_unary=np.abs(state.fields()).sum(axis=0),
-            gain=state.gains,
-            total_gain=state.total_gain,
+    def _view(self) -> View:
+        return view_of(
+            self._state,
+            self.bundle,
+            score=self.guide,
             k=self.k,
+            find_clusters=lambda: self._clustering.at(self.observed),
             patient=self.patient,
             seed=self.seed,
         )
+
+    def _choose(self) -> Choice:
+        view = self._view()
         choice = self.rule.choose(view)
         if not 0 <= choice.feature < len(self.bundle.features) or view.observed[choice.feature]:
             expected = "an index of an unobserved feature"
@@ -151,7 +155,8 @@ class TopKPlanner(_Planner):
         or `kl_nonzero`.
     gain : what a duel is expected to learn from a feature: `cmi`, `f_target` or `wald_magnitude`.
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
-    allocation : `greedy`, `random`, `largest_unary`, or an object with the method `choose(view)`.
+    allocation : the rule that chooses features, by its name in `afa.allocate.RULES`, or an object with the method
+        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities.
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
     look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
@@ -161,10 +166,10 @@ class TopKPlanner(_Planner):
     --------
     >>> from afa.bundle import load_bundle
     >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1)
-    >>> while (feature := planner.next_feature()) is not None:
+    >>> while not planner.certified() and (feature := planner.next_feature()) is not None:
     ...     planner.observe(feature, 1)
-    >>> len(planner.observed) == len(planner.bundle.features)
-    True
+    >>> planner.top_k(), len(planner.observed), len(planner.bundle.features)
+    (['fistula'], 3, 5)
 
     """
 
@@ -176,7 +181,7 @@ class TopKPlanner(_Planner):
         score: str = "linearity",
         gain: str = "cmi",
         target: str | None = None,
-        allocation: str | Rule = "greedy",
+        allocation: str | Rule | None = None,
         inference: str = "mean_field",
         solver: Solver | None = None,
         start: str = "uniform",
@@ -187,6 +192,8 @@ class TopKPlanner(_Planner):
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
             expected = f"1 to {len(bundle.entities) - 1}, one less than the number of entities"
             raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
+        if allocation is None:
+            allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         super().__init__(
             bundle,
             k=k,
@@ -215,6 +222,22 @@ class TopKPlanner(_Planner):
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
         return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
+
+    def certified(self) -> bool:
+        """Whether `top_k` holds the k entities that are best at full observation, whatever is left to observe.
+
+        It does where each duel of an entity a in the present top-k against an entity b outside is resolved and won by
+        a: its tight `l1` bracket holds D_ab(x) under every completion x, so that S_a(x) > S_b(x) for them all. At full
+        observation a then wins its duels against the N - k entities outside, and b loses its against the k inside:
+        at least N - k Copeland wins for a, at most N - 1 - k for b. No tie-break and no duel within either side
+        can exchange the two, and the set is the same; the order inside it may still change.
+
+        The condition is sufficient, not necessary: a bracket can be wider than the scores that completions reach. What
+        is certain is the ranking by S, the answer of every score at full observation but `kl_nonzero`. With
+        `linearity`, `wald` and `stack_a` the set also stays as it is on the way there: a resolved duel has the sign of
+        its winner in Lambda_ab, and in D_ab's mean under any distribution of completions.
+        """
+        return self._view().certified
 
 
 class BinaryPlanner(_Planner):

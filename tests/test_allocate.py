@@ -1,14 +1,34 @@
-"""Allocation rules on views made by hand."""
+"""Allocation rules on views made by hand, and the suite that every rule passes and every cheat fails."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import policy_suite
 import pytest
+from bundles import QUARTERS, random_bundles
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from afa.allocate import RULES, Greedy, LargestUnary, Random, View
+from afa.allocate import (
+    RULES,
+    Boundary,
+    Choice,
+    Clustered,
+    Greedy,
+    LargestUnary,
+    Lucb,
+    PriorityAll,
+    PriorityClusters,
+    Random,
+    View,
+    check_policy,
+)
 from afa.allocate.base import best
+from afa.allocate.priority import influence, registry
+from afa.bundle import Bundle
+from afa.errors import PlannerError
 from afa.orders import random_order
 
 FEATURES = ("d", "c", "b", "a")
@@ -25,10 +45,15 @@ def view(**changes: Any) -> View:
         "observed": np.zeros(4, dtype=bool),
         "pairs": PAIRS,
         "scores": np.zeros((3, 3)),
+        "tie": 0.0,
+        "lead": np.zeros(3),
         "resolved": np.zeros(3, dtype=bool),
         "largest_unary": np.array([1.0, 5.0, 5.0, 2.0]),
         "gain": lambda duels: gains[duels],
         "total_gain": lambda closed: gains[~closed].sum(axis=0),
+        "weighted_gain": lambda weights: weights @ gains,
+        "find_intervals": lambda: np.array([[-1.0, 1.0]] * 3),
+        "find_clusters": lambda: ((0, 1, 2),),
         "k": 1,
         "patient": "p",
         "seed": 0,
@@ -127,3 +152,329 @@ def test_only_allowed_features_of_positive_worth_are_best() -> None:
     assert best(np.zeros(4), FEATURES, np.ones(4, dtype=bool)) is None
     assert best(np.ones(4), FEATURES, np.zeros(4, dtype=bool)) is None
     assert best(np.array([9.0, 1.0, 0.0, 0.0]), FEATURES, mask(1, 2)) == 1
+
+
+FOUR = ("p", "q", "r", "s")
+SIX_PAIRS = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
+OWN = np.eye(6)
+
+
+def four(**changes: Any) -> View:
+    """Four entities ranked p, q, r, s; six features, each with a gain of 1 for the duel of its number alone; k = 2."""
+    strength = np.array([6.0, 4.0, 1.0, 0.0])
+    whole: dict[str, Any] = {
+        "features": ("pq", "pr", "ps", "qr", "qs", "rs"),
+        "entities": FOUR,
+        "observed": np.zeros(6, dtype=bool),
+        "pairs": SIX_PAIRS,
+        "scores": np.subtract.outer(strength, strength),
+        "lead": np.ones(6),
+        "resolved": np.zeros(6, dtype=bool),
+        "largest_unary": np.array([1.0, 1.0, 1.0, 1.0, 1.0, 9.0]),
+        "gains": OWN,
+        "find_intervals": lambda: np.array([[0.0, 2.0], [1.0, 9.0], [-3.0, 3.0], [-2.0, 4.0]]),
+        "find_clusters": lambda: ((0, 1), (2, 3)),
+        "k": 2,
+    }
+    return view(**(whole | changes))
+
+
+def asked(rule: Any, **changes: Any) -> str:
+    seen = four(**changes)
+    return seen.features[rule().choose(seen).feature]
+
+
+def duels(*names: str) -> np.ndarray:
+    return np.isin(np.array(["pq", "pr", "ps", "qr", "qs", "rs"]), names)
+
+
+def test_ranks_and_the_duels_across_the_boundary_follow_the_guiding_scores() -> None:
+    assert four().rank.tolist() == [1, 2, 3, 4]
+    assert four(scores=-four().scores).rank.tolist() == [4, 3, 2, 1]
+    assert (four().straddling == duels("pr", "ps", "qr", "qs")).all()
+    assert (four(k=1).straddling == duels("pq", "pr", "ps")).all()
+
+
+def test_entities_are_ranked_by_the_duels_among_themselves() -> None:
+    cycle = np.zeros((4, 4))
+    for winner, loser in ((0, 1), (1, 2), (2, 0), (3, 1), (0, 3), (2, 3)):
+        cycle[winner, loser], cycle[loser, winner] = 1.0, -1.0
+    seen = four(scores=cycle)
+    assert seen.rank.tolist() == [1, 3, 2, 4]  # p and r win two each, q and s one: told apart by name
+    assert seen.ranked([2, 0]) == [2, 0]
+
+
+def test_lucb_looks_at_the_least_lower_bound_inside_against_the_greatest_upper_bound_outside() -> None:
+    choice = Lucb().choose(four())
+    assert choice.feature == 2
+    assert "p against s" in choice.reason
+    assert not choice.fallback
+
+
+def test_lucb_goes_on_to_the_next_open_duel_where_the_bracket_of_that_one_is_resolved() -> None:
+    # upper less lower: pr 3, qs 3, qr 2
+    assert asked(Lucb, resolved=duels("ps")) == "pr"
+    assert asked(Lucb, resolved=duels("ps", "pr")) == "qs"
+    assert asked(Lucb, resolved=duels("ps", "pr", "qs")) == "qr"
+
+
+def test_lucb_breaks_ties_between_duels_by_name() -> None:
+    same = np.array([[-1.0, 1.0]] * 4)
+    assert asked(Lucb, find_intervals=lambda: same) == "pr"
+    assert asked(Lucb, find_intervals=lambda: same, entities=("z", "q", "r", "a")) == "qs"
+
+
+@pytest.mark.parametrize("rule", [Lucb, Clustered, Boundary])
+def test_with_every_duel_across_the_boundary_won_the_top_k_is_certified_and_the_choice_a_fallback(rule: Any) -> None:
+    settled = {"resolved": duels("pr", "ps", "qr", "qs")}
+    choice = rule().choose(four(**settled))
+    assert choice.reason.startswith("the top-2 is certified")
+    assert choice.fallback
+    assert choice.feature == 5
+    lost = rule().choose(four(lead=np.where(duels("qr"), -1.0, 1.0), **settled))
+    assert "certified" not in lost.reason
+    assert "no duel across the top-k boundary is open" in lost.reason
+    assert lost.fallback
+
+
+@pytest.mark.parametrize("resolved", [("pr", "ps", "qr"), ("pq", "rs"), ()])
+def test_one_open_duel_across_the_boundary_leaves_the_top_k_uncertified(resolved: tuple[str, ...]) -> None:
+    assert not four(resolved=duels(*resolved)).certified
+    assert four(resolved=duels("pr", "ps", "qr", "qs")).certified
+
+
+def test_clustered_looks_at_the_two_champions_next_to_the_boundary() -> None:
+    # champions p and r
+    choice = Clustered().choose(four())
+    assert choice.feature == 1
+    assert choice.reason.startswith("champions of clusters at the boundary, p against r")
+    # champions p, q inside, r and s outside: the lowest inside and the highest outside
+    assert asked(Clustered, find_clusters=lambda: ((0,), (1,), (2,), (3,))) == "qr"
+    assert asked(Clustered, find_clusters=lambda: ((0,), (1,), (2,), (3,)), k=3) == "rs"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"find_clusters": lambda: ((0, 1, 2, 3),)}, id="no champion outside"),
+        pytest.param({"find_clusters": lambda: ((0, 2), (1, 3))}, id="both champions inside"),
+        pytest.param({"resolved": duels("pr")}, id="the champions' duel is resolved"),
+    ],
+)
+def test_clustered_takes_the_duel_of_lucb_where_there_is_no_open_duel_of_champions(changes: dict[str, Any]) -> None:
+    choice = Clustered().choose(four(**changes))
+    assert choice.feature == 2
+    assert "no open duel of champions" in choice.reason
+
+
+def test_a_champion_is_the_best_of_the_duels_inside_its_cluster() -> None:
+    # r loses only to q; q beats nobody else: inside its cluster q is the champion, overall it is the last but one
+    scores = np.zeros((4, 4))
+    for winner, loser in ((2, 0), (2, 3), (1, 2), (0, 1), (3, 1), (0, 3)):
+        scores[winner, loser], scores[loser, winner] = 1.0, -1.0
+    seen = four(scores=scores, find_clusters=lambda: ((0, 3), (1, 2)))
+    assert seen.ranked([1, 2]) == [1, 2]
+    assert seen.rank[2] < seen.rank[1]
+    assert "p against q" in Clustered().choose(seen).reason
+
+
+def test_the_influence_of_a_duel_falls_with_its_distance_to_the_boundary_and_its_score() -> None:
+    # ranks 1 2 | 3 4 are 1, 0, 0, 1 away; |V| of pq, pr, ps, qr, qs, rs is 2, 5, 6, 3, 4, 1
+    away = np.array([0, 0, 1, 0, 0, 0])
+    np.testing.assert_allclose(influence(four()), 1 / (1 + away) / (1 + 0.1 * np.array([2, 5, 6, 3, 4, 1])))
+    # with k = 1: 0 | 0, 1, 2
+    away = np.array([0, 0, 0, 0, 0, 1])
+    np.testing.assert_allclose(influence(four(k=1)), 1 / (1 + away) / (1 + 0.1 * np.array([2, 5, 6, 3, 4, 1])))
+
+
+def test_priority_over_all_weighs_every_open_duel() -> None:
+    assert asked(PriorityAll) == "rs"  # 1 / 1.1 is the largest weight
+    assert asked(PriorityAll, resolved=duels("rs")) == "pq"  # 1 / 1.2
+    assert asked(PriorityAll, resolved=duels("rs", "pq")) == "qr"  # 1 / 1.3
+    gains = OWN.copy()
+    gains[0, 2] = 0.5  # ps: 1 / 2 / 1.6 of its own and 0.5 / 1.2 of pq, more than 1 / 1.3 less 0.05
+    gains[3, 2] = 0.1  # and 0.1 / 1.3 of qr
+    worth = {"ps": 0.3125 + 0.41667 + 0.07692, "rs": 1 / 1.1}
+    assert worth["ps"] < worth["rs"]
+    assert asked(PriorityAll, gains=gains, resolved=duels("rs")) == "pq"
+    gains[3, 2] = 0.2
+    assert asked(PriorityAll, gains=gains, resolved=duels("rs")) == "ps"  # 0.883 against 0.833
+
+
+def test_priority_over_clusters_weighs_the_best_against_the_worst_of_each() -> None:
+    assert (registry(four()) == duels("pq", "rs")).all()
+    assert (registry(four(resolved=duels("rs"))) == duels("pq")).all()
+    assert (registry(four(find_clusters=lambda: ((0, 2, 3), (1,)))) == duels("ps")).all()
+    assert (registry(four(find_clusters=lambda: ((0, 2, 3), (1,)), scores=-four().scores)) == duels("ps")).all()
+    assert asked(PriorityClusters) == "rs"
+    assert asked(PriorityClusters, find_clusters=lambda: ((0, 2, 3), (1,))) == "ps"
+    choice = PriorityClusters().choose(four(resolved=duels("pq", "rs")))
+    assert choice.fallback
+    assert "no candidate has a positive gain" in choice.reason
+
+
+def test_boundary_adds_the_gains_of_the_open_duels_across_it_all_alike() -> None:
+    gains = np.ones((6, 6))
+    gains[0, 0], gains[2, 1], gains[4, 3] = 9.0, 1.25, 1.5  # pq does not count
+    assert asked(Boundary, gains=gains) == "qr"
+    assert asked(Boundary, gains=gains, resolved=duels("qs")) == "pr"
+    assert "3 open duels" in Boundary().choose(four(resolved=duels("qs"))).reason
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_passes_the_suite(rule: str) -> None:
+    policy_suite.check_policy(RULES[rule])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=6)
+@given(random_bundles(potentials=QUARTERS, entities=(2, 4)), st.sampled_from(["linearity", "stack_a", "kl_nonzero"]))
+def test_every_rule_passes_on_any_bundle(rule: str, bundle: Bundle, score: str) -> None:
+    check_policy(RULES[rule], bundle, k=len(bundle.entities) - 1, score=score)
+
+
+class First:
+    """A rule to spoil: the first unobserved feature by name."""
+
+    def choose(self, view: View) -> Choice:
+        return Choice(self.first(view), "first by name")
+
+    def first(self, view: View) -> int:
+        return int(min(np.flatnonzero(~view.observed), key=lambda j: view.features[j]))
+
+
+class Repeats(First):
+    def choose(self, view: View) -> Choice:
+        return Choice(min(range(len(view.features)), key=lambda j: view.features[j]), "always the same")
+
+
+class GivesUp(First):
+    def choose(self, view: View) -> Choice:
+        if view.observed.sum() == 3:
+            raise StopIteration("enough")
+        return super().choose(view)
+
+
+class AnswersWithNothing(First):
+    def choose(self, view: View) -> Choice:
+        return None if view.observed.any() else super().choose(view)  # type: ignore[return-value]
+
+
+class OutOfRange(First):
+    def choose(self, view: View) -> Choice:
+        return Choice(-1, "the last")
+
+
+class NoReason(First):
+    def choose(self, view: View) -> Choice:
+        return Choice(self.first(view), " ")
+
+
+class ByPositionOfFeatures(First):
+    def first(self, view: View) -> int:
+        return int(np.flatnonzero(~view.observed)[0])
+
+
+class ByPositionOfEntities(First):
+    def first(self, view: View) -> int:
+        own = view.gain(np.arange(len(view.pairs)) == 0)[0]
+        feature = best(own, view.features, ~view.observed)
+        return super().first(view) if feature is None else feature
+
+
+class Draws(First):
+    rng = np.random.default_rng(0)
+
+    def first(self, view: View) -> int:
+        return int(self.rng.choice(np.flatnonzero(~view.observed)))
+
+
+class DrawsOncePerRun(First):
+    seeds = iter(range(10_000))
+
+    def __init__(self) -> None:
+        self.seed = next(self.seeds)
+
+    def first(self, view: View) -> int:
+        order = random_order(view.features, patient=view.patient, seed=self.seed)
+        return next(int(j) for j in order if not view.observed[j])
+
+
+class RemembersPatients(First):
+    def __init__(self) -> None:
+        self.known: list[str] = []
+
+    def first(self, view: View) -> int:
+        self.known += [view.patient] if view.patient not in self.known else []
+        free = sorted(np.flatnonzero(~view.observed), key=lambda j: view.features[j])
+        return int(free[0] if self.known[0] == view.patient else free[-1])
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        (Repeats, "found a again; expected an unobserved feature"),
+        (GivesUp, "after 3 observations: found StopIteration"),
+        (AnswersWithNothing, "after 1 observations: found None; expected a Choice"),
+        (OutOfRange, "found feature -1; expected an index from 0 to 7"),
+        (NoReason, "found the reason ' '; expected words"),
+        (ByPositionOfFeatures, "with entities and features in another order"),
+        (ByPositionOfEntities, "with entities and features in another order"),
+        (Draws, "expected the same feature for the same view"),
+        (DrawsOncePerRun, "in a second run"),
+        (RemembersPatients, "after other patients"),
+    ],
+)
+def test_a_rule_that_breaks_the_protocol_is_caught(rule: Any, found: str) -> None:
+    check_policy(First, policy_suite.tied(0))
+    with pytest.raises(PlannerError) as error:
+        check_policy(rule, policy_suite.tied(0))
+    assert found in str(error.value)
+    assert error.value.faults[0].next_step
+
+
+class Peeks(First):
+    """Takes the first unobserved feature whose value is not 0."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def first(self, view: View) -> int:
+        row = self.values[int(view.patient[1:])]
+        free = np.flatnonzero(~view.observed)
+        return int(min(free, key=lambda j: (row["hbdacgfe".index(view.features[j])] == 0, view.features[j])))
+
+
+class KnowsLabels(Peeks):
+    def first(self, view: View) -> int:
+        free = sorted(np.flatnonzero(~view.observed), key=lambda j: view.features[j])
+        return int(free[0] if self.values[int(view.patient[1:])][2] == 1 else free[-1])
+
+
+def test_a_rule_that_sees_unobserved_values_is_caught_and_the_values_are_put_back() -> None:
+    values = np.random.default_rng(0).integers(-1, 2, (2, 8)).astype(np.int8)
+    before = values.copy()
+    for make in (lambda: Peeks(values), lambda: Peeks(values.copy())):
+        with pytest.raises(PlannerError, match="with other unobserved values and labels"):
+            check_policy(make, policy_suite.tied(0), values=values)
+        np.testing.assert_array_equal(values, before)
+
+
+def test_a_rule_that_sees_labels_is_caught_and_the_labels_are_put_back() -> None:
+    values = np.random.default_rng(0).integers(-1, 2, (2, 8)).astype(np.int8)
+    labels = np.array([[0, 1, 1, 0, np.nan], [1, 0, 0, np.nan, 1]])
+    before = labels.copy()
+    with pytest.raises(PlannerError, match="with other unobserved values and labels"):
+        check_policy(lambda: KnowsLabels(labels), policy_suite.tied(0), values=values, labels=labels)
+    np.testing.assert_array_equal(labels, before)
+
+
+def test_patients_that_do_not_fit_the_bundle_or_cannot_be_changed_are_refused() -> None:
+    bundle = policy_suite.tied(0)
+    fixed = np.zeros((2, 8), dtype=np.int8)
+    fixed.flags.writeable = False
+    for values, found in ((np.zeros((2, 7), dtype=np.int8), "shape"), (fixed, "read-only")):
+        with pytest.raises(PlannerError, match=found):
+            check_policy(First, bundle, values=values)
+    with pytest.raises(PlannerError, match="labels of shape"):
+        check_policy(First, bundle, labels=np.zeros((2, 4)))

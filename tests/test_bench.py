@@ -43,7 +43,10 @@ def test_the_plain_version_has_the_signs_and_the_number_of_solves_of_the_engine(
 def test_the_plain_planner_chooses_what_the_planner_chooses_all_the_way(gain):
     bundle = small_bundle()
     values = np.random.default_rng(5).integers(-1, 2, 12)
-    planner, other = TopKPlanner(bundle, k=1, gain=gain), plain.Planner(plain.Models.of(bundle), gain)
+    planner, other = (
+        TopKPlanner(bundle, k=1, gain=gain, allocation="greedy"),
+        plain.Planner(plain.Models.of(bundle), gain),
+    )
     a, b = other.models.pairs.T
     for _ in bundle.features:
         name = planner.next_feature()

@@ -52,7 +52,7 @@ def test_it_is_the_top_1_of_two_entities_at_every_round(score, kind, case):
     bundle, entity, patient = case
     options = {"score": score, "gain": kind[0], "target": kind[1]}
     binary = BinaryPlanner(bundle, entity=entity, **options)
-    duel = TopKPlanner(two_entities(bundle, entity), k=1, **options)
+    duel = TopKPlanner(two_entities(bundle, entity), k=1, allocation="greedy", **options)
     while (feature := binary.next_feature()) is not None:
         assert duel.next_feature() == feature
         assert binary.reason == duel.reason

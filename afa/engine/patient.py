@@ -9,7 +9,7 @@ from afa.bundle import Bundle
 from afa.engine.ahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO, new_ahead, solve_ahead
 from afa.engine.duels import refresh_budgets, variances, vote
 from afa.engine.exactly import ExactModels
-from afa.engine.gains import CMI, WALD_MAGNITUDE, add_up, new_gains, refresh_gains
+from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, add_up, new_gains, refresh_gains
 from afa.engine.kernels import Iteration, condition, elbo, new_state, observe, solve_all
 from afa.engine.packed import Packed, pack
 from afa.engine.trajectories import all_pairs
@@ -129,6 +129,11 @@ class Patient:
             part = slice(self._gains.first[p], self._gains.first[p + 1])
             table[row, self._gains.feature[part]] = self._gains.gain[part]
         return table
+
+    def gain_entries(self) -> Gains:
+        """Gains of every duel at every feature of its supports, up to date; not to be changed."""
+        self._refresh_gains()
+        return self._gains
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
         """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""

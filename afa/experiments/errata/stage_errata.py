@@ -165,7 +165,7 @@ def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     }
     claim = "the diagnostic tells in advance who gains from inference"
     difference = claimed["Chaotic"] - claimed["Non-chaotic"]
-    cells = {"metric": "gap", "reference": "linearity_minus_wald", "t": EARLY}
+    cells: dict[str, str | float | None] = {"metric": "gap", "reference": "linearity_minus_wald", "t": EARLY}
     rows = []
     for name, words, stratum in (
         ("in_advance", "groups formed on whole trajectories of other orders", "chaotic_minus_non_chaotic"),

@@ -1,0 +1,34 @@
+"""`clustered` (Cluster-LUCB): the two champions nearest the top-k boundary (eq:clustered-alloc, spec A5)."""
+
+from __future__ import annotations
+
+from afa.allocate.base import Choice, View, nothing_to_decide
+from afa.allocate.lucb import most_contested, of_one_duel
+
+
+class Clustered:
+    """Gain of one duel: the lowest-ranked champion inside the top-k against the highest-ranked outside.
+
+    A champion is the best entity of its cluster by Copeland inside the cluster. Where one side has no champion, or
+    the duel of the two is resolved, it is the duel of `lucb`.
+    """
+
+    def choose(self, view: View) -> Choice:
+        duel = between_champions(view)
+        if duel is not None:
+            return of_one_duel(view, duel, "champions of clusters at the boundary")
+        contested = most_contested(view)
+        if contested is None:
+            return nothing_to_decide(view)
+        return of_one_duel(view, contested, "no open duel of champions; most contested duel across the boundary")
+
+
+def between_champions(view: View) -> int | None:
+    """Place in `view.pairs` of the champions' duel; None where a side has no champion or the duel is resolved."""
+    champions = [view.ranked(cluster)[0] for cluster in view.clusters]
+    inside = [v for v in champions if view.rank[v] <= view.k]
+    outside = [v for v in champions if view.rank[v] > view.k]
+    if not (inside and outside):
+        return None
+    duel = view.duel(max(inside, key=view.rank.__getitem__), min(outside, key=view.rank.__getitem__))
+    return None if view.resolved[duel] else duel

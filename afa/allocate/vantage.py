@@ -1,0 +1,51 @@
+"""From the state of a patient to the `View` that a rule sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from afa.allocate.base import View
+from afa.bundle import Bundle
+from afa.cluster import Clusters
+from afa.engine.patient import Patient
+from afa.engine.weighing import entity_intervals, weighted_gain
+
+
+def view_of(
+    state: Patient,
+    bundle: Bundle,
+    *,
+    score: str,
+    k: int,
+    find_clusters: Callable[[], Clusters],
+    patient: str = "",
+    seed: int = 0,
+) -> View:
+    """The view of one patient now; it is good until the next observation, and holds no value that is unobserved.
+
+    score : the guiding score. find_clusters : makes the clusters of the present round when a rule asks for them.
+    """
+    pairs = state.pairs.view()
+    pairs.flags.writeable = False
+    return View(
+        features=bundle.features,
+        entities=bundle.entities,
+        observed=state.state.observed.copy(),
+        pairs=pairs,
+        scores=state.scores(score),
+        tie=state.packed.tie,
+        lead=state.lead(),
+        resolved=state.resolved(),
+        largest_unary=np.abs(state.fields()).sum(axis=0),
+        gain=state.gains,
+        total_gain=state.total_gain,
+        weighted_gain=partial(weighted_gain, state),
+        find_intervals=partial(entity_intervals, state),
+        find_clusters=find_clusters,
+        k=k,
+        patient=patient,
+        seed=seed,
+    )

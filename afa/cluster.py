@@ -1,0 +1,162 @@
+"""Clusters of entities whose models lie close together: what the clustered allocation rules look at (sec:topk_alloc).
+
+Two entities are as far apart as the l1 distance of their parameters, given what has been observed: the effective
+unaries of the unobserved features and the couplings among them, each unordered pair once. Clusters are made by
+complete linkage and made anew every `T_RE` observations (spec A1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import ceil, sqrt
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.errors import Fault, PlannerError
+from afa.mrf import VALUES, Floats
+
+Clusters = tuple[tuple[int, ...], ...]
+C_MIN = 5
+T_RE = 50
+RELATIVE_TIE = 1e-9
+
+
+class Clustering:
+    """The clusters of one patient over time, made when they are first asked for in a span of `T_RE` observations."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._span = -1
+        self._clusters: Clusters = ()
+
+    def at(self, observations: Mapping[str, int]) -> Clusters:
+        """Clusters given the observations made so far, in the order made: those of the last multiple of `T_RE`."""
+        span = len(observations) // T_RE
+        if span != self._span:
+            known = dict(islice(observations.items(), span * T_RE))
+            self._clusters = clusters(distances(self._bundle, known), self._bundle.entities)
+            self._span = span
+        return self._clusters
+
+
+def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) -> sp.csr_array:
+    """(N, P) parameters that are left of each entity's model, one row an entity (eq:reduced-unary).
+
+    The first M columns are effective unaries, zero at observed features; the others are couplings of unordered pairs
+    of unobserved features. `observations` are (feature name -> value); a `PlannerError` names a wrong one.
+    """
+    values, observed = _evidence(bundle, observations or {})
+    packed, n_features = bundle.packed, len(bundle.features)
+    entity = np.repeat(np.arange(len(bundle.entities)), np.diff(packed.pointer))
+    fields = bundle.unary.copy()
+    np.add.at(fields, (entity, packed.row), packed.value * values[packed.column])
+    np.add.at(fields, (entity, packed.column), packed.value * values[packed.row])
+    fields[:, observed] = 0.0
+    left = ~(observed[packed.row] | observed[packed.column])
+    pair = packed.row[left].astype(np.int64) * n_features + packed.column[left]
+    known, column = np.unique(pair, return_inverse=True)
+    shape = len(bundle.entities), len(known)
+    couplings = sp.coo_array((packed.value[left], (entity[left], column.ravel())), shape=shape)
+    return sp.csr_array(sp.hstack([sp.csr_array(fields), couplings.tocsr()]))
+
+
+def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
+    """(N, N) l1 distances between what is left of the entities' models; symmetric, 0 on the diagonal.
+
+    Takes time in proportion to N times the potentials of the bundle.
+    """
+    rows = parameters(bundle, observations)
+    ones = np.ones(rows.shape[1])
+    size = abs(rows) @ ones
+    shared = np.zeros((len(size), len(size)))
+    for v in range(len(size)):
+        of_v = np.zeros(rows.shape[1])
+        own = slice(rows.indptr[v], rows.indptr[v + 1])
+        of_v[rows.indices[own]] = rows.data[own]
+        there = of_v[rows.indices]
+        # |u - v| = |u| + |v| + this, which is 0 wherever v has no parameter
+        excess = np.abs(rows.data - there) - (np.abs(rows.data) + np.abs(there))
+        shared[:, v] = sp.csr_array((excess, rows.indices, rows.indptr), shape=rows.shape) @ ones
+    apart: Floats = np.maximum(size[:, None] + size[None, :] + shared, 0.0)
+    np.fill_diagonal(apart, 0.0)
+    return apart
+
+
+def clusters(
+    distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = C_MIN
+) -> Clusters:
+    """Clusters as tuples of entity indices, members and clusters by ascending name (spec A1).
+
+    Complete linkage down to `n_clusters`, ceil(sqrt N) unless given; then, as long as there are two clusters and one
+    of fewer than `smallest` entities, the least of those (then by name) joins the cluster nearest to it by complete
+    linkage (then by name). A cluster's name is its first member's. Distances that differ by at most a relative 1e-9
+    of the largest are equal, and equal distances are told apart by the names of the two clusters: the order of
+    entities does not show in the result.
+
+    distance : (N, N), symmetric. names : N, distinct. A `PlannerError` refuses other shapes.
+    """
+    n = len(names)
+    if distance.shape != (n, n) or len(set(names)) != n:
+        found = f"distances {distance.shape} of {len(set(names))} distinct names"
+        raise PlannerError(Fault("clusters", found, f"({n}, {n}) and {n}", "pass one distinct name per row"))
+    by_name = sorted(range(n), key=names.__getitem__)
+    tree = _Linkage(distance[np.ix_(by_name, by_name)])
+    while len(tree.members) > (ceil(sqrt(n)) if n_clusters is None else max(1, n_clusters)):
+        tree.join(*tree.nearest_pair())
+    while len(tree.members) > 1:
+        size, first = min((len(part), first) for first, part in tree.members.items())
+        if size >= smallest:
+            break
+        tree.join(first, tree.nearest_to(first))
+    return tuple(tuple(by_name[i] for i in sorted(part)) for _, part in sorted(tree.members.items()))
+
+
+class _Linkage:
+    """Clusters under way: `members` by first member, `apart` their complete-linkage distances at the same places.
+
+    Entities are places by ascending name, so that a smaller place is an earlier name. Only the rows and columns of
+    first members are in use: those of entities that have joined an earlier one are infinite, as is the diagonal.
+    """
+
+    def __init__(self, distance: Floats) -> None:
+        self.members = {i: [i] for i in range(len(distance))}
+        self.apart = distance.astype(np.float64)
+        self._equal = RELATIVE_TIE * float(distance.max(initial=0.0))
+        np.fill_diagonal(self.apart, np.inf)
+
+    def nearest_pair(self) -> tuple[int, int]:
+        """The two clusters closest to each other; the first by name among equals."""
+        closest = self._closest(self.apart.ravel())
+        return divmod(closest, len(self.apart))
+
+    def nearest_to(self, cluster: int) -> int:
+        """The cluster closest to one; the first by name among equals."""
+        return self._closest(self.apart[cluster])
+
+    def join(self, one: int, other: int) -> None:
+        """Make one cluster of two, named by the earlier: as far from a third as the farther of the two."""
+        first, later = min(one, other), max(one, other)
+        self.members[first] += self.members.pop(later)
+        farther = np.maximum(self.apart[first], self.apart[later])
+        self.apart[first], self.apart[:, first] = farther, farther
+        self.apart[later], self.apart[:, later] = np.inf, np.inf
+        self.apart[first, first] = np.inf
+
+    def _closest(self, apart: Floats) -> int:
+        return int(np.argmax(apart <= apart.min() + self._equal))
+
+
+def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Values (M,), zero where unobserved, and what is observed (M,)."""
+    index = {name: j for j, name in enumerate(bundle.features)}
+    values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
+    for name, value in observations.items():
+        if name not in index or value not in VALUES:
+            expected = "a feature of the bundle with the value -1, 0 or 1"
+            raise PlannerError(Fault("clusters, observations", f"{name!r}: {value!r}", expected, "correct it"))
+        values[index[name]], observed[index[name]] = value, True
+    return values, observed
