@@ -124,7 +124,7 @@ class Bundle:
         chosen = tuple(features)
         if chosen == self.features:
             return self
-        _check_selection(self, chosen)
+        _check_selection(self, chosen, "feature", self.features)
         old_index = {name: index for index, name in enumerate(self.features)}
         kept = np.array([old_index[name] for name in chosen], dtype=np.intp)
         new_index = np.full(len(self.features), -1, dtype=np.int64)
@@ -140,6 +140,24 @@ class Bundle:
             packed=_pack(pairwise, len(self.entities)),
             costs=None if self.costs is None else self.costs[kept],
             aliases={name: names for name, names in self.aliases.items() if name in set(chosen)},
+            provenance={**self.provenance, "restricted_from": self.digest},
+        )
+
+    def restrict_entities(self, entities: Sequence[str]) -> Bundle:
+        """The bundle of these entities alone, in this order, on all features; errors and provenance as `restrict`."""
+        chosen = tuple(entities)
+        if chosen == self.entities:
+            return self
+        _check_selection(self, chosen, "entity", self.entities)
+        kept = [self.index(name) for name in chosen]
+        row, column, value = (np.concatenate(parts) for parts in zip(*(self.packed.of(v) for v in kept), strict=True))
+        sizes = np.diff(self.packed.pointer)[kept]
+        return replace(
+            self,
+            entities=chosen,
+            unary=self.unary[kept],
+            packed=PackedCouplings(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), row, column, value),
+            priors=self.priors[kept],
             provenance={**self.provenance, "restricted_from": self.digest},
         )
 
@@ -198,18 +216,17 @@ def _digest(bundle: Bundle) -> str:
     return state.hexdigest()
 
 
-def _check_selection(bundle: Bundle, chosen: tuple[str, ...]) -> None:
+def _check_selection(bundle: Bundle, chosen: tuple[str, ...], kind: str, known: tuple[str, ...]) -> None:
     where = f"bundle {bundle.name}, restricted"
-    known = set(bundle.features)
     faults = [
-        Fault(where, f"no feature {name!r}", "features of the bundle", suggestion(str(name), bundle.features))
+        Fault(where, f"no {kind} {name!r}", f"one of the bundle's {len(known)}", suggestion(str(name), known))
         for name in dict.fromkeys(chosen)
-        if name not in known
+        if name not in set(known)
     ]
     if len(set(chosen)) < len(chosen):
         twice = sorted({str(name) for name in chosen if chosen.count(name) > 1})
-        faults.append(Fault(where, f"{', '.join(twice)} more than once", "each feature once", "remove the others"))
+        faults.append(Fault(where, f"{', '.join(twice)} more than once", f"each {kind} once", "remove the others"))
     if not chosen:
-        faults.append(Fault(where, "no feature", "at least one", "check that names match those of the bundle"))
+        faults.append(Fault(where, f"no {kind}", "at least one", "check that names match those of the bundle"))
     if faults:
         raise BundleError(faults)

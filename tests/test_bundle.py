@@ -136,6 +136,25 @@ def test_restricting_to_no_feature_is_refused(tiny: Bundle) -> None:
         tiny.restrict([])
 
 
+def test_restricting_entities_keeps_the_models_of_the_chosen_ones_in_the_given_order(tiny: Bundle) -> None:
+    chosen = tiny.restrict_entities(["fistula", "bleeding"])
+    assert chosen.entities == ("fistula", "bleeding")
+    assert chosen.features == tiny.features
+    for entity in chosen.entities:
+        assert chosen.mrf(entity).unary.tolist() == tiny.mrf(entity).unary.tolist()
+        assert chosen.couplings(entity).toarray().tolist() == tiny.couplings(entity).toarray().tolist()
+        assert chosen.priors[chosen.index(entity)] == tiny.priors[tiny.index(entity)]
+    assert chosen.provenance["restricted_from"] == tiny.digest
+    assert tiny.restrict_entities(tiny.entities) is tiny
+
+
+def test_restricting_to_unknown_entities_names_them(tiny: Bundle) -> None:
+    with pytest.raises(BundleError, match=r"no entity 'bleedin'.*did you mean bleeding"):
+        tiny.restrict_entities(["bleedin"])
+    with pytest.raises(BundleError, match="fistula more than once"):
+        tiny.restrict_entities(["fistula", "fistula"])
+
+
 def test_saving_and_loading_a_bundle_keeps_it(tiny: Bundle, tmp_path: Path) -> None:
     save_bundle(tiny, tmp_path / "copy")
     copy = load_bundle(tmp_path / "copy")
