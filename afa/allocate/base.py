@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from afa.cluster import Clusters
 from afa.copeland import ranking
+from afa.engine.rules import RELATIVE_TIE
 from afa.mrf import Floats
-
-RELATIVE_TIE = 1e-9
 
 
 @dataclass(frozen=True)

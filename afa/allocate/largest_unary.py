@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from afa.allocate.base import Choice, View, fall_back
+from afa.allocate.base import Choice, View, best, fall_back
 
 
 class LargestUnary:
     """The rule that every other falls back on, as a rule of its own."""
 
     def choose(self, view: View) -> Choice:
-        chosen = fall_back(view)
-        return replace(chosen, reason="largest effective unary, summed over entities", fallback=False)
+        feature = best(view.largest_unary, view.features, ~view.observed)
+        if feature is None:
+            return fall_back(view, "no unary is left")
+        return Choice(feature, "largest effective unary, summed over entities")

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.allocate.base import Choice, View, heaviest
+from afa.engine.rules import SLOPE
 from afa.mrf import Floats
-
-SLOPE = 0.1
 
 
 class PriorityAll:

@@ -1,4 +1,4 @@
-"""Compiled look-ahead: every entity solved as if a feature had been observed, and a duel's score after it (spec S9)."""
+"""Compiled look-ahead: every entity solved as if one of its features had been observed (spec S9)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ F_LINEARITY, F_TWO_ELBO, F_STACK_A = 2, 3, 4
 class Ahead(NamedTuple):
     """Every entity solved again as if one of its features had been observed; kept until the entity changes.
 
-    Of slot s and value x = i - 1 the places are at start[s] + i n, n the size of the entity's support.
-    start : (K,). field, m, q : by place. constant, bound, own : (K, 3), own is E_q[S_v] of the entity itself.
+    A *case* is slot s with value i - 1, at index 3 s + i, or an entity v as it is, at 3 K + v.
+
+    start : (3 K + N,) where the places of a case begin in field, m, q. constant : (3 K + N,) running constants. bound :
+    (3 K + N,) ELBO less log 3 for each of all unobserved features, which two sides of a duel have in common. own :
+    (3 K + N,) E_q[S_v] of the entity itself.
     """
 
     start: NDArray[np.int64]
@@ -33,102 +36,66 @@ class Ahead(NamedTuple):
     own: Floats
 
 
-class Side(NamedTuple):
-    """One entity of a duel, as it is or looked ahead.
-
-    constant : running constant. bound : full ELBO. own : E_q[S_v] under its own marginals. field, m, q : by place.
-    """
-
-    constant: float
-    bound: float
-    own: float
-    field: Floats
-    m: Floats
-    q: Floats
-
-
 @kernel()
 def new_ahead(packed: Packed) -> Ahead:
-    """Space for the look-ahead of every slot."""
-    k = len(packed.feature)
-    start = np.zeros(k, dtype=np.int64)
+    """Space for all cases."""
+    n, k = len(packed.prior), len(packed.feature)
+    start = np.zeros(3 * k + n, dtype=np.int64)
     total = 0
-    for slot in range(k):
-        start[slot] = total
-        total += 3 * (packed.first_slot[packed.owner[slot] + 1] - packed.first_slot[packed.owner[slot]])
-    zeros = np.zeros((3, total))
-    return Ahead(start, zeros[0], zeros[1], zeros[2], np.zeros((k, 3)), np.zeros((k, 3)), np.zeros((k, 3)))
+    for case in range(3 * k + n):
+        entity = packed.owner[case // 3] if case < 3 * k else case - 3 * k
+        start[case] = total
+        total += packed.first_slot[entity + 1] - packed.first_slot[entity]
+    places_, cases = np.zeros((3, total)), np.zeros((3, 3 * k + n))
+    return Ahead(start, places_[0], places_[1], places_[2], cases[0], cases[1], cases[2])
 
 
 @kernel()
 def solve_ahead(packed: Packed, state: State, ahead: Ahead, changed: NDArray[np.bool_], iteration: Iteration) -> None:
     """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values (spec S9)."""
-    for slot in range(len(packed.feature)):
-        entity = packed.owner[slot]
-        if not changed[entity] or state.observed[packed.feature[slot]]:
-            continue
-        base, n = packed.first_slot[entity], packed.first_slot[entity + 1] - packed.first_slot[entity]
-        for i in range(3):
-            value = i - 1
-            begin = ahead.start[slot] + i * n
-            field, m, q = ahead.field[begin : begin + n], ahead.m[begin : begin + n], ahead.q[begin : begin + n]
-            field[:] = places(packed.first_slot, entity, state.field)
-            m[:] = places(packed.first_slot, entity, state.m)
-            q[:] = places(packed.first_slot, entity, state.q)
-            for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-                if not state.observed[packed.feature[packed.other_slot[e]]]:
-                    field[packed.other_slot[e] - base] += packed.coupling[e] * value
-            field[slot - base] = 0.0
-            solved = solve(packed, entity, state.observed, packed.feature[slot], field, m, q, iteration)
-            ahead.constant[slot, i] = state.constant[entity] + state.field[slot] * value
-            ahead.bound[slot, i] = solved.bound
-            ahead.own[slot, i] = expected_score(
-                packed.overlaps, entity * len(packed.prior) + entity, ahead.constant[slot, i], field, m
-            )
+    for entity in range(len(changed)):
+        if changed[entity]:
+            _keep_present(packed, state, ahead, entity)
+            for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
+                if not state.observed[packed.feature[slot]]:
+                    _solve_slot(packed, state, ahead, entity, slot, iteration)
 
 
 @kernel()
-def present(packed: Packed, state: State, entity: int, n_hidden: int) -> Side:
-    return Side(
-        state.constant[entity],
-        elbo(state, entity, n_hidden),
-        state.cross[entity, entity],
-        places(packed.first_slot, entity, state.field),
-        places(packed.first_slot, entity, state.m),
-        places(packed.first_slot, entity, state.q),
-    )
+def _keep_present(packed: Packed, state: State, ahead: Ahead, entity: int) -> None:
+    case = 3 * len(packed.feature) + entity
+    begin, end = ahead.start[case], ahead.start[case] + packed.first_slot[entity + 1] - packed.first_slot[entity]
+    ahead.field[begin:end] = places(packed.first_slot, entity, state.field)
+    ahead.m[begin:end] = places(packed.first_slot, entity, state.m)
+    ahead.q[begin:end] = places(packed.first_slot, entity, state.q)
+    ahead.constant[case] = state.constant[entity]
+    ahead.bound[case] = elbo(state, entity, 0)
+    ahead.own[case] = state.cross[entity, entity]
 
 
 @kernel()
-def future(packed: Packed, state: State, ahead: Ahead, slot: int, i: int, n_hidden: int) -> Side:
-    entity = packed.owner[slot]
-    n = packed.first_slot[entity + 1] - packed.first_slot[entity]
-    begin = ahead.start[slot] + i * n
-    uniform = LOG3 * (n_hidden - (state.n_free[entity] - 1))
-    return Side(
-        ahead.constant[slot, i],
-        ahead.constant[slot, i] + ahead.bound[slot, i] + uniform,
-        ahead.own[slot, i],
-        ahead.field[begin : begin + n],
-        ahead.m[begin : begin + n],
-        ahead.q[begin : begin + n],
-    )
-
-
-@kernel()
-def score(packed: Packed, state: State, a: int, b: int, of_a: Side, of_b: Side, kind: int, without: int) -> float:
-    """F of one duel from its two sides; `without` is a feature to treat as observed beside those that are, or -1."""
-    if kind == F_TWO_ELBO:
-        return of_a.bound - of_b.bound
-    n = len(packed.prior)
-    of_b_under_a = expected_score(packed.overlaps, a * n + b, of_b.constant, of_b.field, of_a.m)
-    of_a_under_b = expected_score(packed.overlaps, b * n + a, of_a.constant, of_a.field, of_b.m)
-    mean = 0.5 * ((of_a.own - of_b.own) + (of_a_under_b - of_b_under_a))
-    if abs(mean) <= packed.tie:
-        mean = 0.0
-    if kind == F_LINEARITY:
-        return mean
-    return gaussian_sign(mean, _variance(packed, state, a, b, of_a, of_b, without))
+def _solve_slot(packed: Packed, state: State, ahead: Ahead, entity: int, slot: int, iteration: Iteration) -> None:
+    first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
+    own = entity * len(packed.prior) + entity
+    base, size = packed.first_slot[entity], packed.first_slot[entity + 1] - packed.first_slot[entity]
+    for i in range(3):
+        case, value = 3 * slot + i, i - 1
+        begin, end = ahead.start[case], ahead.start[case] + size
+        field, m, q = ahead.field[begin:end], ahead.m[begin:end], ahead.q[begin:end]
+        field[:] = places(packed.first_slot, entity, state.field)
+        m[:] = places(packed.first_slot, entity, state.m)
+        q[:] = places(packed.first_slot, entity, state.q)
+        for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
+            if not state.observed[packed.feature[packed.other_slot[e]]]:
+                field[packed.other_slot[e] - base] += packed.coupling[e] * value
+        field[slot - base] = 0.0
+        solved = solve(packed, entity, state.observed, packed.feature[slot], field, m, q, iteration)
+        constant = state.constant[entity] + state.field[slot] * value
+        ahead.constant[case] = constant
+        ahead.bound[case] = constant + solved.bound - LOG3 * solved.n_free
+        ahead.own[case] = expected_score(
+            first, of_u, of_v, first_edge, edge_j, edge_l, coupling, own, constant, field, 0, m, 0
+        )
 
 
 @kernel()
@@ -140,8 +107,13 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 
 @kernel()
-def _variance(packed: Packed, state: State, a: int, b: int, of_a: Side, of_b: Side, without: int) -> float:
-    """sigma_D^2 of a duel whose sides are given (eq:sigma-D)."""
+def variance_ahead(
+    packed: Packed, state: State, ahead: Ahead, a: int, b: int, begin_a: int, begin_b: int, without: int
+) -> float:
+    """sigma_D^2 of a duel whose sides have their places from `begin_a` and `begin_b` on (eq:sigma-D).
+
+    `without` is a feature to treat as observed beside those that are.
+    """
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     total = 0.0
@@ -153,15 +125,15 @@ def _variance(packed: Packed, state: State, a: int, b: int, of_a: Side, of_b: Si
         if not state.observed[at] and at != without:
             difference, first, second = 0.0, 0.0, 0.0
             if here_a >= 0:
-                j = here_a - packed.first_slot[a]
-                difference += of_a.field[j]
-                first += 0.5 * of_a.m[j]
+                j = begin_a + here_a - packed.first_slot[a]
+                difference += ahead.field[j]
+                first += 0.5 * ahead.m[j]
             if here_b >= 0:
-                j = here_b - packed.first_slot[b]
-                difference -= of_b.field[j]
-                first += 0.5 * of_b.m[j]
-            second += 0.5 * (of_a.q[here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
-            second += 0.5 * (of_b.q[here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
+                j = begin_b + here_b - packed.first_slot[b]
+                difference -= ahead.field[j]
+                first += 0.5 * ahead.m[j]
+            second += 0.5 * (ahead.q[begin_a + here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
+            second += 0.5 * (ahead.q[begin_b + here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
             _, _, squares = row(packed, state, here_a, here_b, without)
             total += difference * difference * (second - first * first) + 0.5 * squares
         slot_a += 1 if here_a >= 0 else 0

@@ -15,11 +15,9 @@ from afa.engine.duels import duel
 from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, add_up, new_gains, refresh_gains
 from afa.engine.kernels import State, condition, new_state, solve_all
 from afa.engine.patient import GAIN_KINDS
+from afa.engine.rules import NONE, best_feature, fallback_feature
 from afa.engine.tasks import Record, Task, TaskPaths, new_paths, record_of, support_mask, write_step
 from afa.mrf import Floats
-
-RELATIVE_TIE = 1e-9
-NONE = -1
 
 
 def follow_gain(task: Task, values: NDArray[np.int8], *, gain: str, target: str | None = None) -> TaskPaths:
@@ -78,7 +76,9 @@ def _follow_gain(
                 total = _total_gain(task, state, gains, ahead, kind)
                 feature = NONE
                 while feature == NONE or not in_support[feature]:
-                    feature = _choose(task, state, total)
+                    feature = best_feature(total, state.observed, task.rank)
+                    if feature == NONE:
+                        feature = fallback_feature(packed, state, task.rank)
                     state.observed[feature] = True
                     history[leader, t] = feature
                     t += 1
@@ -113,35 +113,6 @@ def _total_gain(task: Task, state: State, gains: Gains, ahead: Ahead, kind: int)
     refresh_gains(packed, state, ahead, gains, task.empty, kind, both)
     add_up(gains, np.zeros(1, dtype=np.bool_), total)
     return total
-
-
-@kernel()
-def _choose(task: Task, state: State, total: Floats) -> int:
-    """The unobserved feature of largest gain, else of largest absolute effective unary, else the first by name."""
-    feature = _best(task, state, total)
-    if feature == NONE:
-        unary = np.zeros(task.packed.n_features)
-        for slot in range(len(task.packed.feature)):
-            unary[task.packed.feature[slot]] += abs(state.field[slot])
-        feature = _best(task, state, unary)
-    if feature == NONE:
-        feature = _best(task, state, np.ones(task.packed.n_features))
-    return feature
-
-
-@kernel()
-def _best(task: Task, state: State, worth: Floats) -> int:
-    """The unobserved feature of largest positive worth, near-ties to the first name (spec A8); -1 where none is."""
-    top = 0.0
-    for feature in range(len(worth)):
-        if not state.observed[feature]:
-            top = max(top, worth[feature])
-    best = NONE
-    for feature in range(len(worth)):
-        near = top > 0.0 and not state.observed[feature] and worth[feature] >= top * (1.0 - RELATIVE_TIE)
-        if near and (best == NONE or task.rank[feature] < task.rank[best]):
-            best = feature
-    return best
 
 
 @kernel()

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.ahead import Ahead, future, present, score
+from afa.engine.ahead import F_STACK_A, F_TWO_ELBO, Ahead, gaussian_sign, variance_ahead
 from afa.engine.compile import kernel
 from afa.engine.duels import UNIFORM_SECOND, Pairs
-from afa.engine.kernels import State, elbo
+from afa.engine.kernels import State, elbo, expected_score
 from afa.engine.packed import Packed
 from afa.mrf import Floats
 
@@ -82,23 +82,27 @@ def refresh_gains(
     changed: NDArray[np.bool_],
 ) -> None:
     """Gains of the duels with an entity marked in `changed`, (N,)."""
-    n_hidden = packed.n_features - int(np.sum(state.observed))
-    evidence = np.empty(len(packed.prior))
-    for entity in range(len(packed.prior)):
-        evidence[entity] = log_evidence(packed, state, empty, entity, n_hidden)
     for p in range(len(gains.pairs)):
-        a, b = gains.pairs[p, 0], gains.pairs[p, 1]
-        if not (changed[a] or changed[b]):
-            continue
-        if kind == WALD_MAGNITUDE:
-            _wald_magnitude(state, gains, p)
-        elif kind == CMI:
-            _cmi(state, gains, p, evidence[a] - evidence[b])
+        if changed[gains.pairs[p, 0]] or changed[gains.pairs[p, 1]]:
+            refresh_duel(packed, state, ahead, gains, empty, kind, p)
+
+
+@kernel()
+def refresh_duel(packed: Packed, state: State, ahead: Ahead, gains: Gains, empty: Floats, kind: int, p: int) -> None:
+    """Gains of one duel; those of the look-ahead kinds need `solve_ahead` of its two entities before."""
+    a, b = gains.pairs[p, 0], gains.pairs[p, 1]
+    n_hidden = packed.n_features - int(np.sum(state.observed))
+    if kind == WALD_MAGNITUDE:
+        _wald_magnitude(state, gains, p)
+    else:
+        odds = log_evidence(packed, state, empty, a, n_hidden) - log_evidence(packed, state, empty, b, n_hidden)
+        if kind == CMI:
+            _cmi(state, gains, p, odds)
         else:
-            _f_target(packed, state, ahead, gains, p, evidence[a] - evidence[b], kind, n_hidden)
-        for i in range(gains.first[p], gains.first[p + 1]):
-            if gains.gain[i] < ZERO_GAIN or state.observed[gains.feature[i]]:
-                gains.gain[i] = 0.0
+            _f_target(packed, state, ahead, gains, p, odds, kind)
+    for i in range(gains.first[p], gains.first[p + 1]):
+        if gains.gain[i] < ZERO_GAIN or state.observed[gains.feature[i]]:
+            gains.gain[i] = 0.0
 
 
 @kernel()
@@ -114,51 +118,73 @@ def _wald_magnitude(state: State, gains: Gains, p: int) -> None:
 def _cmi(state: State, gains: Gains, p: int, odds: float) -> None:
     """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi, spec S8)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
+    m, q, slots_a, slots_b, gain = state.m, state.q, gains.slot_a, gains.slot_b, gains.gain
+    feature, observed = gains.feature, state.observed
     for i in range(gains.first[p], gains.first[p + 1]):
-        m_a, q_a = _moments(state, gains.slot_a[i])
-        m_b, q_b = _moments(state, gains.slot_b[i])
+        if observed[feature[i]]:
+            continue
+        m_a, q_a = _moments(m, q, slots_a[i])
+        m_b, q_b = _moments(m, q, slots_b[i])
         total = 0.0
         for x in range(3):
             p_a, p_b = _probability(m_a, q_a, x), _probability(m_b, q_b, x)
             mixed = weight_a * p_a + weight_b * p_b
             total += weight_a * _information(p_a, mixed) + weight_b * _information(p_b, mixed)
-        gains.gain[i] = total
+        gain[i] = total
 
 
 @kernel()
-def _f_target(
-    packed: Packed, state: State, ahead: Ahead, gains: Gains, p: int, odds: float, kind: int, n_hidden: int
-) -> None:
+def _f_target(packed: Packed, state: State, ahead: Ahead, gains: Gains, p: int, odds: float, kind: int) -> None:
     """Expected absolute change of the score F (eq:smart_delta, spec S9)."""
-    a, b = gains.pairs[p, 0], gains.pairs[p, 1]
-    weight_a, weight_b = _expit(odds), _expit(-odds)
-    now_a, now_b = present(packed, state, a, n_hidden), present(packed, state, b, n_hidden)
-    later_a, later_b = present(packed, state, a, n_hidden - 1), present(packed, state, b, n_hidden - 1)
-    now = score(packed, state, a, b, now_a, now_b, kind, -1)
-    for i in range(gains.first[p], gains.first[p + 1]):
-        if state.observed[gains.feature[i]]:
+    # arrays one by one: taken out of their tuples in the loop they would cost more than the sums
+    m, q, observed = state.m, state.q, state.observed
+    feature, slots_a, slots_b, gain = gains.feature, gains.slot_a, gains.slot_b, gains.gain
+    first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
+    start, field, m_ahead, _, constant, bound, own = ahead
+    a, b, n, tie = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), packed.tie
+    weight_a, weight_b, ab, ba = _expit(odds), _expit(-odds), a * n + b, b * n + a
+    now, now_a, now_b = 0.0, 3 * len(m) + a, 3 * len(m) + b
+    for i in range(gains.first[p] - 1, gains.first[p + 1]):
+        is_now = i < gains.first[p]  # before the first feature: the score as it is
+        if not is_now and observed[feature[i]]:
             continue
-        slot_a, slot_b = gains.slot_a[i], gains.slot_b[i]
-        m_a, q_a = _moments(state, slot_a)
-        m_b, q_b = _moments(state, slot_b)
+        slot_a, slot_b = (-1, -1) if is_now else (slots_a[i], slots_b[i])
+        m_a, q_a = _moments(m, q, slot_a)
+        m_b, q_b = _moments(m, q, slot_b)
         total = 0.0
-        for x in range(3):
+        for x in range(1 if is_now else 3):
             mixed = weight_a * _probability(m_a, q_a, x) + weight_b * _probability(m_b, q_b, x)
-            if mixed > 0.0:
-                of_a = future(packed, state, ahead, slot_a, x, n_hidden - 1) if slot_a >= 0 else later_a
-                of_b = future(packed, state, ahead, slot_b, x, n_hidden - 1) if slot_b >= 0 else later_b
-                after = score(packed, state, a, b, of_a, of_b, kind, gains.feature[i])
-                total += mixed * abs(after - now)
-        gains.gain[i] = total
+            case_a = 3 * slot_a + x if slot_a >= 0 else now_a
+            case_b = 3 * slot_b + x if slot_b >= 0 else now_b
+            if kind == F_TWO_ELBO:
+                value = bound[case_a] - bound[case_b]
+            else:
+                at_a, at_b, of_a, of_b = start[case_a], start[case_b], constant[case_a], constant[case_b]
+                of_b_under_a = expected_score(
+                    first, of_u, of_v, first_edge, edge_j, edge_l, coupling, ab, of_b, field, at_b, m_ahead, at_a
+                )
+                of_a_under_b = expected_score(
+                    first, of_u, of_v, first_edge, edge_j, edge_l, coupling, ba, of_a, field, at_a, m_ahead, at_b
+                )
+                value = 0.5 * ((own[case_a] - own[case_b]) + (of_a_under_b - of_b_under_a))
+                value = 0.0 if abs(value) <= tie else value
+                if kind == F_STACK_A:
+                    without = -1 if is_now else feature[i]
+                    value = gaussian_sign(value, variance_ahead(packed, state, ahead, a, b, at_a, at_b, without))
+            if is_now:
+                now = value
+            total += mixed * abs(value - now)
+        if not is_now:
+            gain[i] = total
 
 
-@kernel()
-def _moments(state: State, slot: int) -> tuple[float, float]:
+@kernel(inline=True)
+def _moments(m: Floats, q: Floats, slot: int) -> tuple[float, float]:
     """First and second moment at a slot, or of the uniform marginal where an entity holds none (-1)."""
-    return (state.m[slot], state.q[slot]) if slot >= 0 else (0.0, UNIFORM_SECOND)
+    return (m[slot], q[slot]) if slot >= 0 else (0.0, UNIFORM_SECOND)
 
 
-@kernel()
+@kernel(inline=True)
 def _expit(x: float) -> float:
     if x >= 0:
         return 1.0 / (1.0 + math.exp(-x))
@@ -166,7 +192,7 @@ def _expit(x: float) -> float:
     return small / (1.0 + small)
 
 
-@kernel()
+@kernel(inline=True)
 def _probability(m: float, q: float, i: int) -> float:
     """Probability of the value i - 1 of a marginal with moments m and q."""
     if i == 1:
@@ -174,7 +200,7 @@ def _probability(m: float, q: float, i: int) -> float:
     return 0.5 * (q + m) if i == 2 else 0.5 * (q - m)
 
 
-@kernel()
+@kernel(inline=True)
 def _information(p: float, mixed: float) -> float:
     return p * math.log(p / mixed) if p > 0.0 and mixed > 0.0 else 0.0
 

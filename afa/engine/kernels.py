@@ -73,6 +73,24 @@ def new_state(packed: Packed) -> State:
 
 
 @kernel()
+def copy_state(state: State) -> State:
+    """A state that can be changed without changing the given one."""
+    return State(
+        state.constant.copy(),
+        state.field.copy(),
+        state.m.copy(),
+        state.q.copy(),
+        state.observed.copy(),
+        state.bound.copy(),
+        state.n_free.copy(),
+        state.cross.copy(),
+        state.iterations.copy(),
+        state.capped.copy(),
+        state.ascended.copy(),
+    )
+
+
+@kernel()
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     """Observe one feature: close its energy, shift its neighbours' effective unaries (App. supp:updatemrf)."""
     state.observed[feature] = True
@@ -136,16 +154,32 @@ def solve(
 
 
 @kernel(inline=True)
-def expected_score(shared: Overlaps, pair: int, constant: float, field: Floats, first: Floats) -> float:
+def expected_score(
+    first: Indices,
+    of_u: Indices,
+    of_v: Indices,
+    first_edge: Indices,
+    edge_j: Indices,
+    edge_l: Indices,
+    coupling: Floats,
+    pair: int,
+    constant: float,
+    field: Floats,
+    field_at: int,
+    m: Floats,
+    m_at: int,
+) -> float:
     """E_q[S_v] of entity v under the first moments of entity u, for the ordered pair u N + v.
 
-    constant, field : of v, (n_v,) at its places. first : (n_u,) at places of u, 0 where observed.
+    The first seven are the arrays of `Overlaps`: one by one, and positions instead of parts of arrays, because making
+    a part, or taking an array out of a tuple in a loop, costs more than the sum. constant : of v. field : v's effective
+    unaries by place, from field_at on. m : u's first moments, from m_at on, 0 where observed.
     """
     total = constant
-    for i in range(shared.first[pair], shared.first[pair + 1]):
-        total += field[shared.of_v[i]] * first[shared.of_u[i]]
-    for e in range(shared.first_edge[pair], shared.first_edge[pair + 1]):
-        total += shared.coupling[e] * first[shared.edge_j[e]] * first[shared.edge_l[e]]
+    for i in range(first[pair], first[pair + 1]):
+        total += field[field_at + of_v[i]] * m[m_at + of_u[i]]
+    for e in range(first_edge[pair], first_edge[pair + 1]):
+        total += coupling[e] * m[m_at + edge_j[e]] * m[m_at + edge_l[e]]
     return total
 
 
@@ -200,13 +234,18 @@ def refresh_cross(packed: Packed, state: State, feature: int) -> None:
 @kernel()
 def _cross_of(packed: Packed, state: State, v: int) -> None:
     """Row and column of `cross` of one entity."""
-    n = len(packed.prior)
-    field, first = places(packed.first_slot, v, state.field), places(packed.first_slot, v, state.m)
+    first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
+    n, first_slot = len(packed.prior), packed.first_slot
+    constant, field, m, cross = state.constant, state.field, state.m, state.cross
+    at_v = first_slot[v]
     for u in range(n):
-        of_u = places(packed.first_slot, u, state.m)
-        state.cross[u, v] = expected_score(packed.overlaps, u * n + v, state.constant[v], field, of_u)
-        against = places(packed.first_slot, u, state.field)
-        state.cross[v, u] = expected_score(packed.overlaps, v * n + u, state.constant[u], against, first)
+        at_u, uv, vu = first_slot[u], u * n + v, v * n + u
+        cross[u, v] = expected_score(
+            first, of_u, of_v, first_edge, edge_j, edge_l, coupling, uv, constant[v], field, at_v, m, at_u
+        )
+        cross[v, u] = expected_score(
+            first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
+        )
 
 
 @kernel()

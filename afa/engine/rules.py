@@ -1,0 +1,190 @@
+"""Compiled allocation rules: the weight that a rule gives each duel, and the feature that follows from the weights.
+
+Every rule but `random` and `largest_unary` takes the feature of largest weighted gain; the readable definitions, one
+file a rule, are `afa.allocate`, and a test holds these to them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.engine.compile import kernel
+from afa.engine.contests import entity_budgets, number_of
+from afa.engine.kernels import State
+from afa.engine.packed import Indices, Packed
+from afa.engine.standings import Standings, standings
+from afa.mrf import Floats
+
+RULE_NAMES = (
+    "random",
+    "largest_unary",
+    "greedy",
+    "lucb",
+    "clustered",
+    "priority_clusters",
+    "priority_all",
+    "boundary",
+)
+RANDOM, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
+SLOPE = 0.1
+RELATIVE_TIE = 1e-9
+NONE = -1
+
+
+class Sight(NamedTuple):
+    """What a rule sees of one patient, as in `afa.allocate.View`.
+
+    pairs : (Q, 2). scores : (N, N) of the guide. standing : of all entities. resolved : (Q,). labels : (N,) clusters.
+    name_rank : (N,) place of each entity in the order of names. k : size of the top set.
+    """
+
+    pairs: NDArray[np.int64]
+    scores: Floats
+    standing: Standings
+    resolved: NDArray[np.bool_]
+    labels: Indices
+    name_rank: Indices
+    k: int
+
+
+@kernel()
+def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Floats:
+    """(Q,) weight of each duel's gain under a rule; all 0 where it has nothing to decide."""
+    weights = np.zeros(len(sight.pairs))
+    rank = np.empty(len(sight.name_rank), dtype=np.int64)
+    rank[sight.standing.order] = np.arange(1, len(rank) + 1)
+    if rule == GREEDY:
+        weights[~sight.resolved] = 1.0
+    elif rule == BOUNDARY:
+        for p in range(len(weights)):
+            if not sight.resolved[p] and _straddles(sight, rank, p):
+                weights[p] = 1.0
+    elif rule == LUCB:
+        _add_one(weights, _most_contested(packed, state, sight, rank))
+    elif rule == CLUSTERED:
+        champions = _between_champions(packed, sight, rank)
+        _add_one(weights, champions if champions != NONE else _most_contested(packed, state, sight, rank))
+    elif rule == PRIORITY_ALL:
+        for p in range(len(weights)):
+            if not sight.resolved[p]:
+                weights[p] = _influence(sight, rank, p)
+    elif rule == PRIORITY_CLUSTERS:
+        for label in range(len(rank)):
+            members = np.flatnonzero(sight.labels == label)
+            if len(members) > 1:
+                order = standings(sight.scores, members, sight.name_rank, packed.tie).order
+                p = number_of(len(rank), order[0], order[-1])
+                if not sight.resolved[p]:
+                    weights[p] = _influence(sight, rank, p)
+    return weights
+
+
+@kernel()
+def _add_one(weights: Floats, duel: int) -> None:
+    if duel != NONE:
+        weights[duel] = 1.0
+
+
+@kernel()
+def _straddles(sight: Sight, rank: Indices, p: int) -> bool:
+    return bool((rank[sight.pairs[p, 0]] <= sight.k) != (rank[sight.pairs[p, 1]] <= sight.k))
+
+
+@kernel()
+def _influence(sight: Sight, rank: Indices, p: int) -> float:
+    """w_ab of one duel (eq:w_impl, spec A3)."""
+    a, b = sight.pairs[p, 0], sight.pairs[p, 1]
+    away_a = sight.k - rank[a] if rank[a] <= sight.k else rank[a] - sight.k - 1
+    away_b = sight.k - rank[b] if rank[b] <= sight.k else rank[b] - sight.k - 1
+    return float(1.0 / (1.0 + min(away_a, away_b)) / (1.0 + SLOPE * abs(sight.scores[a, b])))
+
+
+@kernel()
+def _most_contested(packed: Packed, state: State, sight: Sight, rank: Indices) -> int:
+    """LUCB's duel (spec A5): of those open across the boundary, the one of largest upper(outside) - lower(inside)."""
+    budgets = entity_budgets(packed, state)
+    largest = -np.inf
+    for p in range(len(sight.pairs)):
+        if not sight.resolved[p] and _straddles(sight, rank, p):
+            largest = max(largest, _overlap(state, sight, rank, budgets, p))
+    chosen, best_inside, best_outside = NONE, 0, 0
+    for p in range(len(sight.pairs)):
+        if sight.resolved[p] or not _straddles(sight, rank, p):
+            continue
+        if _overlap(state, sight, rank, budgets, p) >= largest - 4 * packed.tie:
+            inside, outside = _sides(sight, rank, p)
+            here, there = sight.name_rank[inside], sight.name_rank[outside]
+            if chosen == NONE or here < best_inside or (here == best_inside and there < best_outside):
+                chosen, best_inside, best_outside = p, here, there
+    return chosen
+
+
+@kernel()
+def _overlap(state: State, sight: Sight, rank: Indices, budgets: Floats, p: int) -> float:
+    inside, outside = _sides(sight, rank, p)
+    upper = state.constant[outside] + budgets[outside]
+    return float(upper - (state.constant[inside] - budgets[inside]))
+
+
+@kernel()
+def _sides(sight: Sight, rank: Indices, p: int) -> tuple[int, int]:
+    """The better and the worse ranked entity of one duel."""
+    a, b = sight.pairs[p, 0], sight.pairs[p, 1]
+    return (a, b) if rank[a] < rank[b] else (b, a)
+
+
+@kernel()
+def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
+    """Cluster-LUCB's duel (spec A5), or `NONE` where a side has no champion or the duel is resolved."""
+    n = len(rank)
+    inside, outside = NONE, NONE
+    for label in range(n):
+        members = np.flatnonzero(sight.labels == label)
+        if len(members) == 0:
+            continue
+        champion = standings(sight.scores, members, sight.name_rank, packed.tie).order[0]
+        if rank[champion] <= sight.k:
+            if inside == NONE or rank[champion] > rank[inside]:
+                inside = champion
+        elif outside == NONE or rank[champion] < rank[outside]:
+            outside = champion
+    if NONE in (inside, outside):
+        return NONE
+    duel = number_of(n, inside, outside)
+    return NONE if sight.resolved[duel] else duel
+
+
+@kernel()
+def total_unary(packed: Packed, state: State) -> Floats:
+    """(M,) absolute effective unaries summed over entities (spec A7)."""
+    total = np.zeros(packed.n_features)
+    for slot in range(len(packed.feature)):
+        total[packed.feature[slot]] += abs(state.field[slot])
+    return total
+
+
+@kernel()
+def best_feature(worth: Floats, observed: NDArray[np.bool_], name_rank: Indices) -> int:
+    """The unobserved feature of largest positive worth, near-ties to the first name (spec A8); `NONE` without one."""
+    top = 0.0
+    for feature in range(len(worth)):
+        if not observed[feature]:
+            top = max(top, worth[feature])
+    chosen = NONE
+    for feature in range(len(worth)):
+        near = top > 0.0 and not observed[feature] and worth[feature] >= top * (1.0 - RELATIVE_TIE)
+        if near and (chosen == NONE or name_rank[feature] < name_rank[chosen]):
+            chosen = feature
+    return chosen
+
+
+@kernel()
+def fallback_feature(packed: Packed, state: State, name_rank: Indices) -> int:
+    """The unobserved feature of largest total absolute effective unary, then the first by name (spec A7)."""
+    feature = best_feature(total_unary(packed, state), state.observed, name_rank)
+    if feature == NONE:
+        feature = best_feature(np.ones(packed.n_features), state.observed, name_rank)
+    return feature
