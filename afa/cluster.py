@@ -1,13 +1,15 @@
-"""Clusters of entities whose models lie close together: what the clustered allocation rules look at (sec:topk_alloc).
+"""Clusters of entities whose models lie close together, for the clustered allocation rules and for Layer 0.
 
 Two entities are as far apart as the l1 distance of their parameters, given what has been observed: the effective
 unaries of the unobserved features and the couplings among them, each unordered pair once. Clusters are made by
-complete linkage and made anew every `T_RE` observations (spec A1).
+complete linkage; the allocation rules make them anew every `T_RE` observations (sec:topk_alloc, spec A1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from math import ceil, sqrt
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.errors import Fault, PlannerError
-from afa.mrf import VALUES, Floats
+from afa.mrf import VALUES, Floats, PairwiseMRF
 
 Clusters = tuple[tuple[int, ...], ...]
 C_MIN = 5
@@ -43,12 +45,51 @@ class Clustering:
         return self._clusters
 
 
-def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) -> sp.csr_array:
-    """(N, P) parameters that are left of each entity's model, one row an entity (eq:reduced-unary).
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """What is left of the models of N entities as vectors, one row an entity (eq:reduced-unary).
 
-    The first M columns are effective unaries, zero at observed features; the others are couplings of unordered pairs
-    of unobserved features. `observations` are (feature name -> value); a `PlannerError` names a wrong one.
+    values : (N, M + E) effective unaries, zero at observed features, then couplings: of each pair of unobserved
+    features that any entity couples, once. row, column : (E,) these pairs, row < column.
     """
+
+    bundle: Bundle
+    values: sp.csr_array
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+
+    @cached_property
+    def distances(self) -> Floats:
+        """(N, N) l1 distances between entities; symmetric, 0 on the diagonal.
+
+        Takes time in proportion to N times the potentials of the bundle.
+        """
+        rows = self.values
+        ones = np.ones(rows.shape[1])
+        size = abs(rows) @ ones
+        shared = np.zeros((len(size), len(size)))
+        for v in range(len(size)):
+            of_v = np.zeros(rows.shape[1])
+            own = slice(rows.indptr[v], rows.indptr[v + 1])
+            of_v[rows.indices[own]] = rows.data[own]
+            there = of_v[rows.indices]
+            # |u - v| = |u| + |v| + this, which is 0 wherever v has no parameter
+            excess = np.abs(rows.data - there) - (np.abs(rows.data) + np.abs(there))
+            shared[:, v] = sp.csr_array((excess, rows.indices, rows.indptr), shape=rows.shape) @ ones
+        apart: Floats = np.maximum(size[:, None] + size[None, :] + shared, 0.0)
+        np.fill_diagonal(apart, 0.0)
+        return apart
+
+    def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
+        """The model with these potentials, (M + E,), such as the mean of some rows of `values`."""
+        m = len(self.bundle.features)
+        ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
+        couplings = sp.coo_array((np.concatenate([vector[m:], vector[m:]]), ends), shape=(m, m))
+        return PairwiseMRF(vector[:m], couplings, prior, self.bundle.features)
+
+
+def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Parameters:
+    """Parameters of all entities given observations (feature name -> value); a `PlannerError` names a wrong one."""
     values, observed = _evidence(bundle, observations or {})
     packed, n_features = bundle.packed, len(bundle.features)
     entity = np.repeat(np.arange(len(bundle.entities)), np.diff(packed.pointer))
@@ -58,32 +99,21 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
     fields[:, observed] = 0.0
     left = ~(observed[packed.row] | observed[packed.column])
     pair = packed.row[left].astype(np.int64) * n_features + packed.column[left]
-    known, column = np.unique(pair, return_inverse=True)
+    known, place = np.unique(pair, return_inverse=True)
     shape = len(bundle.entities), len(known)
-    couplings = sp.coo_array((packed.value[left], (entity[left], column.ravel())), shape=shape)
-    return sp.csr_array(sp.hstack([sp.csr_array(fields), couplings.tocsr()]))
+    couplings = sp.coo_array((packed.value[left], (entity[left], place.ravel())), shape=shape)
+    rows = sp.csr_array(sp.hstack([sp.csr_array(fields), couplings.tocsr()]))
+    return Parameters(bundle, rows, known // n_features, known % n_features)
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """(N, N) l1 distances between what is left of the entities' models; symmetric, 0 on the diagonal.
+    """(N, N) l1 distances between what is left of the entities' models, as `Parameters.distances`."""
+    return parameters(bundle, observations).distances
 
-    Takes time in proportion to N times the potentials of the bundle.
-    """
-    rows = parameters(bundle, observations)
-    ones = np.ones(rows.shape[1])
-    size = abs(rows) @ ones
-    shared = np.zeros((len(size), len(size)))
-    for v in range(len(size)):
-        of_v = np.zeros(rows.shape[1])
-        own = slice(rows.indptr[v], rows.indptr[v + 1])
-        of_v[rows.indices[own]] = rows.data[own]
-        there = of_v[rows.indices]
-        # |u - v| = |u| + |v| + this, which is 0 wherever v has no parameter
-        excess = np.abs(rows.data - there) - (np.abs(rows.data) + np.abs(there))
-        shared[:, v] = sp.csr_array((excess, rows.indices, rows.indptr), shape=rows.shape) @ ones
-    apart: Floats = np.maximum(size[:, None] + size[None, :] + shared, 0.0)
-    np.fill_diagonal(apart, 0.0)
-    return apart
+
+def paper_clusters(n_entities: int) -> int:
+    """The paper's number of clusters, ceil(sqrt N) (tab:hyperparams)."""
+    return ceil(sqrt(n_entities))
 
 
 def clusters(
@@ -105,7 +135,7 @@ def clusters(
         raise PlannerError(Fault("clusters", found, f"({n}, {n}) and {n}", "pass one distinct name per row"))
     by_name = sorted(range(n), key=names.__getitem__)
     tree = _Linkage(distance[np.ix_(by_name, by_name)])
-    while len(tree.members) > (ceil(sqrt(n)) if n_clusters is None else max(1, n_clusters)):
+    while len(tree.members) > (paper_clusters(n) if n_clusters is None else max(1, n_clusters)):
         tree.join(*tree.nearest_pair())
     while len(tree.members) > 1:
         size, first = min((len(part), first) for first, part in tree.members.items())

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt
 
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import check_model
 
 Name = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+RULES = (
+    "random",
+    "largest_unary",
+    "greedy",
+    "lucb",
+    "clustered",
+    "priority_clusters",
+    "priority_all",
+    "boundary",
+)
 
 
 class _Strict(BaseModel):
@@ -87,8 +102,35 @@ class Layer0(_Strict):
     """Certificates that remove clusters of entities before anything is measured (supp:layer0_lipschitz)."""
 
     clusters: tuple[PositiveInt, ...] = Field((5, 8, 10, 12, 15, 20, 24), description="numbers of clusters tried")
-    k: int = Field(5, ge=1, description="size of the top set")
     simulated: int = Field(200, ge=20, description="patients of each configuration of the portfolio")
+
+
+def _known_rules(names: tuple[str, ...]) -> tuple[str, ...]:
+    own = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+    if not names or not all(name in RULES or own.fullmatch(name) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"one or more of {', '.join(RULES)}, or classes of your own as module:Class, none twice")
+    return names
+
+
+class Allocation(_Strict):
+    """The grid of allocation rules (sec:eval_alloc): every rule by every gain and schedule."""
+
+    rules: Annotated[tuple[str, ...], AfterValidator(_known_rules)] = Field(
+        RULES, description="rules of afa.allocate, or module:Class"
+    )
+    gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
+        ("wald_magnitude", "cmi", "f_target"), min_length=1, description="what a duel is expected to learn"
+    )
+    schedules: tuple[Literal["every", "paper"], ...] = Field(
+        ("every", "paper"), min_length=1, description="when candidates are ranked again (spec A6)"
+    )
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of the rule `random`")
+
+
+class Layer1(_Strict):
+    """Duels resolved along random and informed orders (tab:layer1_informed)."""
+
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one random order per patient and seed")
 
 
 class Sanity(_Strict):
@@ -114,6 +156,7 @@ class RunConfig(_Strict):
     run: Name | None = Field(None, description="the folder under results/; the cohort's name where empty")
     geo_mirror: Path | None = Field(None, description="a folder with series in GEO's layout; GEO itself where empty")
     geo_cache: Path = Field(Path("data/geo"), description="where files fetched from GEO are kept")
+    k: int = Field(5, ge=1, description="size of the top set, less than the number of entities")
     shards: int = Field(4, ge=1, description="jobs that the patients of one stage are split into")
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()
@@ -123,7 +166,9 @@ class RunConfig(_Strict):
     calibration: Calibration = Calibration()
     elicitation_error: ElicitationError = ElicitationError()
     chaos: Chaos = Chaos()
+    allocation: Allocation = Allocation()
     layer0: Layer0 = Layer0()
+    layer1: Layer1 = Layer1()
     sanity: Sanity = Sanity()
     bootstrap: Bootstrap = Bootstrap()
 
@@ -145,3 +190,23 @@ def cohort_file(settings: RunConfig, folder: Path) -> Path:
         step = f"choose one, or write {path} with `afa cohort new {settings.cohort}`"
         raise ConfigError(Fault("key cohort", repr(settings.cohort), f"one of {', '.join(known)}", step))
     return path
+
+
+def own_rule_files(settings: RunConfig) -> list[Path]:
+    """The files of the modules that hold allocation rules of one's own; a `ConfigError` where there is none."""
+    files = []
+    for name in settings.allocation.rules:
+        module = name.partition(":")[0]
+        if module == name:
+            continue
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            found = find_spec(module)
+        except ImportError:
+            found = None
+        if found is None or found.origin is None:
+            step = "put the module beside the Snakefile, or install it"
+            raise ConfigError(Fault("key allocation.rules", name, f"a Python module {module}", step))
+        files.append(Path(found.origin))
+    return files

@@ -1,9 +1,9 @@
 """Layer 0: entities that are put out of the top-k before anything is observed (App. supp:layer0_lipschitz).
 
-Entities are clustered by the l1 distance of their potentials. The paper gives each cluster an interval about the score
-of its centroid and removes a cluster that enough entities dominate. That score is one of the centroid model's own
-expectation, not of a patient's state, so that these certificates can be false (spec L2). The sound ones beside them
-compare what the scores can be at every completion.
+Entities are clustered by the l1 distance of their potentials (`afa.cluster`). The paper gives each cluster an interval
+about the score of its centroid and removes a cluster that enough entities dominate. That score is one of the centroid
+model's own expectation, not of a patient's state, so that these certificates can be false (spec L2). The sound ones
+beside them compare what the scores can be at every completion. `without_eliminated` is the opt-in filter of a planner.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import cut_tree, linkage
-from scipy.spatial.distance import pdist, squareform
 
 from afa.bracket import l1_interval
 from afa.bundle import Bundle
 from afa.closure import contraction
+from afa.cluster import Parameters, clusters, paper_clusters, parameters
 from afa.errors import Fault, PlannerError
 from afa.inference.exact import estimate, map_state
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF
+from afa.mrf import ROUNDING, Evidence, Floats
 from afa.preference import expected_score, tie_of
 
 CRITERIA = ("f1", "f2")
+SOUND = "sound"
 RULES = ("n_minus_k", "k")
 EXACT_LIMIT = 100_000_000
 """Bytes of tables up to which the extremes of a score are found exactly."""
@@ -36,43 +35,8 @@ Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
-    """The potentials of N entities as vectors: prior, M unaries, and each coupling that any of them has, once.
-
-    values : (N, 1 + M + E). row, column : (E,) the coupled features, row < column.
-    """
-
-    bundle: Bundle
-    values: Floats
-    row: NDArray[np.intp]
-    column: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, bundle: Bundle) -> Parameters:
-        m, packed = len(bundle.features), bundle.packed
-        edge, place = np.unique(packed.row.astype(np.int64) * m + packed.column, return_inverse=True)
-        couplings = np.zeros((len(bundle.entities), len(edge)))
-        couplings[np.repeat(np.arange(len(bundle.entities)), np.diff(packed.pointer)), place] = packed.value
-        return cls(bundle, np.column_stack([bundle.priors, bundle.unary, couplings]), edge // m, edge % m)
-
-    @cached_property
-    def distances(self) -> Floats:
-        """(N, N) l1 distances: no profile separates the scores of two entities by more."""
-        distances: Floats = squareform(pdist(self.values, "cityblock"))
-        return distances
-
-    def model(self, vector: Floats) -> PairwiseMRF:
-        """The model with these potentials, (1 + M + E,)."""
-        m = len(self.bundle.features)
-        weight = vector[1 + m :]
-        ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
-        couplings = sp.coo_array((np.concatenate([weight, weight]), ends), shape=(m, m))
-        return PairwiseMRF(vector[1 : 1 + m], couplings, float(vector[0]), self.bundle.features)
-
-
-@dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities and its centroid, the mean of their parameters.
+    """A cluster of entities and its centroid, the mean of their log-odds and parameters, (1 + M + E,).
 
     members : names, sorted. radius, spread : largest l1 and l-infinity distance of a member to the centroid.
     score : E_q[S_c] in nats of the centroid model under its own mean-field marginals at no observation. norm : the l1
@@ -171,45 +135,34 @@ class Certificates:
         return np.array([bool(self.out[label == cluster].all()) for cluster in range(int(label.max()) + 1)])
 
 
-def complete_linkage(distances: Floats, n_clusters: int, names: Sequence[str]) -> NDArray[np.int64]:
-    """Cluster of each item, (N,) in 0 .. n_clusters - 1, by complete linkage of `distances` (N, N).
+def score_distances(entities: Parameters) -> Floats:
+    """(N, N) l1 distances of log-odds and parameters: no profile separates the scores of two entities by more."""
+    return entities.distances + np.abs(_leads(entities.bundle))
 
-    Distances that differ by rounding are equal; ties go by name, so that the clusters do not depend on the order of the
-    items. Clusters are numbered by their first name. A `PlannerError` where there are not so many items.
+
+def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
+    """The entities in `n_clusters` clusters by complete linkage, with one mean-field solve on each centroid.
+
+    entities : before any observation. A `PlannerError` where there are not so many of them.
     """
-    n = len(names)
+    bundle, n = entities.bundle, len(entities.bundle.entities)
     if not 1 <= n_clusters <= n:
         found, expected = str(n_clusters), f"1 to {n}, the number of entities"
         raise PlannerError(Fault("number of clusters", found, expected, "ask for fewer clusters"))
-    order = np.array(sorted(range(n), key=names.__getitem__), dtype=np.intp)
-    found_labels = np.arange(n)
-    if n_clusters < n:
-        # equal sums that were added in another order must tie, and a power of two rounds them without a new error
-        unit = 2.0 ** np.floor(np.log2(max(float(distances.max()), 1e-300)) - 30)
-        ranked = np.rint(distances[np.ix_(order, order)] / unit) * unit
-        found_labels = cut_tree(linkage(squareform(ranked, checks=False), "complete"), n_clusters=[n_clusters])[:, 0]
-    first_seen = {cluster: number for number, cluster in enumerate(dict.fromkeys(found_labels.tolist()))}
-    label = np.empty(n, dtype=np.int64)
-    label[order] = [first_seen[cluster] for cluster in found_labels.tolist()]
-    return label
-
-
-def partition(parameters: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
-    """The entities in `n_clusters` clusters, with one mean-field solve on each centroid."""
-    bundle = parameters.bundle
-    label = complete_linkage(parameters.distances, n_clusters, bundle.entities)
+    vectors = np.column_stack([bundle.priors, entities.values.toarray()])
     beta = np.array([contraction(bundle.mrf(entity)) for entity in bundle.entities])
-    clusters = []
-    for number in range(n_clusters):
-        members = np.flatnonzero(label == number)
-        members = members[np.argsort([bundle.entities[v] for v in members])]
-        centroid = parameters.values[members].mean(axis=0)
-        away = np.abs(parameters.values[members] - centroid)
-        model = parameters.model(centroid)
+    label, made = np.empty(n, dtype=np.int64), []
+    parts = clusters(score_distances(entities), bundle.entities, n_clusters=n_clusters, smallest=1)
+    for number, part in enumerate(parts):
+        members = np.array(part)
+        label[members] = number
+        centroid = vectors[members].mean(axis=0)
+        away = np.abs(vectors[members] - centroid)
+        model = entities.model(centroid[1:], float(centroid[0]))
         solution = mean_field(model, solver=solver)
-        clusters.append(
+        made.append(
             Cluster(
-                members=tuple(bundle.entities[v] for v in members),
+                members=tuple(bundle.entities[v] for v in part),
                 centroid=centroid,
                 radius=float(away.sum(axis=1).max()),
                 spread=float(away.max()),
@@ -219,26 +172,24 @@ def partition(parameters: Parameters, n_clusters: int, *, solver: Solver | None 
                 converged=solution.converged,
             )
         )
-    return Partition(bundle, label, tuple(clusters))
+    return Partition(bundle, label, tuple(made))
 
 
-def centroid_certificates(
-    clusters: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k"
-) -> Certificates:
+def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
     """The paper's certificates: a cluster's interval lies above another's, so all of its members do.
 
     rule : `n_minus_k` dominating entities are needed, as the paper has it, or `k`, which would do if the intervals were
     sound (spec L1). They are not: a false certificate is no fault of the program here.
     """
     _one_of("rule", rule, RULES)
-    bundle = clusters.bundle
+    bundle = parted.bundle
     needed = _checked_k(bundle, k) if rule == "k" else len(bundle.entities) - _checked_k(bundle, k)
-    low, high = np.array([cluster.interval(criterion) for cluster in clusters.clusters]).T
+    low, high = np.array([cluster.interval(criterion) for cluster in parted.clusters]).T
     above = low[:, None] > high[None, :] + _tie(bundle)
-    return Certificates(bundle.entities, above[np.ix_(clusters.label, clusters.label)], needed)
+    return Certificates(bundle.entities, above[np.ix_(parted.label, parted.label)], needed)
 
 
-def sound_certificates(parameters: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
+def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
     """Certificates that hold at every completion: `k` entities that are better whatever the profile (spec L1, L2).
 
     One entity beats another where the lowest value of its score exceeds the highest of the other, or where their
@@ -246,12 +197,11 @@ def sound_certificates(parameters: Parameters, k: int, *, bounds: Bounds | None 
     cannot make that up. Without priors all scores are 0 at x = 0, and nothing is certified. `bounds` as from
     `completion_bounds`, where these are at hand.
     """
-    bundle = parameters.bundle
+    bundle = entities.bundle
     needed = _checked_k(bundle, k)
     low, high, _ = completion_bounds(bundle) if bounds is None else bounds
-    lead = bundle.priors[:, None] - bundle.priors[None, :]
     apart = low[:, None] > high[None, :] + _tie(bundle)
-    outpaced = lead > parameters.distances - np.abs(lead) + _tie(bundle)
+    outpaced = _leads(bundle) > entities.distances + _tie(bundle)
     return Certificates(bundle.entities, apart | outpaced, needed)
 
 
@@ -270,6 +220,42 @@ def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bou
         else:
             low[v], high[v] = l1_interval(Evidence.of(model))
     return low, high, exact
+
+
+def without_eliminated(
+    bundle: Bundle,
+    k: int,
+    *,
+    criterion: str = "f1",
+    rule: str | None = None,
+    n_clusters: int | None = None,
+    solver: Solver | None = None,
+) -> Bundle:
+    """The bundle of the entities that Layer 0 leaves, in the same order and on all features.
+
+    criterion : `f1` or `f2`, the paper's certificates, which a patient may contradict (spec L2), or `sound`, which none
+    can. rule : how many entities must dominate, `n_minus_k` unless given; `sound` asks for `k`. n_clusters : as in
+    `partition`, ceil(sqrt N) unless given; `sound` makes none. A `PlannerError` where no more than k entities are left.
+    """
+    _one_of("criterion", criterion, (*CRITERIA, SOUND))
+    if criterion == SOUND:
+        _one_of("rule", rule or "k", ("k",))
+        certificates = sound_certificates(parameters(bundle), k)
+    else:
+        count = paper_clusters(len(bundle.entities)) if n_clusters is None else n_clusters
+        parted = partition(parameters(bundle), count, solver=solver)
+        certificates = centroid_certificates(parted, k, criterion=criterion, rule=rule or RULES[0])
+    left = [name for name, out in zip(bundle.entities, certificates.out, strict=True) if not out]
+    if len(left) <= k:
+        found = f"{len(left)} of {len(bundle.entities)} entities left by {criterion}"
+        raise PlannerError(Fault("Layer 0", found, f"more than k = {k}", "choose a smaller k, or leave Layer 0 out"))
+    return bundle.restrict_entities(left)
+
+
+def _leads(bundle: Bundle) -> Floats:
+    """(N, N) log-odds of each entity less those of each other."""
+    leads: Floats = bundle.priors[:, None] - bundle.priors[None, :]
+    return leads
 
 
 def _tie(bundle: Bundle) -> float:

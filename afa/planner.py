@@ -20,6 +20,7 @@ from afa.engine.patient import GAIN_KINDS, Patient
 from afa.errors import Fault, PlannerError
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
+from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import VALUES, Floats
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
@@ -160,6 +161,10 @@ class TopKPlanner(_Planner):
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
     look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
+    layer0 : None, or `f1`, `f2` or `sound`: leave out, before anything is observed, the entities that these
+        certificates of Layer 0 eliminate (`afa.layer0.without_eliminated`). All answers are then about the entities
+        that are left, those of `bundle`; `eliminated` names the others. Of a patient, certificates of `f1` and `f2`
+        can be false (spec L2).
     seed, patient : name the random order of `allocation="random"`.
 
     Examples
@@ -186,12 +191,18 @@ class TopKPlanner(_Planner):
         solver: Solver | None = None,
         start: str = "uniform",
         look_ahead: str = "same",
+        layer0: str | None = None,
         patient: str = "",
         seed: int = 0,
     ) -> None:
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
             expected = f"1 to {len(bundle.entities) - 1}, one less than the number of entities"
             raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
+        everyone = bundle.entities
+        if layer0 is not None:
+            _one_of("layer0", layer0, (*CRITERIA, SOUND))
+            bundle = without_eliminated(bundle, k, criterion=layer0, solver=solver)
+        self.eliminated = tuple(name for name in everyone if name not in bundle.entities)
         if allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         super().__init__(
@@ -236,6 +247,9 @@ class TopKPlanner(_Planner):
         is certain is the ranking by S, the answer of every score at full observation but `kl_nonzero`. With
         `linearity`, `wald` and `stack_a` the set also stays as it is on the way there: a resolved duel has the sign of
         its winner in Lambda_ab, and in D_ab's mean under any distribution of completions.
+
+        With `layer0` this holds among the entities that are left; whether one of the `eliminated` belongs among the k
+        best of all, only the `sound` certificates say.
         """
         return self._view().certified
 

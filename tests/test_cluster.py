@@ -52,7 +52,7 @@ def test_an_observation_moves_unaries_and_takes_its_couplings_away() -> None:
     bundle = bundle_of([[1, 0, -1], [0.5, 1, -1]], couplings)
     # f0 = -1: the unaries left at f1, f2 are (-2, -1) and (1, -3), and no coupling
     assert distances(bundle, {"f0": -1})[0, 1] == 3 + 2
-    assert parameters(bundle, {"f0": -1}).toarray().tolist() == [[0, -2, -1], [0, 1, -3]]
+    assert parameters(bundle, {"f0": -1}).values.toarray().tolist() == [[0, -2, -1], [0, 1, -3]]
     assert distances(bundle, {"f0": 1, "f1": 0, "f2": -1}).tolist() == [[0, 0], [0, 0]]
 
 

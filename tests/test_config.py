@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel
 
+from afa.allocate import RULES
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.config import RunConfig, check_run_config, cohort_file
+from afa.config import RunConfig, check_run_config, cohort_file, own_rule_files
 from afa.errors import ConfigError
 from afa.yamlfile import read_mapping
 
@@ -42,8 +43,13 @@ OURS = {
     "elicitation_error.simulated",
     "chaos.selecting_seeds",
     "chaos.measuring_seeds",
+    "k",
+    "allocation.rules",
+    "allocation.gains",
+    "allocation.schedules",
+    "allocation.seeds",
+    "layer1.seeds",
     "layer0.clusters",
-    "layer0.k",
     "layer0.simulated",
     "sanity.seeds",
     "bootstrap.resamples",
@@ -144,6 +150,10 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("random_order.seeds", []),
         ("random_order.seeds", 3),
         ("random_order.seeds", [1, "one"]),
+        ("k", 0),
+        ("allocation.rules", ["greedier"]),
+        ("allocation.gains", ["cmi", "ig"]),
+        ("allocation.schedules", []),
         ("bootstrap.resamples", 99),
         ("bootstrap.confidence", 1),
     ],
@@ -165,6 +175,23 @@ def test_an_empty_value_means_the_default() -> None:
 def test_a_run_is_named_by_its_cohort_unless_it_has_a_name() -> None:
     assert RunConfig(cohort="x").run_name == "x"
     assert RunConfig(cohort="x", run="y").run_name == "y"
+
+
+def test_the_rules_of_the_default_grid_are_all_that_there_are() -> None:
+    assert RunConfig().allocation.rules == tuple(RULES)
+
+
+def test_a_rule_of_ones_own_is_named_by_module_and_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_alone.py").write_text("class Rule: ...")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = check_run_config({"allocation": {"rules": ["random", "mine_alone:Rule"]}})
+    assert own_rule_files(settings) == [tmp_path / "mine_alone.py"]
+    missing = check_run_config({"allocation": {"rules": ["not_there_at_all:Rule"]}})
+    with pytest.raises(
+        ConfigError, match=r"key allocation.rules: found not_there_at_all:Rule; expected a Python module"
+    ):
+        own_rule_files(missing)
 
 
 def test_an_unknown_cohort_is_refused_with_those_that_there_are() -> None:

@@ -26,6 +26,35 @@ def summary_sign(tables: Tables, out: Out, resamples: Resamples = 1000, confiden
     write_summary([rows], out)
 
 
+@app.command("allocation")
+def summary_allocation(
+    tables: Tables,
+    truth: Annotated[Path, typer.Option("--truth", help="what `afa experiment allocation-truth` wrote")],
+    out: Out,
+    resamples: Resamples = 1000,
+    confidence: Confidence = 0.95,
+) -> None:
+    """The allocation grid: sign accuracy, precision of the top k, certainty and what each rule saves."""
+    from afa.experiments.allocation_summary import summarise_allocation
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in ("rounds", "choices")}
+    parts |= {name: read_table(truth, name) for name in ("duels", "targets")}
+    write_summary([summarise_allocation(parts, resamples=resamples, confidence=confidence)], out)
+
+
+@app.command("layer1")
+def summary_layer1(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
+    """Layer 1: how many duels each bracket has called at every t, and how many wrongly."""
+    from afa.experiments.layer1_summary import summarise_layer1
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in ("calls", "steps", "pairs", "left_open")}
+    write_summary([summarise_layer1(parts, resamples=resamples, confidence=confidence)], out)
+
+
 @app.command("binary")
 def summary_binary(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
     """The binary task: accuracy of each score at every t under each order, and how often brackets are one-sided."""
@@ -124,7 +153,7 @@ def summary_layer0_synthetic(
     from afa.experiments.summary import write_summary
     from afa.experiments.tables import read_table
 
-    parts = {name: read_table(tables, name) for name in ("layer0", "patients", "clusters")}
+    parts = {name: read_table(tables, name) for name in ("layer0", "patients", "clusters", "lift")}
     write_summary([summarise_layer0_synthetic(parts, resamples=resamples, confidence=confidence)], out)
 
 

@@ -23,6 +23,7 @@ from afa.engine.kernels import Iteration, State, copy_state, elbo, new_state, ob
 from afa.engine.linkage import cluster_labels
 from afa.engine.packed import Indices, Packed, pack
 from afa.engine.patient import GAIN_KINDS
+from afa.engine.rounds import Record, Truth, new_record, write_round
 from afa.engine.rules import (
     CLUSTERED,
     LARGEST_UNARY,
@@ -36,7 +37,6 @@ from afa.engine.rules import (
     fallback_feature,
     total_unary,
 )
-from afa.engine.rounds import Record, Truth, new_record, write_round
 from afa.engine.standings import LINEARITY, duel_scores, standings
 from afa.engine.trajectories import all_pairs
 from afa.inference.meanfield import Solver

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.packed import Indices, Overlaps, Packed
+from afa.engine.packed import Indices, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.engine.sweeps import ascend, bound, damped
 from afa.mrf import Floats

@@ -28,7 +28,7 @@ RULE_NAMES = (
     "priority_all",
     "boundary",
 )
-RANDOM, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
+RANDOM, LARGEST_UNARY, _, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
 SLOPE = 0.1
 RELATIVE_TIE = 1e-9
 NONE = -1
@@ -56,36 +56,32 @@ def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Float
     weights = np.zeros(len(sight.pairs))
     rank = np.empty(len(sight.name_rank), dtype=np.int64)
     rank[sight.standing.order] = np.arange(1, len(rank) + 1)
-    if rule == GREEDY:
-        weights[~sight.resolved] = 1.0
-    elif rule == BOUNDARY:
-        for p in range(len(weights)):
-            if not sight.resolved[p] and _straddles(sight, rank, p):
-                weights[p] = 1.0
-    elif rule == LUCB:
-        _add_one(weights, _most_contested(packed, state, sight, rank))
-    elif rule == CLUSTERED:
-        champions = _between_champions(packed, sight, rank)
-        _add_one(weights, champions if champions != NONE else _most_contested(packed, state, sight, rank))
-    elif rule == PRIORITY_ALL:
-        for p in range(len(weights)):
-            if not sight.resolved[p]:
-                weights[p] = _influence(sight, rank, p)
+    if rule in (LUCB, CLUSTERED):
+        duel = _between_champions(packed, sight, rank) if rule == CLUSTERED else NONE
+        if duel == NONE:
+            duel = _most_contested(packed, state, sight, rank)
+        if duel != NONE:
+            weights[duel] = 1.0
     elif rule == PRIORITY_CLUSTERS:
-        for label in range(len(rank)):
-            members = np.flatnonzero(sight.labels == label)
-            if len(members) > 1:
-                order = standings(sight.scores, members, sight.name_rank, packed.tie).order
-                p = number_of(len(rank), order[0], order[-1])
-                if not sight.resolved[p]:
-                    weights[p] = _influence(sight, rank, p)
+        _weigh_registry(packed, sight, rank, weights)
+    else:
+        for p in range(len(weights)):
+            if sight.resolved[p] or (rule == BOUNDARY and not _straddles(sight, rank, p)):
+                continue
+            weights[p] = _influence(sight, rank, p) if rule == PRIORITY_ALL else 1.0
     return weights
 
 
 @kernel()
-def _add_one(weights: Floats, duel: int) -> None:
-    if duel != NONE:
-        weights[duel] = 1.0
+def _weigh_registry(packed: Packed, sight: Sight, rank: Indices, weights: Floats) -> None:
+    """Weights of each cluster's best against its worst entity, resolved ones left out (eq:active_registry, spec A2)."""
+    for label in range(len(rank)):
+        members = np.flatnonzero(sight.labels == label)
+        if len(members) > 1:
+            order = standings(sight.scores, members, sight.name_rank, packed.tie).order
+            p = number_of(len(rank), order[0], order[-1])
+            if not sight.resolved[p]:
+                weights[p] = _influence(sight, rank, p)
 
 
 @kernel()

@@ -26,10 +26,13 @@ def ratio_interval(
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
     """Percentile interval of resampled statistics, (R, C) -> low and high (C,); NaN where all resamples are."""
     low, high = np.full(statistics.shape[1], np.nan), np.full(statistics.shape[1], np.nan)
-    known = ~np.isnan(statistics).all(axis=0)
+    missing = np.isnan(statistics)
+    whole, part = ~missing.any(axis=0), missing.any(axis=0) & ~missing.all(axis=0)
     tail = 100 * (1 - confidence) / 2
-    if known.any():
-        low[known], high[known] = np.nanpercentile(statistics[:, known], [tail, 100 - tail], axis=0)
+    if whole.any():
+        low[whole], high[whole] = np.percentile(statistics[:, whole], [tail, 100 - tail], axis=0)
+    if part.any():  # column by column, and slow
+        low[part], high[part] = np.nanpercentile(statistics[:, part], [tail, 100 - tail], axis=0)
     return low, high
 
 

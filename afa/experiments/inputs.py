@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -53,6 +53,14 @@ def check_duels(bundle: Bundle, folder: Path) -> None:
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the binary task alone: snakemake binary"
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
+
+
+def top_k_size(bundle: Bundle, k: int, report: Callable[[str], None]) -> int:
+    """The size of the top set: k, or one less than the entities where there are no more of them, which is reported."""
+    size = min(k, len(bundle.entities) - 1)
+    if size < k:
+        report(f"k = {size}, since the bundle has {len(bundle.entities)} entities")
+    return size
 
 
 def shard_of(n: int, shard: str) -> range:

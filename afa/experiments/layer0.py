@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isqrt
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.cluster import Parameters, paper_clusters, parameters
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
-from afa.experiments.portfolio import simulated_bundle, simulated_cohort
-from afa.experiments.portfolio_table import N_PATIENTS, PORTFOLIO, Configuration
+from afa.experiments.portfolio import N_PATIENTS, simulated_bundle, simulated_cohort
+from afa.experiments.portfolio_config import Configuration
 from afa.inference.meanfield import Solver
 from afa.layer0 import (
     CRITERIA,
     RULES,
+    SOUND,
     Bounds,
     Certificates,
-    Parameters,
     Partition,
     centroid_certificates,
     completion_bounds,
@@ -32,10 +32,10 @@ from afa.mrf import Floats
 from afa.preference import tie_of
 
 COUNTS = (5, 8, 10, 12, 15, 20, 24)
-SOUND = "sound"
-Lift = Callable[[Bundle, Cohort, tuple[str, ...]], pd.DataFrame]
-"""What removing the named entities does to acquisition: by `patient`, `right` and `right_greedy` calls of `duels` after
-ten observations, with and without Layer 0."""
+Removed = Mapping[tuple[str, str], tuple[str, ...]]
+"""By variant (criterion, rule), the names of the entities that Layer 0 eliminates."""
+Lift = Callable[[Bundle, Cohort, Removed], pd.DataFrame]
+"""What removing these entities does to acquisition, as `afa.experiments.layer0_lift.layer0_lift` has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +64,6 @@ def full_observation(bundle: Bundle, values: NDArray[np.int8], k: int) -> FullOb
         best = ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k]
         top[p] = np.isin(bundle.entities, best)
     return FullObservation(energy, top, tie)
-
-
-def paper_clusters(n_entities: int) -> int:
-    """The paper's number of clusters, ceil(sqrt N) (tab:hyperparams)."""
-    return isqrt(n_entities - 1) + 1
 
 
 def layer0_bundle(
@@ -104,7 +99,7 @@ def layer0_bundle(
 
 
 def layer0_portfolio(
-    configurations: Sequence[Configuration] = PORTFOLIO,
+    configurations: Sequence[Configuration],
     *,
     k: int = 5,
     n_patients: int = N_PATIENTS,
@@ -115,8 +110,7 @@ def layer0_portfolio(
 
     The tables of `layer0_bundle`, `bundle` and `cohort` being the configuration's name, and `configurations`, by
     `bundle`: `letter`, `story`, `entities`, `features`, `patients`, the `printed_separation` that the spread was solved
-    for. With `lift`, the acquisition to compare with greedy, also its table `lift` for the entities that the paper's
-    own variant (`f1`, `n_minus_k`) removes.
+    for. With `lift` also its table `lift`, for the entities that each variant removes.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
@@ -134,9 +128,9 @@ def layer0_portfolio(
         }
         tables["configurations"] = pd.DataFrame([made])
         if lift is not None:
-            clusters = partition(Parameters.of(bundle), len(config.sizes), solver=solver)
-            removed = centroid_certificates(clusters, k).eliminated
-            tables["lift"] = lift(bundle, cohort, removed).assign(bundle=config.name)
+            removed = eliminated(bundle, len(config.sizes), k=k, solver=solver)
+            lifted = lift(bundle, cohort, removed).assign(cohort=cohort.name, bundle=bundle.name)
+            tables["lift"] = _with_first(lifted, ["cohort", "bundle"])
         parts.append(tables)
     return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
 
@@ -145,13 +139,13 @@ def layer0_tables(
     bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver | None = None
 ) -> dict[str, pd.DataFrame]:
     """The tables of `layer0_bundle` at exactly these numbers of clusters, without its column `paper`."""
-    parameters, bounds = Parameters.of(bundle), completion_bounds(bundle)
+    entities, bounds = parameters(bundle), completion_bounds(bundle)
     truth = full_observation(bundle, cohort.values, k)
     variants, patients, clusters = [], [], []
     for count in counts:
-        parted = partition(parameters, count, solver=solver)
+        parted = partition(entities, count, solver=solver)
         clusters.append(_cluster_table(parted))
-        for criterion, rule, certificates in _variants(parameters, parted, k, bounds):
+        for criterion, rule, certificates in _variants(entities, parted, k, bounds):
             keys = {"n_clusters": count, "criterion": criterion, "rule": rule}
             variants.append(keys | _totals(certificates, parted, truth))
             of_patients = _by_patient(certificates, truth, cohort.patients)
@@ -169,13 +163,20 @@ def layer0_tables(
     }
 
 
+def eliminated(bundle: Bundle, n_clusters: int, *, k: int, solver: Solver | None = None) -> Removed:
+    """Whom each variant puts out of the top-k at this number of clusters."""
+    entities = parameters(bundle)
+    variants = _variants(entities, partition(entities, n_clusters, solver=solver), k, completion_bounds(bundle))
+    return {(criterion, rule): certificates.eliminated for criterion, rule, certificates in variants}
+
+
 def _variants(
-    parameters: Parameters, parted: Partition, k: int, bounds: Bounds
+    entities: Parameters, parted: Partition, k: int, bounds: Bounds
 ) -> Iterator[tuple[str, str, Certificates]]:
     for criterion in CRITERIA:
         for rule in RULES:
             yield criterion, rule, centroid_certificates(parted, k, criterion=criterion, rule=rule)
-    yield SOUND, "k", sound_certificates(parameters, k, bounds=bounds)
+    yield SOUND, "k", sound_certificates(entities, k, bounds=bounds)
 
 
 def _totals(certificates: Certificates, parted: Partition, truth: FullObservation) -> dict[str, int]:

@@ -12,8 +12,17 @@ from afa.experiments.summary import summary_rows
 from afa.mrf import Floats
 
 METHOD = {"f1": "wald", "f2": "stack_a", "sound": "wald"}
-LIFT_ROUND = 10
 VARIANT = ["criterion", "rule"]
+FOLLOWED = {
+    "method": "linearity",
+    "guide": "linearity",
+    "gain": "cmi",
+    "allocation": "greedy",
+    "schedule": "every",
+    "target": "likelihood",
+    "start": "uniform",
+}
+"""How the acquisition behind `gap` and `accuracy` was done and read out."""
 
 
 def summarise_layer0_bundle(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
@@ -42,8 +51,8 @@ def summarise_layer0_synthetic(
     """Summary rows `layer0_synthetic` of the tables of `layer0_portfolio`: all configurations, then each.
 
     As `layer0_bundle`, with strata `config=NAME`; the headline adds up all configurations, and `configurations` counts
-    those in which something is removed. With the table `lift`: `gap` at ten observations, sign accuracy with Layer 0
-    less that of `greedy` alone, the headline a mean over configurations.
+    those in which something is removed. With the table `lift` also, by t, the `accuracy` of `greedy` on all duels, and
+    the `gap` to it of `greedy` on the entities that a variant leaves; the headline is a mean over configurations.
     """
     layer0, patients, clusters = tables["layer0"], tables["patients"], tables["clusters"]
     resampled = _resampled(patients, "layer0_synthetic", resamples, confidence)
@@ -110,14 +119,25 @@ def _geometry(clusters: pd.DataFrame, cut: str) -> pd.DataFrame:
 
 
 def _lift(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    parts: list[tuple[str, Part, Part]] = []
-    for config, each in lift.groupby("bundle", sort=False):
-        duels = _column(each, "duels")
-        parts.append((f"config={config}", (_column(each, "right"), duels), (_column(each, "right_greedy"), duels)))
-    rows = [resampled.gap([with_it for _, with_it, _ in parts], [without for *_, without in parts])]
-    rows += [resampled.gap([with_it], [without]).assign(stratum=cut) for cut, with_it, without in parts]
-    whole = pd.concat(rows, ignore_index=True)
-    return whole.assign(metric="gap", allocation="greedy", reference="greedy", t=LIFT_ROUND)
+    """Sign accuracy of `greedy` by t, and what each variant adds to it; intervals over patients."""
+    rounds = np.arange(lift["t"].max() + 1)
+    configs = list(dict.fromkeys(lift["bundle"]))
+    rows = []
+    for cut, chosen in [(None, configs), *((f"config={config}", [config]) for config in configs)]:
+        among = lift[lift["bundle"].isin(chosen)]
+        for (criterion, rule), variant in among.groupby(VARIANT, sort=False):
+            filtered, alone = (_calls(variant, name) for name in ("right", "right_greedy"))
+            gap = resampled.gap(filtered, alone).assign(reference=f"{criterion}_{rule}")
+            rows.append(gap.assign(metric="gap", stratum=cut, t=rounds))
+        rows.append(resampled.mean(alone).assign(metric="accuracy", stratum=cut, t=rounds))
+    return pd.concat(rows, ignore_index=True).assign(**FOLLOWED)
+
+
+def _calls(variant: pd.DataFrame, right: str) -> list[Part]:
+    """Of each configuration the right calls and the duels, (P, T) each."""
+    shape = variant["patient"].nunique(), -1
+    each = (table for _, table in variant.groupby("bundle", sort=False))
+    return [(_column(table, right).reshape(shape), _column(table, "duels").reshape(shape)) for table in each]
 
 
 def _named(rows: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from afa.errors import ConfigError, Fault
@@ -37,8 +38,12 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
         name: pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
         for name, tables in parts.items()
     }
-    joined = {
-        name: table.sort_values("patient", kind="stable") if "patient" in table else table
-        for name, table in joined.items()
-    }
-    write_tables(joined, folder)
+    write_tables({name: _by_patient(table) for name, table in joined.items()}, folder)
+
+
+def _by_patient(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows by ascending patient, else as they are; a table of millions of rows in a few seconds."""
+    if "patient" not in table:
+        return table
+    codes, _ = pd.factorize(table["patient"], sort=True)
+    return table.take(np.argsort(codes, kind="stable"))

@@ -149,6 +149,7 @@ COMMON: Mapping[str, Meaning] = {
     "letter": Meaning("", "letter of the configuration's story in the paper"),
     "story": Meaning("", "generative story of the configuration"),
     "printed_separation": Meaning("", "separation that the paper prints"),
+    "right_greedy": Meaning("count", "right decisions where greedy chooses for all entities, a tie counting one half"),
     # sanity
     "name": Meaning("", "short name of the check"),
     "input": Meaning("", "what the check ran on: the run itself, or synthetic models"),
@@ -206,6 +207,9 @@ OF_TABLE: Mapping[tuple[str, str], Meaning] = {
             ("clusters", "gap", Meaning("nats", "smallest l1 distance between centroids")),
         )
     },
+    ("layer0_synthetic/lift", "right"): Meaning(
+        "count", "right decisions where greedy chooses for the entities left, a tie counting one half"
+    ),
     ("gauge/targets", "clinical"): Meaning(
         "sign", "1 or -1 for the entity whose label alone is positive, 0 for neither"
     ),

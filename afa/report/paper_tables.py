@@ -20,18 +20,27 @@ COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "d
 METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linearity": "linearity", "kl": "kl"}
 F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
 START = "uniform"
+TEXT_COLUMNS = ("Sim", "Story")
+"""Printed columns that tell more about a row and hold no number."""
+ALLOCATIONS = {"random": "random", "greedy": "greedy", "clustered": "clustered", "ours": "priority_clusters"}
+GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
+GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
+"""Printed columns of the one table that has no t in its columns, and the round that it shows."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """Where a printed cell's answer stands in the summary: the values of its key columns, those not named being empty.
 
-    scale : 100 where the paper prints percent or points.
+    scale : 100 where the paper prints percent or points. over : the line to divide by, for a cell that is a ratio of
+    two; it then has no interval. unless : a line whose value says, if not 0, that the two are not comparable.
     """
 
     where: Mapping[str, Any]
     scale: float = 1.0
     unit: str = "share"
+    over: Mapping[str, Any] | None = None
+    unless: Mapping[str, Any] | None = None
 
 
 def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame, *, n_features: int) -> pd.DataFrame:
@@ -48,12 +57,15 @@ def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame, *, n_fe
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
-    """Every printed cell, before each row's first one with a t the same at t = 0."""
+    """Every printed cell with a number, before each row's first one with a t the same at t = 0."""
     cells: list[tuple[str, str, float | None]] = []
+    printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
     for row, part in printed.groupby("row", sort=False):
         first = str(part["column"].iloc[0])
         if first.startswith("t="):
             cells.append((str(row), re.sub(r"t=\d+", "t=0", first), None))
+        elif first in GAIN_COLUMNS:
+            cells += [(str(row), f"{column} t=0", None) for column in part["column"]]
         cells += [(str(row), str(c), float(v)) for c, v in zip(part["column"], part["value"], strict=True)]
     return cells
 
@@ -74,17 +86,22 @@ def _line(
     where = dict(cell.where) if t is None else {**cell.where, "t": t}
     answer = select(summary, where)
     ours = {} if answer is None else {key: answer[key] * cell.scale for key in ("value", "low", "high")}
+    if cell.over is not None and ours:
+        below = select(summary, cell.over)
+        ours = {} if below is None else {"value": ours["value"] / below["value"]}
+    warning = None if cell.unless is None else select(summary, cell.unless)
+    comparable = warning is None or warning["value"] == 0
     return {
         "row": row,
         "column": column,
         "t": where.get("t"),
-        "unit": cell.unit,
+        "unit": cell.unit if comparable else f"{cell.unit}, not comparable",
         "ours": ours.get("value"),
         "low": ours.get("low"),
         "high": ours.get("high"),
         "n": None if answer is None else answer["n"],
         "paper": paper,
-        "difference": ours["value"] - paper if ours and paper is not None else None,
+        "difference": ours["value"] - paper if ours and paper is not None and comparable else None,
     }
 
 
@@ -157,6 +174,47 @@ def _chaos(row: str, column: str) -> Cell | None:
     return Cell({**keys, **gap}, scale=100, unit="percentage points")
 
 
+def _layer_zero(row: str, column: str) -> Cell | None:
+    config = f"config={row}"
+    keys = {"table": "layer0_synthetic", "stratum": config, "reference": "f1_n_minus_k"}
+    if column == "Sep ratio":
+        nats = {"table": "layer0_synthetic", "metric": "nats"}
+        gap, radius = ({**nats, "stratum": f"{config} {word}"} for word in ("centroid_gap", "largest_radius"))
+        return Cell(gap, unit="ratio", over=radius)
+    if column == "Elim":
+        return Cell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
+    keys |= {"metric": "gap", "method": "linearity", "guide": "linearity", "gain": "cmi", "allocation": "greedy"}
+    where = {**keys, "schedule": "every", "target": "likelihood", "start": START, "t": 10}
+    return Cell(where, scale=100, unit="percentage points")
+
+
+def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
+    """Key columns of a cell of the allocation grid; a random order has no gain and nothing to score again."""
+    allocation = ALLOCATIONS[rule]
+    if allocation == "random":
+        where = {"allocation": allocation, "gain": None, "schedule": "every"}
+    else:
+        where = {"allocation": allocation, "gain": GAINS[gain], "schedule": schedule}
+    return {**where, "method": "linearity", "guide": "linearity", "start": START}
+
+
+def _allocation(row: str, column: str) -> Cell | None:
+    gain, _, before = column.partition(" ")
+    keys = {"table": "allocation_sign", "metric": "accuracy", "target": "likelihood", "t": 0 if before else GAIN_ROUND}
+    return Cell({**keys, **_grid(row, gain, "paper")})
+
+
+def _top_five(row: str, _: str) -> Cell | None:
+    quantity, name = row.split(" / ")
+    if quantity == "P@5 LLM baselines":
+        return None
+    gain, rule = name.split()
+    keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
+    few = {**keys, "metric": "count", "stratum": "not_comparable", "guide": "linearity", "start": START}
+    unless = few if keys["target"] == "clinical" else None
+    return Cell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
+
+
 TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
     "tab_m2_random_sign": _random_sign,
     "tab_chaos": _chaos,
@@ -164,4 +222,7 @@ TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
     "tab_m1agree": _gauge_agreement,
     "tab_m1acc": _gauge_accuracy,
     "tab_layer1_informed": _layer_one,
+    "tab_layer0_synthetic": _layer_zero,
+    "tab_m2_alloc": _allocation,
+    "tab_m2_phase1_pat5": _top_five,
 }

@@ -10,16 +10,19 @@ import pytest
 from bundles import bundle_of
 
 from afa.bundle import Bundle
+from afa.cluster import paper_clusters, parameters
 from afa.cohort.cohort import Cohort
 from afa.errors import PlannerError
-from afa.experiments.layer0 import full_observation, layer0_bundle, layer0_portfolio, paper_clusters
+from afa.experiments.layer0 import Removed, full_observation, layer0_bundle, layer0_portfolio
 from afa.experiments.layer0_summary import summarise_layer0_bundle, summarise_layer0_synthetic
 from afa.experiments.portfolio import simulated_bundle, simulated_cohort
-from afa.experiments.portfolio_table import PORTFOLIO
-from afa.layer0 import Parameters, centroid_certificates, partition, sound_certificates
+from afa.experiments.portfolio_config import load_portfolio
+from afa.layer0 import centroid_certificates, partition, sound_certificates
 from afa.planner import TopKPlanner
 
-PRINTED = Path(__file__).parents[2] / "resources" / "paper" / "tab_layer0_synthetic.csv"
+ROOT = Path(__file__).parents[2]
+PRINTED = ROOT / "resources" / "paper" / "tab_layer0_synthetic.csv"
+PORTFOLIO = load_portfolio(ROOT / "config" / "portfolio.yaml")
 BY_NAME = {config.name: config for config in PORTFOLIO}
 QUICK = {"resamples": 50, "confidence": 0.9}
 
@@ -93,15 +96,15 @@ def test_counts_above_the_number_of_entities_are_left_out_and_the_papers_is_ther
 def test_every_patient_is_judged_as_a_plain_loop_judges(
     bundle: Bundle, cohort: Cohort, tables: dict[str, pd.DataFrame]
 ) -> None:
-    parameters = Parameters.of(bundle)
+    entities = parameters(bundle)
     models = [bundle.mrf(entity) for entity in bundle.entities]
     for n_clusters in (2, 6):
-        parted = partition(parameters, n_clusters)
+        parted = partition(entities, n_clusters)
         variants = {
             ("f1", "n_minus_k"): centroid_certificates(parted, 2),
             ("f1", "k"): centroid_certificates(parted, 2, rule="k"),
             ("f2", "k"): centroid_certificates(parted, 2, criterion="f2", rule="k"),
-            ("sound", "k"): sound_certificates(parameters, 2),
+            ("sound", "k"): sound_certificates(entities, 2),
         }
         for (criterion, rule), certificates in variants.items():
             found = chosen(tables["patients"], n_clusters=n_clusters, criterion=criterion, rule=rule)
@@ -130,7 +133,7 @@ def test_certificates_by_centroids_are_false_on_some_patient_and_the_sound_ones_
 def test_a_certificate_is_contradicted_where_any_patient_has_the_entity_in_its_top_k(
     bundle: Bundle, cohort: Cohort, tables: dict[str, pd.DataFrame]
 ) -> None:
-    certificates = centroid_certificates(partition(Parameters.of(bundle), 7), 2, rule="k")
+    certificates = centroid_certificates(partition(parameters(bundle), 7), 2, rule="k")
     top = full_observation(bundle, cohort.values, 2).top
     expected = sum(top[:, bundle.index(name)].any() for name in certificates.eliminated)
     row = chosen(tables["layer0"], n_clusters=7, criterion="f1", rule="k").iloc[0]
@@ -178,19 +181,66 @@ def test_the_headline_of_the_portfolio_adds_up_its_configurations(portfolio: dic
     assert single["configurations"] == 1
 
 
-def test_lift_is_the_gap_to_greedy_for_what_the_papers_variant_removes() -> None:
-    asked = []
+@pytest.fixture(scope="module")
+def lifted() -> tuple[dict[str, Removed], dict[str, pd.DataFrame]]:
+    """A made-up lift after 0, 1, 2 observations: where something is removed 2 of 10 calls more, or 4 for strains."""
+    asked = {}
 
-    def lift(bundle: Bundle, cohort: Cohort, removed: tuple[str, ...]) -> pd.DataFrame:
-        asked.append((bundle.name, removed))
-        n = len(cohort.patients)
-        return pd.DataFrame({"patient": cohort.patients, "right": [8] * n, "right_greedy": [6] * n, "duels": [10] * n})
+    def lift(bundle: Bundle, cohort: Cohort, removed: Removed) -> pd.DataFrame:
+        asked[bundle.name] = removed
+        right = 10 if bundle.name == "strain_C3" else 8
+        rounds = {"t": [0, 1, 2], "duels": 10, "right_greedy": [5, 6, 6]}
+        each = [
+            {"criterion": c, "rule": r, "patient": p, **rounds, "right": [5, 6, right if names else 6]}
+            for (c, r), names in removed.items()
+            for p in cohort.patients
+        ]
+        return pd.concat(map(pd.DataFrame, each), ignore_index=True)
 
-    tables = layer0_portfolio([BY_NAME["pathway_C4"]], n_patients=10, lift=lift)
-    assert asked == [("pathway_C4", tuple(f"c1_{i:02d}" for i in range(1, 6)))]
-    gap = chosen(summarise_layer0_synthetic(tables, **QUICK), metric="gap")
-    assert gap["value"].tolist() == pytest.approx([0.2, 0.2])
-    assert gap["t"].tolist() == [10, 10]
+    chosen = [BY_NAME["pathway_C4"], BY_NAME["strain_C3"]]
+    return asked, layer0_portfolio(chosen, n_patients=10, lift=lift)
+
+
+def test_the_lift_is_asked_for_whom_each_variant_removes(lifted: tuple[dict[str, Removed], object]) -> None:
+    removed = lifted[0]["pathway_C4"]
+    assert list(removed) == [("f1", "n_minus_k"), ("f1", "k"), ("f2", "n_minus_k"), ("f2", "k"), ("sound", "k")]
+    assert removed["f1", "n_minus_k"] == tuple(f"c1_{i:02d}" for i in range(1, 6))
+    assert removed["sound", "k"] == ()
+
+
+def test_the_lift_is_the_gap_to_greedy_of_each_variant(lifted: tuple[object, dict[str, pd.DataFrame]]) -> None:
+    summary = summarise_layer0_synthetic(lifted[1], **QUICK)
+    gaps = chosen(summary, metric="gap", reference="f1_n_minus_k").assign(
+        stratum=lambda rows: rows["stratum"].fillna("")
+    )
+    by_round = gaps.pivot(index="t", columns="stratum", values="value")
+    assert by_round["config=pathway_C4"].tolist() == pytest.approx([0, 0, 0.2])
+    assert by_round["config=strain_C3"].tolist() == pytest.approx([0, 0, 0.4])
+    assert by_round[""].tolist() == pytest.approx([0, 0, 0.3])
+    assert (chosen(summary, metric="gap", reference="sound_k")["value"] == 0).all()
+
+
+def test_the_accuracy_beside_the_lift_is_that_of_greedy_alone(lifted: tuple[object, dict[str, pd.DataFrame]]) -> None:
+    accuracy = chosen(summarise_layer0_synthetic(lifted[1], **QUICK), metric="accuracy", t=2)
+    assert accuracy["stratum"].fillna("").tolist() == ["", "config=pathway_C4", "config=strain_C3"]
+    assert accuracy["value"].tolist() == pytest.approx([0.6, 0.6, 0.6])
+    assert accuracy["reference"].isna().all()
+
+
+def test_the_interval_of_the_lift_is_over_the_patients_that_resamples_draw(portfolio: dict[str, pd.DataFrame]) -> None:
+    """Every other patient is called wrong with Layer 0: how many of those a resample draws, the gap shows."""
+    names = [f"p{i:03d}" for i in range(1, 41)]
+    rows = [
+        {"bundle": config, "criterion": "f1", "rule": "k", "patient": name, "t": 0, "right": i % 2, "right_greedy": 1}
+        for config in ("pathway_C4", "compositional")
+        for i, name in enumerate(names)
+    ]
+    lift = pd.DataFrame(rows).assign(duels=1)
+    gap = chosen(summarise_layer0_synthetic({**portfolio, "lift": lift}, **QUICK), metric="gap")
+    assert gap["value"].tolist() == [-0.5] * 3
+    assert (gap["low"] < -0.5).all()
+    assert (gap["high"] > -0.5).all()
+    assert gap["n"].tolist() == [80, 40, 40]
 
 
 # the portfolio
@@ -207,20 +257,20 @@ def test_the_portfolio_is_the_papers_table() -> None:
 @pytest.mark.parametrize("config", PORTFOLIO, ids=lambda config: config.name)
 def test_separation_is_within_a_quarter_of_the_printed_one_and_linkage_finds_the_clusters(config) -> None:
     bundle = simulated_bundle(config)
-    parted = partition(Parameters.of(bundle), len(config.sizes))
+    parted = partition(parameters(bundle), len(config.sizes))
     assert abs(parted.separation / config.separation - 1) < 0.25
     made = {frozenset(np.flatnonzero(config.home == cluster).tolist()) for cluster in range(len(config.sizes))}
     assert {frozenset(np.flatnonzero(parted.label == c).tolist()) for c in range(len(config.sizes))} == made
 
 
 def test_pathways_meet_the_activation_condition_with_the_papers_numbers() -> None:
-    within, between = partition(Parameters.of(simulated_bundle(BY_NAME["pathway_C4"])), 4).activation
+    within, between = partition(parameters(simulated_bundle(BY_NAME["pathway_C4"])), 4).activation
     assert within < 0.2
     assert between == pytest.approx(5, abs=0.75)
 
 
 def test_the_adversarial_story_contracts_as_little_as_ibd_and_is_not_eligible() -> None:
-    clusters = partition(Parameters.of(simulated_bundle(BY_NAME["adversarial_ibd"])), 5).clusters
+    clusters = partition(parameters(simulated_bundle(BY_NAME["adversarial_ibd"])), 5).clusters
     assert all(6 <= cluster.contraction <= 20 for cluster in clusters)
     assert [cluster.lipschitz("f2") for cluster in clusters] == [None] * 5
     assert sorted(len(cluster.members) for cluster in clusters) == [1, 1, 1, 1, 21]

@@ -4,13 +4,14 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from afa.codedigest import code_digest
-from afa.config import check_run_config, cohort_file
+from afa.config import check_run_config, cohort_file, own_rule_files
 from afa.cohort.config import load_cohort_config
 from afa.errors import AfaError
 
 try:
     settings = check_run_config(config)
     COHORT_FILE = cohort_file(settings, Path("config/cohorts"))
+    OWN_RULE_FILES = own_rule_files(settings)
     SIMULATED = load_cohort_config(COHORT_FILE).origin == "simulated"
 except AfaError as error:
     raise WorkflowError(str(error)) from None
@@ -45,3 +46,4 @@ def comma_separated(numbers):
 
 wildcard_constraints:
     shard=r"\d+-of-\d+",
+    gain=r"\w+",

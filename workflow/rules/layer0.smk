@@ -13,7 +13,7 @@ rule layer0:
         "../../envs/afa.yaml"
     params:
         clusters=comma_separated(settings.layer0.clusters),
-        k=settings.layer0.k,
+        k=settings.k,
         solver=SOLVER,
         code=command_digest("experiment:experiment_layer0"),
     shell:
@@ -40,6 +40,8 @@ rule layer0_summary:
 
 
 rule layer0_synthetic:
+    input:
+        portfolio="config/portfolio.yaml",
     output:
         tables=directory(f"{RUN}/tables/layer0_synthetic"),
     log:
@@ -48,13 +50,14 @@ rule layer0_synthetic:
         f"{RUN}/benchmarks/layer0_synthetic.tsv"
     conda:
         "../../envs/afa.yaml"
+    threads: 1
     params:
         simulated=settings.layer0.simulated,
         solver=SOLVER,
         code=command_digest("experiment:experiment_layer0_synthetic"),
     shell:
-        "afa experiment layer0-synthetic --simulated {params.simulated} {params.solver}"
-        " --out {output.tables} > {log} 2>&1"
+        "afa experiment layer0-synthetic --portfolio {input.portfolio} --simulated {params.simulated} {params.solver}"
+        " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
 rule layer0_synthetic_summary:

@@ -2,6 +2,8 @@
 STAGES = [
     "sign",
     "chaos",
+    "allocation",
+    "layer1",
     "layer0",
     "layer0_synthetic",
     "binary",
@@ -53,9 +55,30 @@ NOTEBOOKS = {
         "figure": "Layer 0",
         "reads": [
             "summary/layer0.csv",
+            "summary/layer0_synthetic.csv",
             "tables/layer0",
             "tables/layer0_synthetic",
         ],
+    },
+    "allocation": {
+        "category": "Top-k identification",
+        "figure": "allocation rules: sign accuracy",
+        "reads": ["summary/allocation.csv"],
+    },
+    "decision_quality": {
+        "category": "Top-k identification",
+        "figure": "precision of the top k",
+        "reads": ["summary/allocation.csv"],
+    },
+    "acquisition": {
+        "category": "Top-k identification",
+        "figure": "certainty and measurements saved",
+        "reads": ["summary/allocation.csv"],
+    },
+    "layer1": {
+        "category": "Top-k identification",
+        "figure": "duels resolved along the way",
+        "reads": ["summary/layer1.csv", "summary/allocation.csv"],
     },
     "binary": {
         "category": "Binary classification",

@@ -1,0 +1,101 @@
+"""Long tables as arrays: one row for every place, or an error that names the first place where it is not so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.errors import AfaError, ConfigError, Fault
+
+Singles = NDArray[np.float32]
+AGAIN = "run the stage again"
+
+
+class Axis(NamedTuple):
+    """Where each row of a table stands along one key, and what the places are called; -1 is no place."""
+
+    codes: NDArray[np.int64]
+    labels: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A table whose rows fill an array with these axes, each place once; `place` (rows,) is where each row stands."""
+
+    name: str
+    table: pd.DataFrame
+    axes: Mapping[str, Axis]
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
+        """A `ConfigError` names the first row that has no place, or the first place without exactly one row."""
+        for key, axis in axes.items():
+            if (axis.codes < 0).any():
+                where = f"{name}, row {int(np.flatnonzero(axis.codes < 0)[0])}"
+                raise ConfigError(Fault(where, f"a {key} that is missing or unknown", "a known one", AGAIN))
+        shape = tuple(len(axis.labels) for axis in axes.values())
+        place = np.ravel_multi_index([axis.codes for axis in axes.values()], shape)
+        whole = cls(name, table, axes, place)
+        rows = np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
+        whole.refuse(rows != 1, "none or several rows", "one row", AGAIN)
+        return whole
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis.labels) for axis in self.axes.values())
+
+    def column(self, name: str, *, may_miss: bool = False) -> Singles:
+        """The values of a column by place, in single precision; NaN where missing, which is an error unless it may."""
+        values = np.empty(len(self.place), dtype=np.float32)
+        values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
+        values = values.reshape(self.shape)
+        if not may_miss:
+            self.refuse(np.isnan(values), f"no {name}", "a number", AGAIN)
+        return values
+
+    def refuse(
+        self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
+    ) -> None:
+        """Raise an error that names the first place where a mask of this shape holds, if any."""
+        if broken.any():
+            codes = np.unravel_index(int(broken.argmax()), self.shape)
+            labels = (axis.labels[int(code)] for axis, code in zip(self.axes.values(), codes, strict=True))
+            words = ("/".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)
+            where = ", ".join(f"{key} {word}" for key, word in zip(self.axes, words, strict=True))
+            raise error(Fault(f"{self.name}, {where}", found, expected, step))
+
+
+def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
+    """Places of a column's values among known labels."""
+    each, names = pd.factorize(column)
+    place_of = {label: place for place, label in enumerate(labels)}
+    of_names = [place_of.get(str(name), -1) for name in names]
+    return Axis(np.array([*of_names, -1], dtype=np.int64)[each], labels)
+
+
+def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
+    """Places of the combinations of some columns, in order of first appearance; labels are tuples."""
+    codes, levels = np.zeros(len(table), dtype=np.int64), []
+    missing = np.zeros(len(table), dtype=bool)
+    for column in columns:
+        each, names = pd.factorize(table[column])
+        missing |= each < 0
+        codes = codes * len(names) + np.maximum(each, 0)
+        levels.append(list(names))
+    numbers, combined = pd.factorize(codes)
+    by_level = np.unravel_index(combined, [max(len(names), 1) for names in levels])
+    labels = [tuple(names[i] for names, i in zip(levels, each, strict=True)) for each in zip(*by_level, strict=True)]
+    return Axis(np.where(missing, -1, numbers), labels)
+
+
+def axis_of_rounds(t: pd.Series, last_round: int) -> Axis:
+    """Places of the rounds 0 to the last."""
+    rounds = t.to_numpy(np.int64)
+    inside = (rounds >= 0) & (rounds <= last_round)
+    return Axis(np.where(inside, rounds, -1), range(last_round + 1))

@@ -1,0 +1,106 @@
+"""The lift of Layer 0: what the first choices of `greedy` gain when it looks only at the entities that are left.
+
+Both sides are followed with all entities, and read out by `linearity` over all duels: they differ in the order in which
+features come, and in nothing else. Where Layer 0 removes nothing, nothing differs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.allocate.greedy import Greedy
+from afa.allocate.vantage import view_of
+from afa.bundle import Bundle
+from afa.cluster import Clustering
+from afa.cohort.cohort import Cohort
+from afa.engine.packed import Packed, pack
+from afa.engine.patient import Patient
+from afa.engine.trajectories import all_pairs, sign_paths
+from afa.experiments.accuracy import Part, Signs, right_of
+from afa.experiments.layer0 import Removed, full_observation
+from afa.inference.meanfield import Solver
+
+ROUNDS = 10
+GAIN, GUIDE = "cmi", "linearity"
+Seen = tuple[tuple[int, int], ...]
+"""What has been observed of a patient, in this order: (feature index, value)."""
+
+
+def layer0_lift(
+    bundle: Bundle,
+    cohort: Cohort,
+    removed: Removed,
+    *,
+    rounds: int = ROUNDS,
+    solver: Solver | None = None,
+    threads: int | None = 1,
+) -> pd.DataFrame:
+    """Right calls of all duels after t = 0 to `rounds` observations, with the entities removed and with all.
+
+    removed : by variant (criterion, rule) the names of the entities that Layer 0 eliminates.
+    Returns by (criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the entities left, a
+    tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a winner at full
+    observation (spec S11).
+    """
+    rounds = min(rounds, len(bundle.features))
+    target = winners(bundle, cohort.values)
+
+    def calls(without: tuple[str, ...]) -> Part:
+        left = bundle.restrict_entities([name for name in bundle.entities if name not in without])
+        order = _first_features(left, cohort.values, rounds, solver)
+        paths = sign_paths(bundle, cohort.values, order[:, None], solver=solver, threads=threads)
+        signs = np.moveaxis(paths.signs["linearity"][:, 0], 1, 2)
+        return right_of(signs, target, np.ones(target.shape, dtype=np.bool_))
+
+    everyone, _ = calls(())
+    found = {names: calls(names) for names in dict.fromkeys(removed.values())}
+    tables = []
+    for (criterion, rule), names in removed.items():
+        right, duels = found[names]
+        table = pd.DataFrame(
+            {
+                "patient": np.repeat(cohort.patients, rounds + 1),
+                "t": np.tile(np.arange(rounds + 1), len(cohort.patients)),
+                "right": right.ravel(),
+                "right_greedy": everyone.ravel(),
+                "duels": duels.ravel().astype(np.int64),
+            }
+        )
+        table.insert(0, "criterion", criterion)
+        table.insert(1, "rule", rule)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def winners(bundle: Bundle, values: NDArray[np.int8]) -> Signs:
+    """(P, Q) sign of D_ab at full observation of every duel, 0 for a tie."""
+    truth = full_observation(bundle, values, 1)
+    pairs = all_pairs(len(bundle.entities))
+    lead = truth.energy[:, pairs[:, 0]] - truth.energy[:, pairs[:, 1]]
+    return np.where(np.abs(lead) > truth.tie, np.sign(lead), 0).astype(np.int8)
+
+
+def _first_features(bundle: Bundle, values: NDArray[np.int8], rounds: int, solver: Solver | None) -> NDArray[np.int64]:
+    """(P, rounds) the first choices of `greedy`. A choice follows from what was seen: patients alike share it."""
+    packed, known = pack(bundle), dict[Seen, int]()
+    order = np.empty((len(values), rounds), dtype=np.int64)
+    for patient, own in enumerate(values):
+        seen: Seen = ()
+        for t in range(rounds):
+            if seen not in known:
+                known[seen] = _greedy_after(bundle, packed, seen, solver)
+            order[patient, t] = known[seen]
+            seen = (*seen, (known[seen], int(own[known[seen]])))
+    return order
+
+
+def _greedy_after(bundle: Bundle, packed: Packed, seen: Seen, solver: Solver | None) -> int:
+    state = Patient(bundle, solver=solver, gain=GAIN, packed=packed)
+    for feature, value in seen:
+        state.observe(feature, value)
+    clustering = Clustering(bundle)
+    observed = {bundle.features[feature]: value for feature, value in seen}
+    view = view_of(state, bundle, score=GUIDE, k=1, find_clusters=lambda: clustering.at(observed))
+    return Greedy().choose(view).feature
