@@ -167,7 +167,7 @@ def test_budgets_kept_up_to_date_are_those_summed_anew(bundle, data):
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
     contests, state, iteration = new_contests(packed, pairs), new_state(packed), Iteration(0.5, 1e-4, 200, False)
     solve_all(packed, state, iteration)
-    budgets = new_budgets(contests, state)
+    budgets = new_budgets(packed, contests, state)
     patient = Patient(bundle)
     for feature in [None, *data.draw(st.permutations(range(len(bundle.features))))]:
         if feature is not None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.engine.duels import UNIFORM_SECOND, row
-from afa.engine.kernels import LOG3, Iteration, State, elbo, expected_score, places, solve
+from afa.engine.kernels import LOG3, Iteration, State, elbo, expected_score, places
 from afa.engine.packed import Packed
+from afa.engine.sweeps import ascend, bound, damped, padded
 from afa.mrf import Floats
 
 F_LINEARITY, F_TWO_ELBO, F_STACK_A = 2, 3, 4
@@ -50,15 +51,25 @@ def new_ahead(packed: Packed) -> Ahead:
     return Ahead(start, places_[0], places_[1], places_[2], cases[0], cases[1], cases[2])
 
 
+class Free(NamedTuple):
+    """The unobserved features of one entity, n of them: their places in its support, and their couplings (n, n)."""
+
+    place: NDArray[np.int64]
+    coupling: Floats
+
+
 @kernel()
 def solve_ahead(packed: Packed, state: State, ahead: Ahead, changed: NDArray[np.bool_], iteration: Iteration) -> None:
     """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values (spec S9)."""
     for entity in range(len(changed)):
         if changed[entity]:
             _keep_present(packed, state, ahead, entity)
-            for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-                if not state.observed[packed.feature[slot]]:
-                    _solve_slot(packed, state, ahead, entity, slot, iteration)
+            free = _free_of(packed, state, entity)
+            size = padded(max(len(free.place) - 1, 0))
+            without = np.zeros((size, size))
+            for i in range(len(free.place)):
+                _leave_out(free.coupling, i, without)
+                _solve_values(packed, state, ahead, entity, free, i, without, iteration)
 
 
 @kernel()
@@ -74,27 +85,75 @@ def _keep_present(packed: Packed, state: State, ahead: Ahead, entity: int) -> No
 
 
 @kernel()
-def _solve_slot(packed: Packed, state: State, ahead: Ahead, entity: int, slot: int, iteration: Iteration) -> None:
-    first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
-    own = entity * len(packed.prior) + entity
+def _free_of(packed: Packed, state: State, entity: int) -> Free:
     base, size = packed.first_slot[entity], packed.first_slot[entity + 1] - packed.first_slot[entity]
-    for i in range(3):
-        case, value = 3 * slot + i, i - 1
-        begin, end = ahead.start[case], ahead.start[case] + size
-        field, m, q = ahead.field[begin:end], ahead.m[begin:end], ahead.q[begin:end]
-        field[:] = places(packed.first_slot, entity, state.field)
-        m[:] = places(packed.first_slot, entity, state.m)
-        q[:] = places(packed.first_slot, entity, state.q)
-        for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-            if not state.observed[packed.feature[packed.other_slot[e]]]:
-                field[packed.other_slot[e] - base] += packed.coupling[e] * value
-        field[slot - base] = 0.0
-        solved = solve(packed, entity, state.observed, packed.feature[slot], field, m, q, iteration)
+    number, n = np.full(size, -1), 0
+    for j in range(size):
+        if not state.observed[packed.feature[base + j]]:
+            number[j] = n
+            n += 1
+    place, coupling = np.empty(n, dtype=np.int64), np.zeros((n, n))
+    first_edge, other_slot, weight = packed.first_edge, packed.other_slot, packed.coupling
+    for j in range(size):
+        if number[j] >= 0:
+            place[number[j]] = j
+            for e in range(first_edge[base + j], first_edge[base + j + 1]):
+                there = number[other_slot[e] - base]
+                if there >= 0:
+                    coupling[number[j], there] = weight[e]
+    return Free(place, coupling)
+
+
+@kernel()
+def _leave_out(coupling: Floats, i: int, without: Floats) -> None:
+    """Write the couplings without row and column i."""
+    n = len(coupling) - 1
+    for j in range(n):
+        row = j if j < i else j + 1
+        for k in range(n):
+            without[j, k] = coupling[row, k if k < i else k + 1]
+
+
+@kernel()
+def _solve_values(
+    packed: Packed,
+    state: State,
+    ahead: Ahead,
+    entity: int,
+    free: Free,
+    i: int,
+    without: Floats,
+    iteration: Iteration,
+) -> None:
+    """Solve for each value of the i-th free feature, as `afa.engine.kernels.solve` would once it is observed."""
+    first, of_u, of_v, first_edge, edge_j, edge_l, weight = packed.overlaps
+    base, n = packed.first_slot[entity], len(free.place) - 1
+    own, size = entity * len(packed.prior) + entity, packed.first_slot[entity + 1] - base
+    slot = base + free.place[i]
+    alpha, m, q = np.zeros(len(without)), np.zeros(len(without)), np.full(len(without), 2.0 / 3.0)
+    for x in range(3):
+        value, case = x - 1, 3 * slot + x
+        for j in range(n):
+            other = j if j < i else j + 1
+            here = base + free.place[other]
+            alpha[j] = state.field[here] + free.coupling[i, other] * value
+            m[j] = state.m[here] if iteration.warm else 0.0
+            q[j] = state.q[here] if iteration.warm else 2.0 / 3.0
+        _, capped = damped(alpha, without, m, q, iteration)
+        if capped:
+            ascend(alpha, without, m, q, n, iteration)
+        begin = ahead.start[case]
+        ahead.field[begin : begin + size] = 0.0
+        ahead.m[begin : begin + size] = 0.0
+        ahead.q[begin : begin + size] = 0.0
+        for j in range(n):
+            at = begin + free.place[j if j < i else j + 1]
+            ahead.field[at], ahead.m[at], ahead.q[at] = alpha[j], m[j], q[j]
         constant = state.constant[entity] + state.field[slot] * value
         ahead.constant[case] = constant
-        ahead.bound[case] = constant + solved.bound - LOG3 * solved.n_free
+        ahead.bound[case] = constant + bound(alpha, without, m, q, n) - LOG3 * n
         ahead.own[case] = expected_score(
-            first, of_u, of_v, first_edge, edge_j, edge_l, coupling, own, constant, field, 0, m, 0
+            first, of_u, of_v, first_edge, edge_j, edge_l, weight, own, constant, ahead.field, begin, ahead.m, begin
         )
 
 

@@ -189,7 +189,7 @@ def _follow(
     for patient in range(first, last):
         state, gains = copy_state(course.start), _own_gains(course.gains)
         ahead = _own_ahead(course.ahead) if looks_ahead else course.ahead
-        budgets = new_budgets(contests, state)
+        budgets = new_budgets(packed, contests, state)
         stale, stale_ahead = np.zeros(len(contests.pairs), dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         resolved = np.zeros(len(contests.pairs), dtype=np.bool_)
         labels, worth = np.zeros(n, dtype=np.int64), np.zeros(packed.n_features)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from afa.engine.compile import kernel
 from afa.engine.duels import Pairs
 from afa.engine.gains import new_gains
-from afa.engine.kernels import State
+from afa.engine.kernels import State, places
 from afa.engine.packed import Indices, Packed
 from afa.mrf import Floats
 
@@ -23,16 +23,12 @@ from afa.mrf import Floats
 class Contests(NamedTuple):
     """What two models of Q duels differ in, laid out once for all patients.
 
-    pairs : (Q, 2), all a < b in order. first, slot_a, slot_b : the features of a duel's two supports, as in `Gains`.
-    first_edge, duel, other, size : what observing feature f takes from the coupling part of budgets stands at
+    pairs : (Q, 2), all a < b in order. first_edge, duel, other, size : what observing feature f takes from the coupling part of budgets stands at
     first_edge[f] to first_edge[f + 1] - 1: `size` of the duel, unless the `other` feature has been observed.
     coupled : (Q,) the coupling part before any observation.
     """
 
     pairs: Pairs
-    first: Indices
-    slot_a: Indices
-    slot_b: Indices
     first_edge: Indices
     duel: Indices
     other: Indices
@@ -41,10 +37,14 @@ class Contests(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Of one patient: the coupling part, and the whole tight `l1` budget of each duel; both (Q,), changed in place."""
+    """Of one patient, changed in place: the coupling part and the whole tight `l1` budget of each duel, (Q,).
+
+    norm : (N,) absolute effective unaries of each entity, summed.
+    """
 
     coupled: Floats
     whole: Floats
+    norm: Floats
 
 
 @kernel()
@@ -76,7 +76,7 @@ def new_contests(packed: Packed, pairs: Pairs) -> Contests:
             first_edge[1:] = np.cumsum(counts)
             duel, other = np.empty(first_edge[-1], dtype=np.int64), np.empty(first_edge[-1], dtype=np.int64)
             size = np.empty(first_edge[-1])
-    return Contests(pairs, union.first, union.slot_a, union.slot_b, first_edge, duel, other, size, coupled)
+    return Contests(pairs, first_edge, duel, other, size, coupled)
 
 
 @kernel()
@@ -88,13 +88,15 @@ def _couplings_of(packed: Packed, slot: int, sign: float, row: Floats) -> None:
 
 
 @kernel()
-def new_budgets(contests: Contests, state: State) -> Budgets:
+def new_budgets(packed: Packed, contests: Contests, state: State) -> Budgets:
     """The budgets of a patient of whom nothing has been observed."""
-    first, slot_a, slot_b, field = contests.first, contests.slot_a, contests.slot_b, state.field
-    whole = contests.coupled.copy()
-    for p in range(len(whole)):
-        whole[p] += _unary_part(first, slot_a, slot_b, field, p)
-    return Budgets(contests.coupled.copy(), whole)
+    n = len(packed.prior)
+    budgets = Budgets(contests.coupled.copy(), np.empty(len(contests.pairs)), np.zeros(n))
+    for entity in range(n):
+        budgets.norm[entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
+    for entity in range(n):
+        _sum_budgets(packed, state, budgets, entity)
+    return budgets
 
 
 @kernel()
@@ -102,31 +104,44 @@ def refresh_after(
     packed: Packed, contests: Contests, state: State, budgets: Budgets, feature: int, stale: NDArray[np.bool_]
 ) -> None:
     """Take in the observation of one feature, after `observe`; marks the duels that it changed in `stale`, (Q,)."""
-    coupled, whole, observed = budgets.coupled, budgets.whole, state.observed
+    coupled, observed = budgets.coupled, state.observed
     duel, other, size = contests.duel, contests.other, contests.size
     for e in range(contests.first_edge[feature], contests.first_edge[feature + 1]):
         if not observed[other[e]]:
             coupled[duel[e]] -= size[e]
-    first, slot_a, slot_b, field = contests.first, contests.slot_a, contests.slot_b, state.field
-    n, owner, holder = len(packed.prior), packed.owner, packed.holder
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        one = owner[holder[h]]
+    n, owner = len(packed.prior), packed.owner
+    holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
+    for slot in holders:
+        budgets.norm[owner[slot]] = np.sum(np.abs(places(packed.first_slot, owner[slot], state.field)))
+    for slot in holders:
+        _sum_budgets(packed, state, budgets, owner[slot])
         for opponent in range(n):
-            if opponent != one:
-                p = number_of(n, one, opponent)
-                whole[p] = coupled[p] + _unary_part(first, slot_a, slot_b, field, p)
-                stale[p] = True
+            if opponent != owner[slot]:
+                stale[number_of(n, owner[slot], opponent)] = True
 
 
-@kernel(inline=True)
-def _unary_part(first: Indices, slot_a: Indices, slot_b: Indices, field: Floats, p: int) -> float:
-    """Sum of the absolute differences of effective unaries; observed features have none."""
-    total = 0.0
-    for i in range(first[p], first[p + 1]):
-        of_a = field[slot_a[i]] if slot_a[i] >= 0 else 0.0
-        of_b = field[slot_b[i]] if slot_b[i] >= 0 else 0.0
-        total += abs(of_a - of_b)
-    return total
+@kernel()
+def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
+    """Budgets of all duels of one entity: |a| + |b| over all features, less what that is too much at shared ones."""
+    first, of_u, of_v = packed.overlaps.first, packed.overlaps.of_u, packed.overlaps.of_v
+    coupled, whole, norm, field, first_slot = (
+        budgets.coupled,
+        budgets.whole,
+        budgets.norm,
+        state.field,
+        packed.first_slot,
+    )
+    n = len(norm)
+    for opponent in range(n):
+        if opponent == one:
+            continue
+        a, b = min(one, opponent), max(one, opponent)
+        total = norm[a] + norm[b]
+        for i in range(first[a * n + b], first[a * n + b + 1]):
+            of_a, of_b = field[first_slot[a] + of_u[i]], field[first_slot[b] + of_v[i]]
+            total -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
+        p = number_of(n, a, b)
+        whole[p] = total + coupled[p]
 
 
 @kernel(inline=True)

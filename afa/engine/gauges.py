@@ -193,9 +193,9 @@ def _read(
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
         sweeps, capped = damped(field, coupling, m[side], q[side], iteration)
-        ascended = ascend(field, coupling, m[side], q[side], iteration) if capped else 0
+        ascended = ascend(field, coupling, m[side], q[side], len(field), iteration) if capped else 0
         _count(counts[POSITIVE + side], sweeps, 1 if capped else 0, ascended)
-        bounds[side] = bound(field, coupling, m[side], q[side])
+        bounds[side] = bound(field, coupling, m[side], q[side], len(field))
     scores[1] = duel.constant + (bounds[0] - bounds[1])
     scores[3] = _stack_a(duel, m, q, packed.tie)
     scores[4] = duel.constant

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from afa.engine.compile import kernel
 from afa.engine.packed import Indices, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
-from afa.engine.sweeps import ascend, bound, damped
+from afa.engine.sweeps import ascend, bound, damped, padded
 from afa.mrf import Floats
 
 LOG3 = float(np.log(3.0))
@@ -111,7 +111,6 @@ def solve(
     packed: Packed,
     entity: int,
     observed: NDArray[np.bool_],
-    without: int,
     field: Floats,
     m: Floats,
     q: Floats,
@@ -119,21 +118,19 @@ def solve(
 ) -> Solved:
     """Mean-field on one entity's free features (eq:mf-update, spec M8).
 
-    field, m, q : (n,) at the entity's places; m and q are read for a warm start and written. `without` is a feature
-    to treat as observed beside `observed`, or -1.
+    field, m, q : (n,) at the entity's places; m and q are read for a warm start and written.
     """
     start, stop = packed.first_slot[entity], packed.first_slot[entity + 1]
     place = np.full(stop - start, -1)
     n = 0
     for j in range(stop - start):
-        feature = packed.feature[start + j]
-        if not observed[feature] and feature != without:
+        if not observed[packed.feature[start + j]]:
             place[j] = n
             n += 1
         else:
             m[j], q[j] = 0.0, 0.0
-    alpha, free_m, free_q = np.empty(n), np.zeros(n), np.full(n, 2.0 / 3.0)
-    coupling = np.zeros((n, n))
+    alpha, free_m, free_q = np.zeros(padded(n)), np.zeros(padded(n)), np.full(padded(n), 2.0 / 3.0)
+    coupling = np.zeros((padded(n), padded(n)))
     for j in range(stop - start):
         here = place[j]
         if here < 0:
@@ -146,11 +143,11 @@ def solve(
             if there >= 0:
                 coupling[here, there] = packed.coupling[e]
     sweeps, capped = damped(alpha, coupling, free_m, free_q, iteration)
-    ascended = ascend(alpha, coupling, free_m, free_q, iteration) if capped else 0
+    ascended = ascend(alpha, coupling, free_m, free_q, n, iteration) if capped else 0
     for j in range(stop - start):
         if place[j] >= 0:
             m[j], q[j] = free_m[place[j]], free_q[place[j]]
-    return Solved(bound(alpha, coupling, free_m, free_q), n, sweeps, 1 if capped else 0, ascended)
+    return Solved(bound(alpha, coupling, free_m, free_q, n), n, sweeps, 1 if capped else 0, ascended)
 
 
 @kernel(inline=True)
@@ -197,7 +194,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
         places(packed.first_slot, entity, state.m),
         places(packed.first_slot, entity, state.q),
     )
-    solved = solve(packed, entity, state.observed, -1, field, m, q, iteration)
+    solved = solve(packed, entity, state.observed, field, m, q, iteration)
     state.bound[entity] = solved.bound
     state.n_free[entity] = solved.n_free
     state.iterations[entity] = solved.iterations
