@@ -114,6 +114,8 @@ def table_rows() -> list[Row]:
     rows.append(Row("first decision, fresh process, warm cache", "first_decision", "-", "calls", **below))
     exact_goal = {"goal": "< 15 s", "met": lambda seconds, _, __: seconds < 15}
     rows.append(Row("exact inference, nothing observed", "exact_all", "-", "entities", **exact_goal))
+    grid_goal = {"goal": "< 180 s", "met": lambda seconds, _, __: seconds < 180}
+    rows.append(Row("allocation grid, whole cohort", "allocation_stage", "-", "trajectories", **grid_goal))
     rows.append(Row("binary task, whole cohort", "binary_stage", "-", "trajectories"))
     rows.append(Row("both gauges of every duel", "gauge_stage", "-", "trajectories"))
     rows += [Row("exact log-odds of many states", "exact_states", share, "states") for share in ("0.2", "0.6")]

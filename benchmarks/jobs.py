@@ -298,6 +298,7 @@ JOBS: dict[str, Callable[[Inputs, str], Result]] = {
     "first_decision": first_decision,
     "exact_all": exact_all,
     "same_bytes": same_bytes,
+    "allocation_stage": stages.allocation_stage,
     "binary_stage": stages.binary_stage,
     "gauge_stage": stages.gauge_stage,
     "exact_states": stages.exact_states,

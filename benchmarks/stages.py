@@ -1,4 +1,4 @@
-"""The stages of the binary setting as jobs: every task under every order, both gauges of every duel, exact log-odds."""
+"""Stages as jobs: the allocation grid, every binary task under every order, both gauges of duels, exact log-odds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from afa.engine.elimination import log_partitions
 from afa.engine.gauges import gauge_paths
+from afa.engine.rules import RULE_NAMES
+from afa.experiments.allocation import GAINS, SCHEDULES, allocation_grid, cells_of
 from afa.experiments.binary import INFORMED, binary_tasks
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
@@ -20,6 +22,21 @@ SEEDS = (0, 1, 2)
 GAUGE_PATIENTS = 20
 EXACT_PATIENTS = 20
 HALVES = (0.5, -0.5)
+
+
+def allocation_stage(inputs: Inputs, _: str) -> dict[str, Any]:
+    """Every cell of the grid for the whole cohort, after one patient of each cell that warms the kernels up."""
+    bundle, cohort = inputs.bundle, inputs.cohort
+    cells = [cell for _, part in cells_of(RULE_NAMES, GAINS, tuple(SCHEDULES)) for cell in part]
+    patients = range(min(2 if inputs.quick else len(cohort.patients), len(cohort.patients)))
+    options = {"k": min(5, len(bundle.entities) - 1), "seeds": SEEDS, "solver": Solver()}
+    allocation_grid(bundle, cohort, patients[:1], cells, **options)
+    begin = time.perf_counter()
+    tables = allocation_grid(bundle, cohort, patients, cells, **options)
+    seconds = time.perf_counter() - begin
+    runs = int((tables["choices"]["t"] == 0).sum())
+    shown = f"{len(cells)} cells x {len(patients)} patients, every round read out, tables included"
+    return {"seconds": seconds, "units": runs, "note": shown}
 
 
 def binary_stage(inputs: Inputs, _: str) -> dict[str, Any]:

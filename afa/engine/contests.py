@@ -23,8 +23,9 @@ from afa.mrf import Floats
 class Contests(NamedTuple):
     """What two models of Q duels differ in, laid out once for all patients.
 
-    pairs : (Q, 2), all a < b in order. first_edge, duel, other, size : what observing feature f takes from the coupling part of budgets stands at
-    first_edge[f] to first_edge[f + 1] - 1: `size` of the duel, unless the `other` feature has been observed.
+    pairs : (Q, 2), all a < b in order. first_edge, duel, other, size : what observing feature f takes from the coupling
+    part of budgets stands at first_edge[f] to first_edge[f + 1] - 1: `size` of the duel, unless the `other` feature has
+    been observed.
     coupled : (Q,) the coupling part before any observation.
     """
 

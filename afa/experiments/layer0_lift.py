@@ -10,22 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.allocate.greedy import Greedy
-from afa.allocate.vantage import view_of
 from afa.bundle import Bundle
-from afa.cluster import Clustering
 from afa.cohort.cohort import Cohort
-from afa.engine.packed import Packed, pack
-from afa.engine.patient import Patient
+from afa.engine.allocating import follow_rule
+from afa.engine.rounds import full_observation as rounds_truth
 from afa.engine.trajectories import all_pairs, sign_paths
 from afa.experiments.accuracy import Part, Signs, right_of
 from afa.experiments.layer0 import Removed, full_observation
 from afa.inference.meanfield import Solver
 
 ROUNDS = 10
-GAIN, GUIDE = "cmi", "linearity"
-Seen = tuple[tuple[int, int], ...]
-"""What has been observed of a patient, in this order: (feature index, value)."""
 
 
 def layer0_lift(
@@ -49,7 +43,7 @@ def layer0_lift(
 
     def calls(without: tuple[str, ...]) -> Part:
         left = bundle.restrict_entities([name for name in bundle.entities if name not in without])
-        order = _first_features(left, cohort.values, rounds, solver)
+        order = _first_features(left, cohort.values, rounds, solver, threads)
         paths = sign_paths(bundle, cohort.values, order[:, None], solver=solver, threads=threads)
         signs = np.moveaxis(paths.signs["linearity"][:, 0], 1, 2)
         return right_of(signs, target, np.ones(target.shape, dtype=np.bool_))
@@ -82,25 +76,20 @@ def winners(bundle: Bundle, values: NDArray[np.int8]) -> Signs:
     return np.where(np.abs(lead) > truth.tie, np.sign(lead), 0).astype(np.int8)
 
 
-def _first_features(bundle: Bundle, values: NDArray[np.int8], rounds: int, solver: Solver | None) -> NDArray[np.int64]:
-    """(P, rounds) the first choices of `greedy`. A choice follows from what was seen: patients alike share it."""
-    packed, known = pack(bundle), dict[Seen, int]()
-    order = np.empty((len(values), rounds), dtype=np.int64)
-    for patient, own in enumerate(values):
-        seen: Seen = ()
-        for t in range(rounds):
-            if seen not in known:
-                known[seen] = _greedy_after(bundle, packed, seen, solver)
-            order[patient, t] = known[seen]
-            seen = (*seen, (known[seen], int(own[known[seen]])))
-    return order
-
-
-def _greedy_after(bundle: Bundle, packed: Packed, seen: Seen, solver: Solver | None) -> int:
-    state = Patient(bundle, solver=solver, gain=GAIN, packed=packed)
-    for feature, value in seen:
-        state.observe(feature, value)
-    clustering = Clustering(bundle)
-    observed = {bundle.features[feature]: value for feature, value in seen}
-    view = view_of(state, bundle, score=GUIDE, k=1, find_clusters=lambda: clustering.at(observed))
-    return Greedy().choose(view).feature
+def _first_features(
+    bundle: Bundle, values: NDArray[np.int8], rounds: int, solver: Solver | None, threads: int | None
+) -> NDArray[np.int64]:
+    """(P, rounds) the first choices of `greedy`."""
+    truth = rounds_truth(bundle, values, solver=solver)
+    paths = follow_rule(
+        bundle,
+        values,
+        truth,
+        allocation="greedy",
+        gain="cmi",
+        k=1,
+        rounds=rounds,
+        solver=solver,
+        threads=threads,
+    )
+    return paths.order
