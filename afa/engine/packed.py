@@ -7,6 +7,7 @@ recorded bundle K = 553 for 25 entities and 253 features.
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +65,18 @@ class Packed(NamedTuple):
     tie: float
 
 
+KNOWN: WeakKeyDictionary[Bundle, Packed] = WeakKeyDictionary()
+
+
 def pack(bundle: Bundle) -> Packed:
-    """Lay out a bundle of N entities on M features for the kernels."""
+    """Lay out a bundle of N entities on M features for the kernels, once; no kernel changes what it gets."""
+    packed = KNOWN.get(bundle)
+    if packed is None:
+        packed = KNOWN[bundle] = _lay_out(bundle)
+    return packed
+
+
+def _lay_out(bundle: Bundle) -> Packed:
     m = len(bundle.features)
     supports = [bundle.support(entity) for entity in bundle.entities]
     first_slot = np.concatenate([[0], np.cumsum([len(support) for support in supports])]).astype(np.int64)

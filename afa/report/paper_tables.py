@@ -25,7 +25,9 @@ TEXT_COLUMNS = ("Sim", "Story")
 ALLOCATIONS = {"random": "random", "greedy": "greedy", "clustered": "clustered", "ours": "priority_clusters"}
 GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
 GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
-"""Printed columns of the one table that has no t in its columns, and the round that it shows."""
+"""Printed columns of a table that has no t in its columns, and the round that it shows."""
+BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"}, 100
+"""Brackets of the other such table, and its round; the KL bracket as written calls every pair, the printed one few."""
 
 
 @dataclass(frozen=True)
@@ -154,14 +156,16 @@ def _gauge_accuracy(row: str, _: str) -> Cell | None:
 
 def _layer_one(row: str, column: str) -> Cell | None:
     mode, method, bracket = re.fullmatch(r"(M\d) (\S+) \((\w+)\)", row).groups()  # type: ignore[union-attr]
-    if mode == "M2":
-        return None
-    keys = {"table": "bracket_rate", "metric": "rate", "stratum": "binary", "t": 100, "schedule": "every"}
-    reference = {"L1": "l1_paper", "HW": "hanson_wright"}[bracket]
-    allocation = "random" if column.startswith("Random") else "largest_unary"
-    name = method.removesuffix("_maxent")
-    where = {**keys, "method": name, "reference": reference, "allocation": allocation, "start": START}
-    return Cell(where, scale=100, unit="percent")
+    is_random = column.startswith("Random")
+    if mode == "M1":
+        name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
+        keys = {"method": name, "allocation": allocation, "stratum": "binary"}
+    else:
+        # the l1 bracket knows no score: one line answers both of the rows that share it
+        name = "wald" if bracket == "L1" else METHODS[method]
+        keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
+    keys |= {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
+    return Cell({**keys, "t": LAYER_ONE_ROUND, "schedule": "every", "start": START}, scale=100, unit="percent")
 
 
 def _chaos(row: str, column: str) -> Cell | None:

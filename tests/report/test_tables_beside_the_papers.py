@@ -86,6 +86,35 @@ def test_the_bracket_rates_of_the_binary_task_are_those_of_the_printed_bracket()
     assert cell(table, "M1 wald (L1)", "Informed (%)")["ours"] == 50.0
 
 
+def test_the_rates_of_duels_are_those_of_each_rows_bracket_in_random_and_informed_order():
+    keys = {"metric": "rate", "t": 100, "target": "likelihood", "n": 9}
+    shown = {"l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl"}
+    beside = {"l1_tight": "wald", "kl_written": "kl"}
+    rates = [
+        keys | {"reference": bracket, "method": method, "allocation": order, "value": (10 * i + j) / 100}
+        for i, (bracket, method) in enumerate({**shown, **beside}.items())
+        for j, order in enumerate(("random", "informed", "informed_pair"))
+    ]
+    other = keys | {"reference": "l1_paper", "method": "wald", "allocation": "informed", "value": 0.99}
+    rows = summary(
+        "bracket_rate",
+        *rates,
+        *(other | cut for cut in ({"t": 99}, {"stratum": "support"}, {"metric": "gap"}, {"guide": "linearity"})),
+    )
+    table = paper_table("tab_layer1_informed", printed("tab_layer1_informed"), rows, n_features=253)
+    of_duels = table[table["row"].str.startswith("M2")]
+    assert of_duels["row"].drop_duplicates().tolist() == [
+        "M2 linearity (L1)",
+        "M2 wald (L1)",
+        "M2 kl (KL)",
+        "M2 stack-A (HW)",
+    ]
+    assert of_duels["ours"].tolist() == pytest.approx([0, 1, 0, 1, 20, 21, 10, 11])
+    assert set(of_duels["unit"]) == {"percent"}
+    assert cell(table, "M2 wald (L1)", "Informed (%)")["difference"] == pytest.approx(1 - 26)
+    assert table[table["row"].str.startswith("M1")]["ours"].isna().all()
+
+
 ALLOCATION = {"metric": "accuracy", "method": "linearity", "guide": "linearity", "target": "likelihood", "n": 9}
 
 

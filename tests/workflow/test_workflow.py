@@ -62,6 +62,25 @@ def test_a_bundle_and_cohort_of_ones_own_reach_the_gathered_tables(checkout):
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
+def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checkout):
+    (checkout / "my_rule.py").write_text("from afa.allocate import Greedy\n\n\nclass Mine(Greedy):\n    pass\n")
+    settings = ["bundle=tests/data/bundle_tiny", "run=mine", "shards=1"]
+    settings.append("allocation={rules: [random, 'my_rule:Mine'], gains: [cmi], schedules: [every]}")
+    target = "results/mine/summary/allocation.csv"
+    run = snakemake(checkout, target, "--config", *settings)
+    assert run.returncode == 0, run.stderr
+    assert "allocation_sign,accuracy,linearity,linearity,cmi,my_rule:Mine,every" in (checkout / target).read_text()
+    (checkout / "my_rule.py").write_text("from afa.allocate import Boundary\n\n\nclass Mine(Boundary):\n    pass\n")
+    again = snakemake(checkout, "-n", target, "--config", *settings)
+    text = again.stdout + again.stderr
+    assert "rule allocation_shard:" in text
+    assert "rule allocation_truth:" not in text
+    (checkout / "my_rule.py").unlink()
+    gone = snakemake(checkout, "-n", target, "--config", *settings)
+    assert gone.returncode != 0
+    assert "key allocation.rules: found my_rule:Mine; expected a Python module my_rule" in gone.stdout + gone.stderr
+
+
 def test_a_bundle_with_a_fault_stops_the_run_and_names_the_row(checkout):
     broken = checkout / "broken"
     shutil.copytree(ROOT / "tests/data/bundle_tiny", broken)

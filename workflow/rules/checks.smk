@@ -50,7 +50,15 @@ rule errata:
         paper="resources/paper",
         rows=expand(
             f"{RUN}/summary/{{stage}}.csv",
-            stage=["sign", "chaos", "layer0", "binary", "gauge"],
+            stage=[
+                "sign",
+                "chaos",
+                "allocation",
+                "layer1",
+                "layer0",
+                "binary",
+                "gauge",
+            ],
         ),
     output:
         tables=directory(f"{RUN}/tables/errata"),

@@ -1,4 +1,4 @@
-"""Items 10, 14, 17 and 20 from the summary rows of other stages; what those have not made yet is left pending."""
+"""Items 10, 13, 14, 15, 17 and 20 from the summary rows of other stages; what those have not made is left pending."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def rows_of(summary: pd.DataFrame, table: str, **cells: str | float | None) -> p
     for name, cell in cells.items():
         chosen = chosen[chosen[name].isna() if cell is None else chosen[name] == cell]
     return chosen
+
+
+def filled(row: Row, found: pd.DataFrame, holds: Callable[[float], bool] | None) -> Row:
+    """The row with value, interval and cases of the first row found, and whether the claim holds by its value."""
+    first = found.iloc[0]
+    value, low, high = (None if pd.isna(first[name]) else float(first[name]) for name in ("value", "low", "high"))
+    n = None if pd.isna(first["n"]) else int(first["n"])
+    verdict = None if value is None or holds is None else holds(value)
+    return replace(row, value=value, low=low, high=high, n=n, holds=verdict)
 
 
 def sign_votes(summary: pd.DataFrame, printed: Printed) -> list[Row]:
@@ -50,7 +59,7 @@ def sign_votes(summary: pd.DataFrame, printed: Printed) -> list[Row]:
             )
         )
         if not found.empty:
-            rows[-1] = _filled(rows[-1], found, lambda value: value >= claimed - NEAR)
+            rows[-1] = filled(rows[-1], found, lambda value: value >= claimed - NEAR)
     return rows
 
 
@@ -95,7 +104,7 @@ def gauge_agreement(summary: pd.DataFrame, printed: Printed) -> list[Row]:
                 )
             )
             if at is not None:
-                rows[-1] = _filled(rows[-1], at, lambda value: value >= 1.0)
+                rows[-1] = filled(rows[-1], at, lambda value: value >= 1.0)
     return rows
 
 
@@ -127,8 +136,8 @@ def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     ]
     if not any(missing.values()):
         whole = float(found[None]["value"].iloc[0])
-        rows[0] = _filled(rows[0], found[None], None)
-        rows[1] = _filled(rows[1], found["support"], lambda value: value >= whole / 2)
+        rows[0] = filled(rows[0], found[None], None)
+        rows[1] = filled(rows[1], found["support"], lambda value: value >= whole / 2)
     return rows
 
 
@@ -153,7 +162,7 @@ def false_certificates(summary: pd.DataFrame) -> list[Row]:
         return [replace(row, pending="a number of clusters at which anything is removed")]
     last = given.sort_values("clusters").tail(1)
     check = f"{row.check}; {last['clusters'].iloc[0]:.0f} clusters, by N - k"
-    return [_filled(replace(row, pending="", check=check), last, lambda value: value == 0)]
+    return [filled(replace(row, pending="", check=check), last, lambda value: value == 0)]
 
 
 def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
@@ -175,11 +184,11 @@ def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
         check = f"gap of linearity over wald at t = {EARLY}, chaotic less other patients: {words}"
         row = point(name=name, claim=claim, claim_value=difference, check=check, unit="gap", pending=pending)
         found = rows_of(summary, "chaos_gap", **cells, stratum=stratum)
-        rows.append(row if found.empty else _filled(replace(row, pending=""), found, lambda v: v >= difference / 2))
+        rows.append(row if found.empty else filled(replace(row, pending=""), found, lambda v: v >= difference / 2))
     check = "share of the patients who are chaotic on other orders that 50 observations tell beforehand"
     row = point(name="told_beforehand", claim=claim, check=check, unit="rate", pending=pending)
     found = rows_of(summary, "chaos_gap", metric="rate", stratum="stability early_50 other_orders found")
-    rows.append(row if found.empty else _filled(replace(row, pending=""), found, None))
+    rows.append(row if found.empty else filled(replace(row, pending=""), found, None))
     return rows
 
 
@@ -202,14 +211,5 @@ def pooled_correlation(summary: pd.DataFrame, printed: Printed) -> list[Row]:
             )
         )
         if not missing:
-            rows[-1] = _filled(rows[-1], found, lambda value: abs(value) <= NEAR)
+            rows[-1] = filled(rows[-1], found, lambda value: abs(value) <= NEAR)
     return rows
-
-
-def _filled(row: Row, found: pd.DataFrame, holds: Callable[[float], bool] | None) -> Row:
-    """The row with value, interval and cases of the first row found, and whether the claim holds by its value."""
-    first = found.iloc[0]
-    value, low, high = (None if pd.isna(first[name]) else float(first[name]) for name in ("value", "low", "high"))
-    n = None if pd.isna(first["n"]) else int(first["n"])
-    verdict = None if value is None or holds is None else holds(value)
-    return replace(row, value=value, low=low, high=high, n=n, holds=verdict)

@@ -19,6 +19,7 @@ from afa.experiments.errata import (
     paper_errata,
     stage_errata,
     state_errata,
+    topk_errata,
 )
 from afa.experiments.errata.duel_readings import duel_readings
 from afa.experiments.errata.exact_entities import solve_entities, some_entities
@@ -87,13 +88,8 @@ def errata_table(
         *_of_bundle(bundle, solver, extent, threads),
         *_of_cohort(bundle, cohort, solver, sampling, extent, threads),
         *_of_paper(printed),
-        *stage_errata.sign_votes(stages, printed),
+        *_of_stages(stages, printed),
         *cohort_errata.vote_for_neither(bundle, cohort, solver, extent.patients, sampling),
-        *stage_errata.gauge_agreement(stages, printed),
-        *stage_errata.early_gain(stages, printed),
-        *stage_errata.chaos_in_advance(stages, printed),
-        *stage_errata.false_certificates(stages),
-        *stage_errata.pooled_correlation(stages, printed),
         *cohort_errata.structural_ties(bundle, cohort, printed.claim("c300") / 100),
         *cohort_errata.down_regulation(expression),
     ]
@@ -149,6 +145,22 @@ def _of_paper(printed: Printed) -> list[Row]:
         *paper_errata.allocation_rules(printed),
         *paper_errata.one_bracket(printed),
         *paper_errata.origin_of_cohort(),
+    ]
+
+
+def _of_stages(stages: pd.DataFrame, printed: Printed) -> list[Row]:
+    return [
+        *stage_errata.sign_votes(stages, printed),
+        *stage_errata.gauge_agreement(stages, printed),
+        *stage_errata.early_gain(stages, printed),
+        *stage_errata.chaos_in_advance(stages, printed),
+        *stage_errata.false_certificates(stages),
+        *stage_errata.pooled_correlation(stages, printed),
+        *topk_errata.missed_calls(stages),
+        *topk_errata.two_rules(stages, printed),
+        *topk_errata.one_rate(stages, printed),
+        *topk_errata.never_called(stages, printed),
+        *topk_errata.eliminations(stages, printed),
     ]
 
 

@@ -80,8 +80,17 @@ def test_an_all_zero_cohort_has_no_positive_score_to_mirror() -> None:
 
 def test_ties_at_full_observation_by_hand() -> None:
     bundle = bundle_of([[1.0, 0.0], [0.0, 1.0]], np.zeros((2, 2, 2)))
-    row = structural_ties(bundle, cohort_of(bundle, [[1, 1], [1, 0], [1, -1], [0, 0]]), 0.16)[0]
+    rows = by_name(structural_ties(bundle, cohort_of(bundle, [[1, 1], [1, 0], [1, -1], [0, 0]]), 0.16))
+    row = rows["structural_ties"]
     assert (row.value, row.claim_value, row.n) == (0.5, 0.16, 4)
+    assert (rows["ties_by_patient"].value, rows["ties_by_patient"].holds) == (1.0, False)
+
+
+def test_ties_that_every_patient_has_would_be_the_entities_own() -> None:
+    bundle = bundle_of([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.zeros((3, 2, 2)))
+    rows = by_name(structural_ties(bundle, cohort_of(bundle, [[1, -1], [-1, 1]]), 0.16))
+    assert rows["structural_ties"].value == pytest.approx(1 / 3)
+    assert (rows["ties_by_patient"].value, rows["ties_by_patient"].holds) == (0.0, True)
 
 
 def test_the_support_met_by_a_random_order_by_hand() -> None:
