@@ -150,6 +150,22 @@ COMMON: Mapping[str, Meaning] = {
     "story": Meaning("", "generative story of the configuration"),
     "printed_separation": Meaning("", "separation that the paper prints"),
     "right_greedy": Meaning("count", "right decisions where greedy chooses for all entities, a tie counting one half"),
+    # the allocation grid
+    "p_at_k": Meaning("0 to 1", "overlap of the k best with those at full observation, over k"),
+    "clinical_p_at_k": Meaning(
+        "0 to 1", "share of positive labels among the first k' of the labelled entities; missing without a positive one"
+    ),
+    "clinical_r_precision": Meaning("0 to 1", "the same over as many places as the patient has positive labels"),
+    "feature": Meaning("", "feature observed as the t-th; missing at t = 0"),
+    "fallback": Meaning("", "whether the rule found no gain and the largest unary chose, see docs/decisions.md, A7"),
+    "resolved": Meaning("count", "duels that no completion can change, by the tight l1 bracket"),
+    "resolved_wrong": Meaning("count", "those of them that full observation contradicts; 0 in every run that goes on"),
+    "certified": Meaning("", "whether no completion can change the top k"),
+    "prior_wrong": Meaning("", "whether linearity calls the other entity before any observation"),
+    "top": Meaning("", "2 among the k best at full observation, 1 tied for their last places, 0 neither"),
+    "k": Meaning("count", "size of the top k"),
+    "k_clinical": Meaning("count", "size k' of the top set among the labelled entities"),
+    "tied": Meaning("count", "duels tied at full observation"),
     # sanity
     "name": Meaning("", "short name of the check"),
     "input": Meaning("", "what the check ran on: the run itself, or synthetic models"),
@@ -196,6 +212,26 @@ COMMON: Mapping[str, Meaning] = {
 }
 
 OF_TABLE: Mapping[tuple[str, str], Meaning] = {
+    **{
+        (f"allocation/{table}", column): meaning
+        for table in ("rounds", "choices")
+        for column, meaning in (
+            ("gain", Meaning("", "gain that the rule maximises; empty where it looks at none")),
+            ("schedule", Meaning("", "when gains are computed again: every round, or the rounds of the paper")),
+            ("seed", Meaning("", "seed of the random order; 0 where the order is not drawn")),
+        )
+    },
+    ("allocation_truth/targets", "label"): Meaning("", "label of the patient: 0, 1 or missing"),
+    ("layer1/calls", "called"): Meaning("count", "duels with a winner whose bracket lies on one side of 0"),
+    ("layer1/calls", "tied"): Meaning("count", "duels tied at full observation whose bracket lies on one side of 0"),
+    ("layer1/steps", "step"): Meaning("observations", "features of the duel's own two supports observed so far"),
+    ("layer1/steps", "called"): Meaning("count", "duels with a winner whose bracket lies on one side of 0"),
+    ("layer1/left_open", "magnitude"): Meaning("nats", "absolute D at full observation, to two digits; 0 a tie"),
+    ("layer1/left_open", "duels"): Meaning("count", "duels of this magnitude, ties included, over all orders"),
+    ("layer1/left_open", "never"): Meaning("count", "those of them not called before full observation"),
+    ("layer1/left_open", "never_support"): Meaning(
+        "count", "those not called before the last feature of their own two supports"
+    ),
     ("errata/errata", "label"): Meaning("", "LaTeX label of the place in the paper"),
     ("layer0/layer0", "paper"): Meaning("", "whether this is the paper's number of clusters, ceil(sqrt N)"),
     **{

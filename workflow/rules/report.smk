@@ -181,7 +181,7 @@ rule published:
         summary=f"{RUN}/summary.csv",
         cohort=f"{RUN}/cohort",
         paper="resources/paper",
-        stages=expand(f"{RUN}/tables/{{stage}}", stage=STAGES),
+        stages=expand(f"{RUN}/tables/{{stage}}", stage=[*STAGES, "allocation_truth"]),
     output:
         report(
             directory(f"{RUN}/published"),
