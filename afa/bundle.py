@@ -102,7 +102,7 @@ class Bundle:
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """The model of an entity on all M features, its log-odds as prior."""
+        """The model S_v of an entity on all M features, its log-odds as prior (eq:disc_score)."""
         index = self.index(entity)
         return PairwiseMRF(self.unary[index], self.couplings(entity), float(self.priors[index]), self.features)
 

@@ -17,7 +17,10 @@ from afa.mrf import Evidence, PairwiseMRF
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0: energies +S/2 and -S/2, the prior log-odds halved likewise."""
+    """The models of class 1 and class 0: energies +S/2 and -S/2, the prior halved likewise (eq:half-potential).
+
+    Negating S exchanges the two, and the errors of their bounds with them (prop:anti-sym).
+    """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
 
@@ -46,7 +49,8 @@ def closed_bundle(bundle: Bundle, entity: str) -> Bundle:
 class TwoElbo:
     """log-odds of the two classes by mean-field, in nats (eq:two-elbo-def).
 
-    raw : F_1 - F_0, equal to S at full observation. shift : its value at no observation.
+    raw : F_1 - F_0, equal to S at full observation. shift : its value at no observation, which is 0 where
+    eq:Z0-eq-Z1 holds and the solves are exact.
     positive, negative : the two solves, with their diagnostics.
     """
 
@@ -57,12 +61,15 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """`raw` less its value at no observation: 0 where nothing is known (spec S3)."""
+        """`raw` less its value at no observation: 0 where nothing is known (rem:calibration-shift, spec S3)."""
         return self.raw - self.shift
 
 
 def two_elbo(mrf: PairwiseMRF, observations: dict[str, int] | None = None, *, solver: Solver | None = None) -> TwoElbo:
-    """The two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated."""
+    """The two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated.
+
+    Each class has its bound (eq:elbo-half); their difference estimates eq:ell-hat.
+    """
     one, zero = half_potentials(mrf)
     given = [mean_field(model, Evidence.of(model, observations), solver=solver) for model in (one, zero)]
     empty = [mean_field(model, solver=solver) for model in (one, zero)]
@@ -73,7 +80,7 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
     Below 1 the paper's condition holds and mean-field has one fixed point; for ternary features 3/2 is enough, since
-    the moment map has slope at most 2/3. Half-potentials have half this value.
+    the moment map has slope at most 2/3. Half-potentials have half this value (prop:halved).
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -29,7 +29,10 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 
 
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
-    """Log P(a | x_obs) - log P(b | x_obs) with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty) (spec S7)."""
+    """Log P(a | x_obs) - log P(b | x_obs) with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
+
+    That is eq:clamped-marginal for two entities, each with its own normaliser (spec S7).
+    """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
 

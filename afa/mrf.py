@@ -86,7 +86,7 @@ class PairwiseMRF:
         return float(abs(self.prior) + np.abs(self.unary).sum() + np.abs(self.couplings.data).sum() / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """E(x) of one full configuration, shape (M,), values in {-1, 0, +1}."""
+        """E(x) of one full configuration, shape (M,), values in {-1, 0, +1} (eq:mrf-general)."""
         x = np.asarray(values, dtype=np.float64)
         if x.shape != self.unary.shape or not np.isin(x, VALUES).all():
             found = f"shape {x.shape}, values {sorted(set(x.ravel().tolist()))[:5]}"
@@ -148,7 +148,8 @@ class Evidence:
 
     `observed` (M,) bool; `values` (M,) int8, zero where unobserved; `constant` is the running constant
     (eq:running-constant, the prior included); `field` (M,) the effective unary potentials
-    (eq:reduced-unary) at the unobserved features, zero at observed ones.
+    (eq:reduced-unary) at the unobserved features, zero at observed ones. With x_A the unobserved values,
+    E(x) = constant + field . x_A + 1/2 x_A' W x_A (eq:diff-decomposition).
     """
 
     mrf: PairwiseMRF
@@ -186,7 +187,7 @@ class Evidence:
         return int((~self.observed).sum()) - len(self.free)
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Evidence with one more feature observed; only the neighbours' effective unaries change."""
+        """Evidence with one more feature observed; only the neighbours' effective unaries change (supp:updatemrf)."""
         name = self.mrf.features[feature]
         if value not in VALUES:
             raise PlannerError(

@@ -221,7 +221,7 @@ class TopKPlanner(_Planner):
         )
 
     def scores(self) -> Floats:
-        """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie."""
+        """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
         return self._state.scores(self.guide)
 
     def top_k(self) -> list[str]:
@@ -309,7 +309,7 @@ class BinaryPlanner(_Planner):
         return float(self._state.scores(self.guide)[0, 1])
 
     def probability(self) -> float:
-        """P(entity | x_obs): the logistic function of the calibrated two-ELBO log-odds (spec S15).
+        """P(entity | x_obs): the logistic function of the calibrated two-ELBO log-odds (prop:calibration, spec S15).
 
         At no observation it is 1/2, or what the bundle's prior log-odds say.
         """

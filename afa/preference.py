@@ -72,7 +72,8 @@ def two_elbo(solutions: Sequence[MeanField]) -> Floats:
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
     """2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, spec S2).
 
-    Where sigma_D is 0 it is the sign of mu_D.
+    What it estimates is eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with what has been observed added. Where
+    sigma_D is 0 it is the sign of mu_D.
     """
     means = linearity(evidence, marginals)
     means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
@@ -105,7 +106,8 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
     """2 N_+ / |B| - 1: the share of observations that vote for a, zero votes counting against (supp:KL_sign_vote).
 
     `observations` are (feature index, value) in the order made: a vote uses the effective unary of that moment
-    (spec S4). Not antisymmetric: entry (a, b) asks whether a beats b. 0 before any observation.
+    (spec S4). Not antisymmetric: entry (a, b) asks whether a beats b. 0 before any observation; at full observation it
+    is eq:kl-fullobs.
     """
     positive, _ = sign_votes(models, observations)
     n = len(observations)

@@ -7,7 +7,7 @@ from afa.allocate.lucb import most_contested, of_one_duel
 
 
 class Clustered:
-    """Gain of one duel: the lowest-ranked champion inside the top-k against the highest-ranked outside.
+    """Gain of one duel, of the lowest champion inside the top-k and the highest outside (eq:clustered-alloc).
 
     A champion is the best entity of its cluster by Copeland inside the cluster. Where one side has no champion, or
     the duel of the two is resolved, it is the duel of `lucb`.

@@ -80,7 +80,7 @@ def _observed(bundle: Bundle, patients: Sequence[str], seeds: Sequence[int], rou
 
 
 def _exact_log_odds(bundle: Bundle, cohort: Cohort, entity: str, observed: Seen, threads: int | None) -> Floats:
-    """(P, S, T) exact l-hat of one task."""
+    """(P, S, T) exact l-hat of one task (eq:ell-hat)."""
     values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
     rows = (-1, observed.shape[-1])
     log_z = log_partitions(

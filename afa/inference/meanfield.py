@@ -56,7 +56,7 @@ class MeanField:
 
 
 def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
-    """First and second moments of ternary features at the given fields; any magnitude, no overflow.
+    """First and second moments of ternary features at the given fields (eq:first-moment); any magnitude, no overflow.
 
     >>> m, q = ternary_moments(np.array([0.0, 1e4]))
     >>> m.tolist(), [round(v, 3) for v in q.tolist()]
@@ -103,7 +103,7 @@ def mean_field(
 def _coordinate_ascent(
     alpha: Floats, coupling: sp.csr_array, m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, int, float]:
-    """Sweep the features one at a time in index order until the largest change meets the tolerance."""
+    """Sweep the features one at a time in index order (eq:mf-update) until the largest change meets the tolerance."""
     m, q = m.copy(), q.copy()
     residual, sweeps = np.inf, 0
     while residual >= solver.tolerance and sweeps < ASCENT_FACTOR * solver.max_iterations:
@@ -124,7 +124,7 @@ def _largest_change(step_m: Floats, step_q: Floats) -> float:
 
 
 def _free_elbo(alpha: Floats, coupling: sp.csr_array, m: Floats, q: Floats) -> float:
-    """Expected reduced energy plus entropy of the product distribution with moments (m, q)."""
+    """Expected reduced energy plus entropy of the product distribution with moments (m, q) (eq:elbo-general)."""
     energy = alpha @ m + 0.5 * m @ (coupling @ m)
     return float(energy + entropy(m, q).sum())
 

@@ -57,7 +57,10 @@ def _below_exact(subject: Subject, entropies: float) -> Outcome:
 
 
 def _bundle_below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
-    """The ELBOs of all entities of one bundle at the states with few enough free features to solve exactly."""
+    """The ELBOs of all entities of one bundle at the states with few enough free features to solve exactly.
+
+    Their distance to log Z is a divergence and cannot be negative (eq:elbo-slack).
+    """
     chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
     read = readings(bundle, values, orders, rounds, solver=subject.solver, threads=subject.threads)
