@@ -80,7 +80,12 @@ def allocation_grid(
         began = time.perf_counter()
         for seed in seeds if cell.allocation == "random" else (0,):
             paths = _follow(bundle, values, names, truth, cell, seed, k=k, solver=solver, threads=threads)
-            keys: dict[str, Any] = {"allocation": cell.allocation, "gain": cell.gain, "schedule": cell.schedule, "seed": seed}
+            keys: dict[str, Any] = {
+                "allocation": cell.allocation,
+                "gain": cell.gain,
+                "schedule": cell.schedule,
+                "seed": seed,
+            }
             parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
             parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
         seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
