@@ -141,6 +141,15 @@ class Sanity(_Strict):
     )
 
 
+class Comparison(_Strict):
+    """When a number that the paper prints counts as reproduced."""
+
+    confidence: float = Field(0.95, gt=0, lt=1, description="of the paper's own binomial error at its n")
+    largest_error: float = Field(
+        0.2, gt=0, le=1, description="half-width of that error above which a printed share does not compare"
+    )
+
+
 class Bootstrap(_Strict):
     """Intervals over patients."""
 
@@ -171,6 +180,7 @@ class RunConfig(_Strict):
     layer1: Layer1 = Layer1()
     sanity: Sanity = Sanity()
     bootstrap: Bootstrap = Bootstrap()
+    comparison: Comparison = Comparison()
 
     @property
     def run_name(self) -> str:

@@ -41,3 +41,25 @@ def publish_tables(
 
     n_features = len(load_cohort(cohort).features)
     publish(read_summary(summary), paper_tables(paper), stage or [], out, n_features=n_features)
+
+
+@app.command("compare")
+def compare_with_paper(
+    summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
+    cohort: CohortFolder,
+    paper: Annotated[Path, typer.Option(help="folder of the paper's tables, claims and their answers")],
+    out: Out,
+    confidence: Annotated[float, typer.Option(help="of the paper's own binomial error")] = 0.95,
+    largest_error: Annotated[float, typer.Option(help="of a printed share, above which it does not compare")] = 0.2,
+) -> None:
+    """Write the paper and this run side by side: each printed cell and each claim with a verdict and its reason."""
+    from afa.cohort.cohort import load_cohort
+    from afa.experiments.summary import read_summary
+    from afa.report.answers import load_answers
+    from afa.report.comparison import compare, load_printed, write_comparison
+    from afa.report.readings import facts_of
+    from afa.report.verdicts import Rules
+
+    answers, facts = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort))
+    rules = Rules(confidence, largest_error)
+    write_comparison(compare(read_summary(summary), load_printed(paper), answers, facts=facts, rules=rules), out)

@@ -36,7 +36,13 @@ def command_digest(command):
 # What figure notebooks import: they run again when it changes.
 NOTEBOOK_CODE = command_digest("report:notebook") + "".join(
     code_digest(f"afa.report.{module}")
-    for module in ("figures", "paper_tables", "binary_form", "grid")
+    for module in (
+        "figures",
+        "grid",
+        "paper_tables",
+        "binary_form",
+        "comparison",
+    )
 )
 
 

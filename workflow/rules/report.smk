@@ -40,6 +40,11 @@ rule summary:
 
 # One notebook per part of the paper: what it reads of the run, and where its figure stands in the report.
 NOTEBOOKS = {
+    "comparison": {
+        "category": "Comparison",
+        "figure": "verdicts by table",
+        "reads": ["comparison", "bundle"],
+    },
     "sign_convergence": {
         "category": "Top-k identification",
         "figure": "sign accuracy under random order",
@@ -207,6 +212,7 @@ rule published:
 
 
 REPORTED = [
+    f"{RUN}/comparison",
     f"{RUN}/summary.csv",
     f"{RUN}/published",
     *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),

@@ -1,0 +1,271 @@
+"""The paper and this run side by side: one line per printed cell and per claim, each with a verdict and its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from afa.errors import ConfigError, Fault, ReportError
+from afa.files import atomic_folder
+from afa.report.answers import Answer, Answers
+from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
+from afa.report.readings import Facts, Found, Reader
+from afa.report.verdicts import (
+    DIFFERENCE,
+    NOT_COMPARABLE,
+    NOT_RUN,
+    NOTHING,
+    REPRODUCED,
+    SIMULATED,
+    VERDICTS,
+    Number,
+    Printed,
+    Rules,
+    Verdict,
+    judge,
+    judge_statement,
+)
+
+CELL, NUMBER = "cell", "number"
+COLUMNS = [
+    "kind",
+    "id",
+    "table",
+    "row",
+    "column",
+    "claim",
+    "unit",
+    "paper",
+    "paper_n",
+    "ours",
+    "low",
+    "high",
+    "n",
+    "difference",
+    "verdict",
+    "reason",
+    "note",
+    "by_definition",
+    "see",
+    "where",
+]
+NUMERIC = ("paper_n", "ours", "low", "high", "n", "difference")
+BY_DEFINITION = "of these by definition"
+UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
+"""Units of the claims, as those of the cells are named."""
+UNJUDGED = {"not_comparable": NOT_COMPARABLE, "not_run": NOT_RUN, "decision": NOTHING, "background": NOTHING}
+
+
+class Claim(NamedTuple):
+    """One line of `claims.csv`, as text."""
+
+    id: str
+    kind: str
+    near_label: str
+    claim: str
+    value: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one cell or claim; `unit` where it is not the paper's."""
+
+    verdict: Verdict
+    ours: Found | None = None
+    unit: str | None = None
+    patients: int | None = None
+
+
+def compare(
+    summary: pd.DataFrame,
+    printed: Mapping[str, pd.DataFrame],
+    answers: Answers,
+    *,
+    facts: Facts,
+    rules: Rules,
+) -> pd.DataFrame:
+    """Every printed cell, table by table, and then every claim, with the columns of `COLUMNS`.
+
+    summary : all rows of the run. printed : the paper's tables and `claims`, by file name, all values as text.
+    `difference` is ours less the paper's, and empty where the two do not compare.
+
+    Raises
+    ------
+    ConfigError : claims without an answer, or answers without a claim.
+    ReportError : an answer that names a cell which is not printed.
+
+    """
+    claims = printed["claims"]
+    _check_covered(set(claims["id"]), set(answers.claims))
+    reader = Reader(summary, answers, facts)
+    lines = [line for name in TABLES for line in _cells(name, printed[name], reader, rules)]
+    cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
+    texts = claims[list(Claim._fields)]
+    lines += [_claim(Claim(*claim), reader, cells, rules) for claim in texts.itertuples(index=False, name=None)]
+    table = pd.DataFrame([_if_simulated(line, facts) for line in lines], columns=COLUMNS)
+    table["by_definition"] = table["by_definition"].eq(other=True)
+    text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
+    table[text] = table[text].fillna("").astype("str")
+    return table.astype(dict.fromkeys(NUMERIC, "float64"))
+
+
+def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Lines by verdict: one row per printed table and one for the claims of either kind, one column per verdict.
+
+    `BY_DEFINITION` are the reproduced ones that could not come out otherwise.
+    """
+    source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
+    counts = pd.crosstab(source, comparison["verdict"]).reindex(columns=list(VERDICTS), fill_value=0)
+    trivial = comparison["by_definition"] & (comparison["verdict"] == REPRODUCED)
+    counts.insert(1, BY_DEFINITION, trivial.groupby(source).sum())
+    return counts.loc[list(dict.fromkeys(source))].rename_axis("source").rename_axis(None, axis="columns").reset_index()
+
+
+def write_comparison(comparison: pd.DataFrame, folder: Path) -> None:
+    """Write `comparison` and its counts, `verdicts`, as CSV and Parquet; the folder appears when all are complete."""
+    with atomic_folder(folder) as temporary:
+        for name, table in (("comparison", comparison), ("verdicts", count_verdicts(comparison))):
+            table.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
+            table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
+
+
+def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
+    """The paper's tables and claims as they were transcribed, every value as text; a `ConfigError` where one lacks."""
+    lacking = [name for name in (*TABLES, "claims") if not (folder / f"{name}.csv").is_file()]
+    if lacking:
+        raise ConfigError(Fault(str(folder), f"no {', '.join(lacking)}", "the paper's tables", "pass resources/paper"))
+    return {name: pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False) for name in (*TABLES, "claims")}
+
+
+def _check_covered(claims: set[str], answers: set[str]) -> None:
+    differences = ((claims - answers, "claims without an answer"), (answers - claims, "answers without a claim"))
+    faults = [
+        Fault("resources/paper/answers.yaml", f"{what}: {', '.join(sorted(names))}", "one for each claim", "mend it")
+        for names, what in differences
+        if names
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def _cells(name: str, printed: pd.DataFrame, reader: Reader, rules: Rules) -> Iterator[dict[str, Any]]:
+    """One line per printed number of a table; what is added to it at t = 0 is not the paper's and left out."""
+    patients = reader.answers.patients.get(name)
+    texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
+    table = paper_table(name, printed, reader.summary, n_features=reader.facts.n_features).dropna(subset=["paper"])
+    for cell in table.to_dict("records"):
+        unit, _, few_labels = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", ")
+        paper = Printed(str(texts[cell["row"], cell["column"]]), unit, patients)
+        ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"])
+        rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), None)
+        note = "" if rule is None else reader.answers.reason(rule.why)
+        if rule is not None and rule.answer in UNJUDGED:
+            verdict, note = Verdict(UNJUDGED[rule.answer], note), ""
+        elif ours is None:
+            verdict = Verdict(NOT_RUN, "this summary has no line for it")
+        elif few_labels:
+            verdict = Verdict(NOT_COMPARABLE, "too few phenotypes have labels here (S10)")
+        else:
+            verdict = judge(paper, ours, rules)
+        line = {"kind": CELL, "table": name, "row": cell["row"], "column": cell["column"], "unit": unit}
+        if rule is not None:
+            line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
+        found = None if ours is None else Found(ours, unit, cell["n"])
+        yield _beside(line, paper.text, Outcome(verdict, found, patients=patients))
+
+
+def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]], rules: Rules) -> dict[str, Any]:
+    """The line of one claim: judged by what its answer reads, unless the answer says why not."""
+    answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
+    where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
+    line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
+    line |= {"unit": unit, "see": " ".join(answer.see), "by_definition": answer.definition, "where": where}
+    if answer.holds:
+        outcome = _statement(answer, reader, exact=claim.kind == NUMBER)
+    elif where:
+        outcome = _number(answer, claim.value, unit, reader, cells, rules)
+    else:
+        outcome = Outcome(Verdict(NOTHING, ""))
+    reason = reader.answers.reason(answer.why)
+    if answer.answer in UNJUDGED:
+        outcome = replace(outcome, verdict=Verdict(UNJUDGED[answer.answer], reason))
+    else:
+        line |= {"note": reason}
+    return _beside(line, claim.value, outcome)
+
+
+def _statement(answer: Answer, reader: Reader, *, exact: bool) -> Outcome:
+    relations = [reader.relation(text) for text in answer.holds]
+    first = reader.first(answer.holds[0])
+    missing = [relation for relation in relations if isinstance(relation, str)]
+    if missing:
+        return Outcome(Verdict(NOT_RUN, "; ".join(dict.fromkeys(missing))), first)
+    whole = [relation for relation in relations if not isinstance(relation, str)]
+    return Outcome(judge_statement(whole, exact=exact), first, None if exact or first is None else first.unit)
+
+
+def _number(
+    answer: Answer,
+    text: str,
+    unit: str,
+    reader: Reader,
+    cells: Mapping[str, Mapping[str, Any]],
+    rules: Rules,
+) -> Outcome:
+    patients = answer.patients
+    found: Found | None
+    if answer.cell is not None:
+        cell = _named(answer.cell, cells)
+        patients = reader.answers.patients.get(cell["table"])
+        found = None if cell["ours"] is None else _of_cell(cell)
+        missing = "this summary has no line for it"
+    elif answer.line is not None:
+        found, missing = reader.line(answer.line, complement=answer.complement), reader.missing(answer.line)
+    else:
+        found, missing = reader.fact(answer.fact or "", unit), ""
+    if found is None:
+        return Outcome(Verdict(NOT_RUN, missing), patients=patients)
+    if not text:
+        return Outcome(Verdict(NOTHING, ""), found, found.unit)
+    ours = found.in_unit(unit)
+    verdict = judge(Printed(text, unit, patients, answer.bound), ours, rules)
+    return Outcome(verdict, Found(ours, unit, found.n), patients=patients)
+
+
+def _named(name: str, cells: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if name not in cells:
+        raise ReportError(Fault("resources/paper/answers.yaml", f"cell {name}", "a printed cell", "mend its name"))
+    return cells[name]
+
+
+def _of_cell(cell: Mapping[str, Any]) -> Found:
+    """What answers a printed cell, with a share in percent."""
+    ours = Number(cell["ours"], cell["low"], cell["high"])
+    is_share = cell["unit"] == "share"
+    return Found(ours.scaled(100) if is_share else ours, "percent" if is_share else cell["unit"], cell["n"])
+
+
+def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any]:
+    """The line with both numbers, their difference where they compare, and the verdict."""
+    ours, verdict = outcome.ours, outcome.verdict
+    line = {**line, "paper": paper, "paper_n": outcome.patients, "verdict": verdict.name, "reason": verdict.reason}
+    line["unit"] = line["unit"] if outcome.unit is None else outcome.unit
+    if ours is None:
+        return {**line, "ours": None}
+    shown = {"ours": ours.number.value, "low": ours.number.low, "high": ours.number.high, "n": ours.n}
+    unjudged = verdict.name in (NOT_COMPARABLE, NOT_RUN, NOTHING) or not paper
+    difference = np.nan if unjudged else ours.number.value - Printed(paper, "").value
+    return {**line, **shown, "difference": difference}
+
+
+def _if_simulated(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
+    """On a simulated cohort no number of ours says anything of patients, whatever it comes to."""
+    if not facts.simulated or line["ours"] is None or line["verdict"] == NOT_RUN:
+        return line
+    return {**line, "verdict": SIMULATED, "reason": f"cohort {facts.cohort} is simulated"}

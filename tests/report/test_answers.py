@@ -1,0 +1,165 @@
+"""The hand-kept answers: every claim has one, every name in it stands for something, and what is wrong is named."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from afa.errors import ConfigError
+from afa.experiments.summary import METRICS, TABLES
+from afa.report.answers import END, READ, is_number, load_answers, relation_of
+from afa.report.comparison import UNITS, load_printed
+from afa.report.paper_tables import TABLES as PRINTED_TABLES
+from afa.report.paper_tables import TEXT_COLUMNS
+
+ROOT = Path(__file__).parents[2]
+PAPER = ROOT / "resources" / "paper"
+FILE = PAPER / "answers.yaml"
+ANSWERS = load_answers(FILE)
+PRINTED = load_printed(PAPER)
+CLAIMS = PRINTED["claims"].set_index("id")
+CELLS = {
+    f"{name} | {row} | {column}"
+    for name in PRINTED_TABLES
+    for row, column in PRINTED[name][["row", "column"]].itertuples(index=False)
+    if column not in TEXT_COLUMNS
+}
+
+
+def read_claims():
+    return {name: answer for name, answer in ANSWERS.claims.items() if answer.answer in READ}
+
+
+def test_every_claim_is_answered_once_and_in_the_papers_order():
+    assert list(ANSWERS.claims) == list(CLAIMS.index)
+    assert len(ANSWERS.claims) == 332
+
+
+def test_every_id_that_is_referred_to_stands_in_the_documents():
+    known = {
+        found
+        for name in ("errata", "decisions")
+        for found in re.findall(r"^\*\*([A-Z]\d+),", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE)
+    }
+    used = {name for answer in (*ANSWERS.claims.values(), *ANSWERS.cells) for name in answer.see}
+    assert used - known == set()
+    assert {name for answer in ANSWERS.claims.values() if answer.answer == "erratum" for name in answer.see} > {"E5"}
+    assert all(any(name[0] == "E" for name in a.see) for a in ANSWERS.claims.values() if a.answer == "erratum")
+
+
+def test_every_cell_that_a_claim_refers_to_is_printed():
+    named = {answer.cell for answer in ANSWERS.claims.values() if answer.cell is not None}
+    assert named - CELLS == set()
+
+
+@pytest.mark.parametrize("rule", ANSWERS.cells, ids=lambda rule: f"{rule.table} {rule.row} {rule.column}")
+def test_every_pattern_of_cells_covers_one_that_no_earlier_pattern_covers(rule):
+    earlier = ANSWERS.cells[: ANSWERS.cells.index(rule)]
+    split = [cell.split(" | ") for cell in CELLS]
+    free = [cell for cell in split if not any(other.covers(*cell) for other in earlier)]
+    assert any(rule.covers(*cell) for cell in free)
+
+
+def test_a_number_is_read_as_a_number_and_a_comparison_as_relations():
+    for name, answer in read_claims().items():
+        if CLAIMS.loc[name, "kind"] == "comparison":
+            assert answer.holds, name
+            assert answer.answer in ("paired", "erratum"), name
+        else:
+            assert answer.answer in ("row", "erratum"), name
+
+
+def test_a_claimed_share_says_how_many_patients_are_behind_it():
+    for name, answer in read_claims().items():
+        unit = UNITS[CLAIMS.loc[name, "unit"]]
+        if unit in ("share", "percent") and not answer.holds:
+            table = (answer.cell or "").split(" | ")[0]
+            assert answer.patients or ANSWERS.patients[table], name
+
+
+def test_two_claims_of_one_number_have_one_answer():
+    """A number that the paper repeats, by the first words of the claim, is read from one line."""
+    texts = CLAIMS["claim"].str.replace(r" \((caption|second printing of the caption)\)", "", regex=True)
+    for names in texts.groupby(texts).groups.values():
+        readings = {(a.cell, a.line, a.fact, a.holds) for a in (ANSWERS.claims[name] for name in names)}
+        assert len(readings) == 1, list(names)
+
+
+def test_every_line_is_one_of_the_summarys_tables_and_metrics():
+    for name, keys in ANSWERS.lines.items():
+        assert keys["table"] in TABLES, name
+        assert keys["metric"] in METRICS, name
+        assert keys.get("t", END) == END or isinstance(keys["t"], int)
+
+
+def test_no_line_and_no_reason_is_there_for_nothing():
+    text = FILE.read_text()
+    used = text.partition("\ncells:")[2]
+    for name in (*ANSWERS.lines, *ANSWERS.reasons):
+        assert re.search(rf"[\" \[]{name}\b", used), name
+
+
+def test_every_table_of_the_paper_has_its_place_in_the_report():
+    labels = {"tab:" + name.removeprefix("tab_") for name in PRINTED_TABLES}
+    assert labels <= set(ANSWERS.places)
+    for label in labels:
+        assert (ROOT / "notebooks" / f"{ANSWERS.places[label].notebook}.ipynb").is_file(), label
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        ("sign method=kl t=M", {"method": "kl", "t": "M"}),
+        ("sign t=10", {"t": 10}),
+        ("sign metric=rate stratum=clusters=5", {"metric": "rate", "stratum": "clusters=5"}),
+        ("sign stratum='item=04 favours_one'", {"stratum": "item=04 favours_one"}),
+    ],
+)
+def test_a_reading_is_a_line_with_keys_added_or_changed(reading, expected):
+    assert ANSWERS.keys(reading) == {**ANSWERS.lines["sign"], **expected}
+
+
+@pytest.mark.parametrize(
+    ("reading", "words"), [("nothing t=1", "no line nothing"), ("sign t", "'t'"), ("sign colour=blue", "colour")]
+)
+def test_a_reading_that_names_nothing_is_refused(reading, words):
+    with pytest.raises(ConfigError, match=words):
+        ANSWERS.keys(reading)
+
+
+def test_a_relation_has_one_operator_between_two_sides():
+    assert relation_of("sign t=1 > sign t=2") == ("sign t=1", ">", "sign t=2")
+    assert relation_of("removed stratum=clusters=5 = 0") == ("removed stratum=clusters=5", "=", "0")
+    assert (is_number("0.5"), is_number("sign t=1")) == (True, False)
+    with pytest.raises(ConfigError, match="2 operators"):
+        relation_of("a < b < c")
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ({"answer": "row"}, "row with nothing to read"),
+        ({"answer": "row", "line": "sign t=1", "fact": "patients"}, "row with line, fact"),
+        ({"answer": "not_comparable", "line": "sign t=1"}, "not_comparable without a reason"),
+        ({"answer": "background", "why": "motive", "line": "sign t=1"}, "background with line"),
+        ({"answer": "erratum", "line": "sign t=1"}, "erratum without an id"),
+        ({"answer": "row", "cell": "tab_chaos"}, "cell tab_chaos"),
+        ({"answer": "row", "line": "sing t=1"}, "no line sing"),
+        ({"answer": "rwo", "line": "sign t=1"}, "c001.answer"),
+        ({"answer": "row", "line": "sign t=1", "hold": []}, "c001.hold: found an unknown key"),
+    ],
+)
+def test_a_claim_that_lacks_something_is_refused_by_its_id(tmp_path, claim, words):
+    document = yaml.safe_load(FILE.read_text())
+    document["claims"]["c001"] = claim
+    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(ConfigError, match=words):
+        load_answers(tmp_path / "answers.yaml")
+
+
+def test_the_papers_tables_are_asked_for_where_they_are_not(tmp_path):
+    pd.DataFrame({"id": []}).to_csv(tmp_path / "claims.csv")
+    with pytest.raises(ConfigError, match=r"no tab_m2_random_sign.*pass resources/paper"):
+        load_printed(tmp_path)

@@ -1,0 +1,27 @@
+# The paper and this run side by side: every printed cell and every claim, each with a verdict and its reason.
+rule comparison:
+    input:
+        summary=f"{RUN}/summary.csv",
+        cohort=f"{RUN}/cohort",
+        paper="resources/paper",
+        answers="resources/paper/answers.yaml",
+    output:
+        report(
+            directory(f"{RUN}/comparison"),
+            patterns=["{table}.csv"],
+            caption="../report/comparison.rst",
+            category="Comparison",
+            labels={"table": "{table}"},
+        ),
+    log:
+        f"{RUN}/logs/comparison.log",
+    benchmark:
+        f"{RUN}/benchmarks/comparison.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    params:
+        rules=f"--confidence {settings.comparison.confidence} --largest-error {settings.comparison.largest_error}",
+        code=command_digest("report:compare_with_paper"),
+    shell:
+        "afa compare {input.summary} --cohort {input.cohort} --paper {input.paper} {params.rules}"
+        " --out {output} > {log} 2>&1"
