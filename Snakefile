@@ -19,6 +19,7 @@ include: "workflow/rules/allocation.smk"
 include: "workflow/rules/binary.smk"
 include: "workflow/rules/gauge.smk"
 include: "workflow/rules/checks.smk"
+include: "workflow/rules/explorer.smk"
 include: "workflow/rules/comparison.smk"
 include: "workflow/rules/report.smk"
 

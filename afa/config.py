@@ -141,6 +141,12 @@ class Sanity(_Strict):
     )
 
 
+class Explorer(_Strict):
+    """The page to step through patients' acquisition."""
+
+    patients: int = Field(12, ge=1, le=40, description="at most so many, spread over the cohort")
+
+
 class Comparison(_Strict):
     """When a number that the paper prints counts as reproduced."""
 
@@ -180,6 +186,7 @@ class RunConfig(_Strict):
     layer1: Layer1 = Layer1()
     sanity: Sanity = Sanity()
     bootstrap: Bootstrap = Bootstrap()
+    explorer: Explorer = Explorer()
     comparison: Comparison = Comparison()
 
     @property

@@ -54,6 +54,7 @@ OURS = {
     "sanity.seeds",
     "bootstrap.resamples",
     "bootstrap.confidence",
+    "explorer.patients",
     "comparison.confidence",
     "comparison.largest_error",
 }

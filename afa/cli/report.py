@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli.options import CohortFolder, Out
+from afa.cli.options import BundleFolder, CohortFolder, Damping, MaxIterations, Out, Threads, Tolerance
 
 app = typer.Typer()
 
@@ -63,3 +63,37 @@ def compare_with_paper(
     answers, facts = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort))
     rules = Rules(confidence, largest_error)
     write_comparison(compare(read_summary(summary), load_printed(paper), answers, facts=facts, rules=rules), out)
+
+
+@app.command("explorer")
+def explorer_page(
+    bundle: BundleFolder,
+    cohort: CohortFolder,
+    tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
+    out: Out,
+    patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many, spread over the cohort")] = 12,
+    k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
+    damping: Damping = 0.5,
+    tolerance: Tolerance = 1e-4,
+    max_iterations: MaxIterations = 200,
+    threads: Threads = 1,
+) -> None:
+    """Write a page to step through some patients' acquisition, by any rule; one file, nothing fetched."""
+    from afa.experiments.explorer import explore
+    from afa.experiments.inputs import check_duels, load_inputs, top_k_size
+    from afa.experiments.tables import read_table
+    from afa.inference.meanfield import Solver
+    from afa.report.explorer import write_explorer
+
+    model, members = load_inputs(bundle, cohort)
+    check_duels(model, bundle)
+    explored = explore(
+        model,
+        members,
+        read_table(tables, "choices"),
+        most=patients,
+        k=top_k_size(model, k, typer.echo),
+        solver=Solver(damping, tolerance, max_iterations),
+        threads=threads,
+    )
+    write_explorer(explored, out, typer.echo)

@@ -213,6 +213,7 @@ rule published:
 
 REPORTED = [
     f"{RUN}/comparison",
+    f"{RUN}/explorer.html",
     f"{RUN}/summary.csv",
     f"{RUN}/published",
     *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),
@@ -242,7 +243,14 @@ rule report_page:
         config=f"{RUN}/config.json",
         text=collect(
             "workflow/report/{name}.rst",
-            name=["workflow", "summary", "published", "notebook", *NOTEBOOKS],
+            name=[
+                "workflow",
+                "summary",
+                "published",
+                "explorer",
+                "notebook",
+                *NOTEBOOKS,
+            ],
         ),
     output:
         f"{RUN}/report.html",

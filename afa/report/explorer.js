@@ -1,0 +1,303 @@
+// What the page shows of a choice and of a step, and what the reader does. Names come from data that anyone may have
+// written: they reach the page as text nodes only.
+const MOVE = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
+const SPEAK_AFTER = 250;
+
+const $ = (id) => document.getElementById(id);
+const summary = JSON.parse($("summary").textContent);
+const { entities, features, cells, patients, scores, k } = summary;
+const last = features.length;
+const state = { patient: 0, cell: summary.shown, score: 0, t: 0 };
+const unpackedSteps = new Map();
+const charts = {};
+let steps = null;
+let path = null;
+let speaking = 0;
+
+function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made) made[name] = value; else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function cell(text, properties = {}) { return element("td", properties, text); }
+
+/** A name with places where a line may break; its text is the name. */
+function named(name) {
+  const parts = name.split(/(?<=_)/u);
+  return parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
+}
+
+function number(value) {
+  if (value === 0) return "0";
+  if (value < 0.001) return value.toExponential(1);
+  return value >= 100 ? String(Math.round(value)) : value.toPrecision(3);
+}
+
+function count(n, one, many) { return `${n} ${n === 1 ? one : many}`; }
+
+function swatch(style, symbol = true) {
+  const space = "http://www.w3.org/2000/svg";
+  const drawing = document.createElementNS(space, "svg");
+  const line = document.createElementNS(space, "line");
+  const set = (node, values) => Object.entries(values).forEach(([name, value]) => node.setAttribute(name, value));
+  set(drawing, { width: 32, height: 12, viewBox: "3 0 32 12", "aria-hidden": "true" });
+  set(line, { x1: 0, x2: 38, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") });
+  drawing.append(line);
+  if (symbol) {
+    const mark = document.createElementNS(space, "path");
+    const shapes = {
+      circle: "M19 2a4 4 0 1 0 .01 0z", square: "M15 2h8v8h-8z", diamond: "M19 1l5 5-5 5-5-5z", triangle: "M19 1l5 9h-10z",
+      inverted_triangle: "M19 11l5-9h-10z", star: "M19 0l1.5 4h4.5l-3.6 2.6 1.4 4.4-3.8-2.7-3.8 2.7 1.4-4.4-3.6-2.6h4.5z",
+    };
+    set(mark, { d: shapes[style.marker], fill: style.colour });
+    drawing.append(mark);
+  }
+  return drawing;
+}
+
+/* ---- what is fixed ---- */
+
+function writeHead() {
+  const title = `Acquisition explorer: ${summary.cohort}`;
+  document.title = title;
+  $("title").textContent = title;
+  const origin = summary.simulated
+    ? element("span", { className: "badge simulated" }, "simulated cohort")
+    : element("span", { className: "badge" }, summary.series ? `real series ${summary.series}` : "real cohort");
+  $("subtitle").append(origin, " ", summary.title);
+  $("scope").textContent =
+    `Which feature a rule measures next, and what is known by then, for ${patients.length} of ${summary.cohort_size} patients. `
+    + `Bundle ${summary.bundle}, version ${summary.version}: ${entities.length} phenotypes on ${features.length} features, `
+    + `${summary.duels} duels. Sought are the ${k} phenotypes that each patient's features support most. `
+    + (summary.schedule === "every" ? "Every rule looks again after each measurement." : `Schedule of looking again: ${summary.schedule}.`);
+  $("made").textContent = `Self-contained page: it asks nothing of any network. Charts by BokehJS ${$("library").dataset.version} (BSD licence).`;
+}
+
+function fillChoices() {
+  patients.forEach((patient, i) => $("patient").append(new Option(patient.name, String(i))));
+  [...new Set(cells.map(cellName))].forEach((name) => $("rule").append(new Option(name, name)));
+  scores.forEach((name, i) => $("score").append(new Option(name, String(i))));
+  const by = cells[summary.shown];
+  $("patient-note").textContent = patients.length === summary.cohort_size
+    ? "All patients of the cohort."
+    : `Spread evenly over the steps at which ${[by.rule, by.gain].filter(Boolean).join(" with ")} certifies the top ${k}, earliest and latest included.`;
+  $("t").max = String(last);
+  $("ranking-note").textContent = "Lines mark phenotypes that are in the top at full observation, as in the chart.";
+  for (const [word, text] of words()) $("words").append(element("dt", {}, word), element("dd", {}, text));
+}
+
+/** The gains that the chosen rule comes with; the present one is kept where it can be. */
+function fillGains(rule, wanted) {
+  const fitting = cells.map((c, i) => [c, i]).filter(([c]) => cellName(c) === rule);
+  $("gain").replaceChildren(...fitting.map(([c, i]) => new Option(c.gain || "none", String(i))));
+  const [, chosen] = fitting.find(([c]) => c.gain === wanted) ?? fitting[0];
+  $("gain").value = String(chosen);
+  return chosen;
+}
+
+/* ---- what follows the choice of patient, rule and score ---- */
+
+async function choose(change) {
+  Object.assign(state, change);
+  document.body.dataset.ready = "";
+  const asked = state.patient;
+  const found = await stepsOf(asked);
+  if (asked !== state.patient) return;
+  steps = found;
+  path = pathOf(runOf(state.cell), state.score);
+  const c = cells[state.cell];
+  $("rule-note").textContent = RULES[c.rule] ?? "A rule of one's own.";
+  $("gain-note").textContent = GAINS[c.gain] ?? "";
+  $("score-note").textContent = SCORES[scores[state.score]] ?? "";
+  setJump($("to-settled"), `Top ${k} settled`, path.settled);
+  setJump($("to-certified"), "Certified", path.certified);
+  drawRanks();
+  drawProgress();
+  drawWorth();
+  fillSteps();
+  fillRules();
+  show(state.t);
+  document.body.dataset.ready = "true";
+}
+
+function setJump(button, what, t) {
+  button.textContent = t === null ? `${what}: never` : `${what}: t = ${t}`;
+  button.setAttribute("aria-disabled", String(t === null));
+  button.dataset.t = t ?? "";
+}
+
+function styleOf(v) {
+  const i = path.order[last].slice(0, k).indexOf(v);
+  return i < 0 ? null : STYLES[i % STYLES.length];
+}
+
+function fillSteps() {
+  const unit = cells[state.cell].gain ? "Gain" : "Unary";
+  const heads = [["t", "number"], ["Feature", ""], ["Value", ""], [`${unit}, nats`, "number"], ["Resolved", "number"], ["Certified", ""], [`Enters (+) or leaves (\u2212) the top ${k}`, ""]];
+  $("steps").tHead.replaceChildren(element("tr", {}, ...heads.map(([text, kind]) => element("th", { scope: "col", className: kind }, text))));
+  const rows = path.rank.map((ranks, t) => {
+    const feature = t ? path.run.order[t - 1] : null;
+    const moved = t ? entities.map((name, v) => [name, (ranks[v] <= k) - (path.rank[t - 1][v] <= k)]).filter(([, by]) => by) : [];
+    const change = moved.sort((a, b) => b[1] - a[1]).map(([name, by]) => `${by > 0 ? "+" : "\u2212"}\u00A0${name}`).join(", ");
+    const row = element("tr", {},
+      element("td", { className: "number" }, element("button", { type: "button", tabIndex: -1, "aria-label": `Go to step ${t}` }, String(t))),
+      element("th", { scope: "row" }, ...(t ? named(features[feature]) : ["(start)"])),
+      cell(t ? ARROWS.get(steps.values[feature]) : "", { className: "plain" }),
+      cell(t ? number(path.run.worth[t - 1]) + (path.fallback.has(t) ? " (fallback)" : "") : "", { className: "number" }),
+      cell(String(path.resolved[t]), { className: "number" }),
+      cell(isCertified(t) ? "yes" : "no"),
+      element("td", { className: "changes" }, ...named(t ? change : path.order[0].slice(0, k).map((v) => `+\u00A0${entities[v]}`).join(", "))),
+    );
+    row.dataset.t = t;
+    return row;
+  });
+  $("steps").tBodies[0].replaceChildren(...rows);
+}
+
+function fillRules() {
+  $("rules-note").textContent = `When the top ${k} by ${scores[state.score]} settles, and when it is certified, for ${patients[state.patient].name}.`;
+  $("rules").tHead.replaceChildren(element("tr", {}, ...["Rule", "Gain", "Settled, t", "Certified, t", "Fell back, steps"].map((text, i) => element("th", { scope: "col", className: i > 1 ? "number" : "" }, text))));
+  $("rules").tBodies[0].replaceChildren(...cells.map((c, i) => {
+    const run = runOf(i);
+    const pick = element("button", { type: "button" }, cellName(c));
+    pick.addEventListener("click", () => { $("rule").value = cellName(c); fillGains(cellName(c), c.gain); choose({ cell: i }); });
+    const row = element("tr", {}, element("th", { scope: "row" }, pick), cell(c.gain || "none"),
+      ...[run.settled[state.score], run.certified ?? "never", run.fallback.length].map((n) => cell(String(n), { className: "number" })));
+    if (i === state.cell) row.setAttribute("aria-current", "true");
+    return row;
+  }));
+}
+
+/* ---- what follows the step ---- */
+
+function show(asked) {
+  const t = Math.min(Math.max(asked, 0), last);
+  state.t = t;
+  const slider = $("t");
+  slider.value = String(t);
+  slider.setAttribute("aria-valuetext", `${t} of ${last}${t ? `, ${features[path.run.order[t - 1]]}` : ""}`);
+  $("taken").textContent = `${t} of ${last}`;
+  for (const [id, out] of [["first", t === 0], ["previous", t === 0], ["next", t === last], ["last", t === last]]) $(id).setAttribute("aria-disabled", String(out));
+  writeFacts(t);
+  writeRanking(t);
+  for (const { cursor } of Object.values(charts)) cursor.location = t;
+  markRow(t);
+  window.clearTimeout(speaking);
+  speaking = window.setTimeout(() => { $("live").textContent = sentence(t); }, SPEAK_AFTER);
+  document.body.dataset.t = String(t);
+}
+
+function sentence(t) {
+  const certain = `${path.resolved[t]} of ${summary.duels} duels resolved; top ${k} ${isCertified(t) ? "certified" : "not certified"}`;
+  const top = path.order[t].slice(0, k).map((v) => entities[v]).join(", ");
+  if (!t) return `Start, nothing measured. ${certain}. Top ${k}: ${top}.`;
+  const feature = path.run.order[t - 1];
+  return `Step ${t} of ${last}: ${features[feature]} is ${VALUES.get(steps.values[feature])}. ${certain}. Top ${k}: ${top}.`;
+}
+
+function writeFacts(t) {
+  const feature = t ? path.run.order[t - 1] : null;
+  const hasGain = cells[state.cell].gain !== "";
+  const open = t ? summary.duels - path.resolved[t - 1] : 0;
+  const inHindsight = t >= path.settled ? `in hindsight: settled since t = ${path.settled}` : `in hindsight: it changes until t = ${path.settled}`;
+  const facts = [
+    ["Measured", t ? features[feature] : "nothing yet", t ? (path.fallback.has(t) ? "fallback: nothing had any gain for the rule" : "chosen by the rule") : "what the bundle says of anyone"],
+    ["Value", t ? VALUES.get(steps.values[feature]) : "\u2013", ""],
+    [hasGain ? "It had to gain" : "Its effective unary", t ? `${number(path.run.worth[t - 1])} nats` : "\u2013", t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""],
+    ["Duels resolved", `${path.resolved[t]} of ${summary.duels}`, t ? `${path.resolved[t] - path.resolved[t - 1]} by this step` : ""],
+    ["Certainty", isCertified(t) ? `top ${k} certified` : `top ${k} not certified`, isCertified(t) ? `since t = ${path.certified}` : path.certified === null ? "and never: a duel across the boundary ends in a tie" : ""],
+    [`Top ${k} by ${scores[state.score]}`, `${path.found[t]} of ${k} are final`, inHindsight],
+  ];
+  $("step-title").textContent = t ? `Step ${t}: ${features[feature]}` : "Start: nothing measured";
+  $("facts").replaceChildren(...facts.map(([term, value, more]) => element("div", {}, element("dt", {}, term), element("dd", {}, value), element("dd", {}, more))));
+}
+
+function writeRanking(t) {
+  const labels = patients[state.patient].labels;
+  const labelled = labels.some((label) => label !== null);
+  $("ranking-title").textContent = `Ranking after ${count(t, "measurement", "measurements")}`;
+  const heads = ["Rank", "Phenotype", "Line", "Moved", "Final", ...(labelled ? ["Label"] : [])];
+  $("ranking").tHead.replaceChildren(element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text))));
+  $("ranking").tBodies[0].replaceChildren(...path.order[t].map((v, i) => {
+    const style = styleOf(v);
+    const by = t ? path.rank[t - 1][v] - path.rank[t][v] : 0;
+    const row = element("tr", { className: [i < k ? "inside" : "", i === k - 1 ? "boundary" : ""].join(" ") },
+      cell(`${i + 1}${path.tied[t].has(i) || path.tied[t].has(i + 1) ? " =" : ""}`, { className: "plain" }),
+      element("th", { scope: "row" }, ...named(entities[v])),
+      style ? element("td", {}, swatch(style), element("span", { className: "unseen" }, "on top at the end")) : cell(""),
+      cell(by > 0 ? `\u25B2 ${by}` : by < 0 ? `\u25BC ${-by}` : "", { className: "plain" }),
+      cell(String(path.rank[last][v]), { className: "plain" }));
+    if (labelled) row.append(cell(labels[v] === null ? "\u2013" : labels[v] ? "yes" : "no"));
+    return row;
+  }));
+}
+
+function markRow(t) {
+  const rows = $("steps").tBodies[0].rows;
+  const before = $("steps").querySelector("tr[aria-current]");
+  if (before) {
+    before.removeAttribute("aria-current");
+    before.querySelector("button").tabIndex = -1;
+  }
+  const row = rows[t];
+  row.setAttribute("aria-current", "step");
+  row.querySelector("button").tabIndex = 0;
+  const box = $("steps-scroll");
+  const above = row.offsetTop - $("steps").tHead.offsetHeight;
+  if (above < box.scrollTop || row.offsetTop + row.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = above - box.clientHeight / 3;
+}
+
+/* ---- the reader's hands ---- */
+
+function listen() {
+  $("patient").addEventListener("change", () => choose({ patient: Number($("patient").value) }));
+  $("score").addEventListener("change", () => choose({ score: Number($("score").value) }));
+  $("rule").addEventListener("change", () => choose({ cell: fillGains($("rule").value, cells[state.cell].gain) }));
+  $("gain").addEventListener("change", () => choose({ cell: Number($("gain").value) }));
+  $("choices").addEventListener("submit", (event) => event.preventDefault());
+  $("t").addEventListener("input", () => show(Number($("t").value)));
+  $("first").addEventListener("click", () => show(0));
+  $("previous").addEventListener("click", () => show(state.t - 1));
+  $("next").addEventListener("click", () => show(state.t + 1));
+  $("last").addEventListener("click", () => show(last));
+  for (const id of ["to-settled", "to-certified"]) {
+    $(id).addEventListener("click", () => { if ($(id).dataset.t !== "") show(Number($(id).dataset.t)); });
+  }
+  $("steps").tBodies[0].addEventListener("click", (event) => {
+    const row = event.target.closest("tr");
+    if (row && !window.getSelection().toString()) show(Number(row.dataset.t));
+  });
+  document.addEventListener("keydown", (event) => {
+    const move = MOVE[event.key];
+    const elsewhere = event.target.closest("select") || (Math.abs(move) !== 1 && event.target.closest(".scroll"));
+    if (move === undefined || elsewhere || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    show(state.t + move);
+  });
+}
+
+async function start() {
+  writeHead();
+  if (typeof DecompressionStream === "undefined") {
+    $("loading").textContent = "This browser cannot unpack the page: it needs one of 2023 or later.";
+    return;
+  }
+  const script = document.createElement("script");
+  script.textContent = await (await unpacked("library")).text();
+  document.head.append(script);
+  fillChoices();
+  const { rule, gain } = cells[state.cell];
+  $("rule").value = cellName({ rule, gain, seed: cells[state.cell].seed });
+  fillGains($("rule").value, gain);
+  $("content").hidden = false;
+  await makeCharts();
+  listen();
+  await choose({});
+  $("loading").hidden = true;
+}
+
+start();

@@ -1,0 +1,187 @@
+// The three charts: made once, given other lines when the choice changes, and a cursor that follows the step.
+/** A figure with its cursor and the two marks of the top, in the element of that id. */
+function newChart(id, height, yLabel) {
+  const { Label, Plotting, Range1d, Span } = window.Bokeh;
+  const figure = Plotting.figure({
+    sizing_mode: "stretch_width", height, tools: [], toolbar_location: null, min_border_right: 20, outline_line_color: null,
+    x_range: new Range1d({ start: -1, end: last + 1 }), y_range: new Range1d({ start: 0, end: 1 }),
+    x_axis_label: "measurements taken", y_axis_label: yLabel,
+  });
+  for (const axis of [figure.xaxis, figure.yaxis]) {
+    axis.axis_label_text_font_style = "normal";
+    axis.axis_label_text_color = axis.major_label_text_color = "#1a1a1a";
+    axis.axis_label_text_font_size = axis.major_label_text_font_size = "12px";
+    axis.minor_tick_line_color = null;
+  }
+  figure.xgrid.grid_line_color = null;
+  const marks = [["settled", [2, 3]], ["certified", [8, 4]]].map(([text, dash]) => {
+    const line = new Span({ location: 0, dimension: "height", line_color: "#555555", line_dash: dash });
+    const label = new Label({ x: 0, y: 0, text, text_font_size: "12px", text_color: "#1a1a1a", text_baseline: "top" });
+    figure.add_layout(line);
+    figure.add_layout(label);
+    return { line, label };
+  });
+  const cursor = new Span({ location: 0, dimension: "height", line_color: "#1a1a1a", line_width: 2 });
+  figure.add_layout(cursor);
+  figure.on_event("tap", (event) => { if (Number.isFinite(event.x)) show(Math.round(event.x)); });
+  const tip = element("div", { className: "tip", hidden: true });
+  $(id).append(tip);
+  figure.on_event("mousemove", (event) => point(id, tip, event));
+  figure.on_event("mouseleave", () => { tip.hidden = true; });
+  charts[id] = { figure, cursor, marks, sources: [] };
+  return charts[id];
+}
+
+/** Says beside the pointer what stands there. */
+function point(id, tip, { x, y, sx, sy }) {
+  const t = Math.round(x);
+  const text = path && t >= 0 && t <= last ? UNDER_POINTER[id](t, y) : "";
+  tip.hidden = !text;
+  tip.textContent = text;
+  const room = $(id).clientWidth - tip.offsetWidth;
+  tip.style.left = `${Math.max(0, Math.min(sx + 14, room))}px`;
+  tip.style.top = `${Math.max(0, sy - tip.offsetHeight - 8)}px`;
+}
+
+const UNDER_POINTER = {
+  ranks: (t, y) => {
+    const near = path.order[t].filter((v, i) => Math.abs(i + 1 - y) <= 0.5);
+    return near.map((v) => `${entities[v]}: rank ${path.rank[t][v]} at t = ${t}`).join("");
+  },
+  progress: (t) => `t = ${t}: ${path.resolved[t]} of ${summary.duels} duels resolved, ${path.found[t]} of the final top ${k} found`,
+  worth: (t) => (t ? `t = ${t}: ${features[path.run.order[t - 1]]}, ${number(path.run.worth[t - 1])} nats${path.fallback.has(t) ? " (fallback)" : ""}` : ""),
+};
+
+function addSource(chart, data) {
+  const source = new window.Bokeh.ColumnDataSource({ data });
+  chart.sources.push(source);
+  return source;
+}
+
+/** A line whose data come later; its source joins those of the chart. */
+function addLine(chart, style) {
+  const source = addSource(chart, { x: [], y: [] });
+  const look = { line_color: style.colour, line_dash: style.dash, line_width: style.width ?? 2 };
+  chart.figure.line({ x: { field: "x" }, y: { field: "y" }, source, ...look });
+}
+
+async function makeCharts() {
+  const { BoxAnnotation, FixedTicker, Plotting } = window.Bokeh;
+  const ranks = newChart("ranks", 300, "rank");
+  ranks.figure.add_layout(new BoxAnnotation({ top: 0.5, bottom: k + 0.5, fill_color: "#ececec", fill_alpha: 1, line_color: null, level: "underlay" }));
+  addLine(ranks, { colour: "#d4d4d4", dash: [], width: 1 });
+  for (let i = 0; i < k; i += 1) {
+    const style = STYLES[i % STYLES.length];
+    addLine(ranks, style);
+    const source = addSource(ranks, { x: [], y: [] });
+    ranks.figure.scatter({ x: { field: "x" }, y: { field: "y" }, source, marker: style.marker, size: 8, fill_color: style.colour, line_color: style.colour });
+  }
+  const progress = newChart("progress", 190, "%");
+  addLine(progress, RESOLVED);
+  addLine(progress, FOUND);
+  progress.figure.yaxis.ticker = new FixedTicker({ ticks: [0, 25, 50, 75, 100] });
+  const worth = newChart("worth", 180, "nats");
+  for (const fill of ["#0072B2", "#ffffff"]) {
+    const source = addSource(worth, { x: [], y: [] });
+    worth.figure.vbar({ x: { field: "x" }, top: { field: "y" }, bottom: 0, width: 0.9, source, fill_color: fill, line_color: "#0072B2" });
+  }
+  const ticks = addSource(worth, { x: [], low: [], high: [] });
+  worth.figure.segment({ x0: { field: "x" }, x1: { field: "x" }, y0: { field: "low" }, y1: { field: "high" }, source: ticks, line_color: "#555555" });
+  for (const id of Object.keys(charts)) {
+    await Plotting.show(charts[id].figure, $(id));
+    passOver($(id));
+  }
+}
+
+/** A chart tells what it shows in its label: what the library draws inside is no stop of the Tab key. */
+function passOver(root) {
+  for (const node of root.querySelectorAll("*")) {
+    if (node.tabIndex >= 0) node.tabIndex = -1;
+    if (node.shadowRoot) passOver(node.shadowRoot);
+  }
+}
+
+/** A line that stays level until the next t at which it changes. */
+function stairs(values) {
+  const x = [];
+  const y = [];
+  values.forEach((value, t) => {
+    if (t && value !== values[t - 1]) { x.push(t); y.push(values[t - 1]); }
+    if (!t || t === last || value !== values[t - 1]) { x.push(t); y.push(value); }
+  });
+  return { x, y };
+}
+
+function frame(chart, bottom, top, labelsAt, description, id) {
+  Object.assign(chart.figure.y_range, { start: bottom, end: top });
+  const [settled, certified] = chart.marks;
+  const crowded = path.certified !== null && path.certified >= path.settled && path.certified - path.settled < 0.3 * last;
+  for (const [mark, t, left] of [[settled, path.settled, crowded && path.settled > 0.2 * last], [certified, path.certified, false]]) {
+    const before = left || t > 0.8 * last;
+    mark.line.visible = mark.label.visible = t !== null;
+    mark.line.location = t ?? 0;
+    Object.assign(mark.label, { x: t ?? 0, y: labelsAt, text_align: before ? "right" : "left", x_offset: before ? -4 : 4 });
+  }
+  $(id).setAttribute("aria-label", description);
+}
+
+function drawRanks() {
+  const top = path.order[last].slice(0, k);
+  const byTime = (v) => path.rank.map((ranks) => ranks[v]);
+  const lowest = Math.min(entities.length, Math.max(2 * k, ...top.flatMap(byTime).map((rank) => rank + 1)));
+  const context = { x: [], y: [] };
+  for (const v of entities.keys()) {
+    if (top.includes(v)) continue;
+    const line = stairs(byTime(v).map((rank) => (rank > lowest + 0.5 ? NaN : rank)));
+    context.x.push(...line.x, NaN);
+    context.y.push(...line.y, NaN);
+  }
+  const [others, ...lines] = charts.ranks.sources;
+  others.data = context;
+  top.forEach((v, i) => {
+    const ranks = byTime(v);
+    const step = Math.max(1, Math.round(last / MARKED));
+    const shown = ranks.map((_, t) => t).filter((t) => t % step === Math.round(i * step / k));
+    lines[2 * i].data = stairs(ranks);
+    lines[2 * i + 1].data = { x: shown, y: shown.map((t) => ranks[t]) };
+  });
+  $("ranks-title").textContent = `Rank by ${scores[state.score]}, step by step`;
+  $("ranks-note").textContent = `The ${k} that are on top at full observation, in the lines of the ranking; others in light grey, as far down as these ${k} go. The top ${k} is shaded.`;
+  const every = lowest > 12 ? 5 : 1;
+  const ticks = path.order[0].map((_, i) => i + 1).filter((rank) => rank <= lowest && (rank === 1 || rank % every === 0));
+  charts.ranks.figure.yaxis.ticker = new window.Bokeh.FixedTicker({ ticks });
+  frame(charts.ranks, lowest + 0.5, -0.09 * lowest, -0.08 * lowest, `Ranks by ${scores[state.score]} against measurements taken. On top at full observation: `
+    + `${top.map((v) => entities[v]).join(", ")}. The set is settled from step ${path.settled}.`, "ranks");
+}
+
+function drawProgress() {
+  const share = (part, whole) => part.map((n) => (whole ? 100 * n / whole : 0));
+  const [resolved, found] = charts.progress.sources;
+  resolved.data = stairs(share(path.resolved, summary.duels));
+  found.data = stairs(share(path.found, k));
+  $("progress-note").replaceChildren(
+    element("span", { className: "mark" }, swatch(RESOLVED, false), "duels resolved"), " \u00A0 ",
+    element("span", { className: "mark" }, swatch(FOUND, false), `share of the final top ${k} in the present one`),
+  );
+  frame(charts.progress, -4, 124, 122, `Share of duels resolved, and of the final top ${k} found, against measurements taken. `
+    + `Resolved at the end: ${path.resolved[last]} of ${summary.duels}.`, "progress");
+}
+
+function drawWorth() {
+  const gained = path.run.worth;
+  const fellBack = path.run.fallback;
+  const highest = Math.max(...gained, 1e-9);
+  const hasGain = cells[state.cell].gain !== "";
+  const [chosen, taken, ticks] = charts.worth.sources;
+  const at = gained.map((_, i) => i + 1);
+  const bars = (wanted) => ({ x: wanted, y: wanted.map((t) => gained[t - 1]) });
+  chosen.data = bars(at.filter((t) => !path.fallback.has(t)));
+  taken.data = bars(fellBack);
+  ticks.data = { x: fellBack, low: fellBack.map(() => -0.1 * highest), high: fellBack.map(() => -0.03 * highest) };
+  $("worth-title").textContent = hasGain ? `Gain of each step, ${cells[state.cell].gain}` : "Effective unary of each step";
+  $("worth-note").textContent = hasGain
+    ? "Summed over the duels that were open when the feature was chosen. Ticks below the axis: steps that fell back."
+    : "Summed over the phenotypes when the feature was chosen; the rule looks at no gain.";
+  frame(charts.worth, -0.12 * highest, 1.3 * highest, 1.28 * highest, `${hasGain ? "Gain" : "Effective unary"} of the feature of each step, in nats; `
+    + `largest ${number(highest)}. ${count(fellBack.length, "step", "steps")} fell back.`, "worth");
+}

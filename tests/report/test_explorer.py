@@ -1,0 +1,329 @@
+"""What the explorer page is made of: the planner's steps, patients chosen by rule, names that stay text."""
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from bundles import QUARTERS, random_bundles
+from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, explored_of, odd_names, rankings, run_of, tables_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afa.allocate import RULES
+from afa.cohort.cohort import Cohort, write_cohort
+from afa.copeland import copeland_wins, ranking
+from afa.errors import ConfigError, SanityError
+from afa.experiments import explorer
+from afa.experiments.explorer import SCORES, moves_between, settled_from, spread_patients
+from afa.experiments.tables import write_tables
+from afa.planner import TopKPlanner
+from afa.report.explorer import SCRIPTS, explorer_page, safe_json, write_explorer
+
+ROOT = Path(__file__).parents[2]
+GAINS = ("wald_magnitude", "cmi", "f_target")
+
+
+def cohort_of(bundle, values, labels=None):
+    names = tuple(f"p{i}" for i in range(len(values)))
+    table = pd.DataFrame(index=list(names)) if labels is None else labels
+    return Cohort("made", bundle.features, names, np.asarray(values, dtype=np.int8), table)
+
+
+def drawn(bundle, patients=3, seed=0):
+    return cohort_of(bundle, np.random.default_rng(seed).integers(-1, 2, (patients, len(bundle.features))))
+
+
+def tied_by_name_alone(scores, order, tie):
+    """Positions in an order whose entity has the wins, and but for rounding the summed score, of the one before."""
+    wins = copeland_wins(scores, tie=tie)
+    margin = scores.sum(axis=1)
+    alike = (wins[a] == wins[b] and abs(margin[a] - margin[b]) < 1e-9 for a, b in pairwise(order))
+    return {place for place, same in enumerate(alike, start=1) if same}
+
+
+def assert_planners_steps(bundle, explored, k):
+    summary = explored.summary
+    for i, patient in enumerate(summary["patients"]):
+        values = explored.steps[i]["values"]
+        for place, cell in enumerate(summary["cells"]):
+            run = run_of(explored, i, place)
+            planner = TopKPlanner(
+                bundle,
+                k=k,
+                gain=cell["gain"] or "wald_magnitude",
+                allocation=cell["rule"],
+                patient=patient["name"],
+                seed=cell["seed"],
+            )
+            rounds = [list(rankings(run, s)) for s in range(len(SCORES))]
+            resolved = np.cumsum(run["resolved"])
+            tops = {score: [] for score in SCORES}
+            for t in range(len(bundle.features) + 1):
+                for score, by_round in zip(SCORES, rounds, strict=True):
+                    scores, tie = planner._state.scores(score), planner._state.packed.tie
+                    expected = ranking(scores, bundle.entities, tie=tie)
+                    order, tied = by_round[t]
+                    assert [summary["entities"][v] for v in order] == expected
+                    indices = [bundle.entities.index(name) for name in expected]
+                    assert tied == tied_by_name_alone(scores, indices, tie)
+                    tops[score].append(set(expected[:k]))
+                assert resolved[t] == len(planner.resolved())
+                assert (run["certified"] is not None and t >= run["certified"]) == planner.certified()
+                name = planner.next_feature()
+                if name is None:
+                    assert t == len(bundle.features)
+                    break
+                feature = bundle.features.index(name)
+                assert run["order"][t] == feature
+                assert (t + 1 in run["fallback"]) == planner._choose().fallback
+                worth = np.abs(planner._state.fields())[:, feature].sum()
+                if cell["gain"]:
+                    worth = planner.explain(most=len(bundle.features)).set_index("feature").loc[name, "gain"]
+                assert run["worth"][t] == pytest.approx(worth, rel=6e-3, abs=1e-11)
+                planner.observe(name, values[feature])
+            for score, settled in zip(SCORES, run["settled"], strict=True):
+                assert all(top == tops[score][-1] for top in tops[score][settled:])
+                assert settled == 0 or tops[score][settled - 1] != tops[score][-1]
+
+
+def test_every_step_of_every_rule_on_the_tiny_bundle_is_the_planners(bundle_tiny):
+    cohort = drawn(bundle_tiny)
+    choices = tables_of(bundle_tiny, cohort, k=1, rules=list(RULES), gains=GAINS, seeds=(0, 1))["choices"]
+    explored = explored_of(bundle_tiny, cohort, choices, k=1)
+    assert [patient["name"] for patient in explored.summary["patients"]] == ["p0", "p1", "p2"]
+    assert len(explored.summary["cells"]) == 2 + 1 + 3 * 6
+    for i, steps in enumerate(explored.steps):
+        assert steps["values"] == cohort.values[i].tolist()
+    assert_planners_steps(bundle_tiny, explored, k=1)
+
+
+@given(random_bundles(entities=(3, 6), features=(2, 5), potentials=QUARTERS), st.integers(0, 99), st.data())
+@settings(max_examples=12, deadline=None)
+def test_the_steps_are_the_planners_on_any_bundle(bundle, seed, data):
+    k = data.draw(st.integers(1, len(bundle.entities) - 1))
+    cohort = drawn(bundle, patients=2, seed=seed)
+    rules = ["random", "greedy", "lucb", "priority_clusters"]
+    choices = tables_of(bundle, cohort, k=k, rules=rules, gains=GAINS)["choices"]
+    assert_planners_steps(bundle, explored_of(bundle, cohort, choices, k=k), k)
+
+
+def test_the_set_settles_after_the_last_round_in_which_it_is_another():
+    # of three, the two best: {0, 1}, {0, 2}, {0, 1}, and at the end 1 before 0, which is the same set
+    orders = np.array([[0, 1, 2], [0, 2, 1], [0, 1, 2], [1, 0, 2]])
+    assert settled_from(orders, 2) == 2
+    assert settled_from(orders, 1) == 3
+    assert settled_from(orders[2:], 2) == 0
+
+
+@given(st.permutations(range(6)), st.permutations(range(6)))
+def test_moves_lead_from_one_order_to_the_next(before, now):
+    order = list(before)
+    moves = moves_between(before, now)
+    for start, end in zip(moves[::2], moves[1::2], strict=True):
+        order.insert(end, order.pop(start))
+    assert order == now
+    assert len(moves) <= 2 * len(before)
+
+
+def test_one_entity_that_moves_is_one_move_up_or_down():
+    assert moves_between([0, 1, 2, 3], [3, 0, 1, 2]) == [3, 0]
+    assert moves_between([0, 1, 2, 3], [1, 2, 3, 0]) == [0, 3]
+    assert moves_between([0, 1, 2, 3], [0, 1, 2, 3]) == []
+
+
+def certified_at(rounds):
+    """Choices of one run whose top k is certified from the given rounds on, by patient; never where None."""
+    return pd.concat(
+        pd.DataFrame({"patient": name, "t": range(10), "certified": [r is not None and t >= r for t in range(10)]})
+        for name, r in rounds.items()
+    )
+
+
+def test_patients_are_spread_from_the_first_certified_to_those_who_never_are():
+    rounds = {"a": 5, "b": 1, "c": None, "d": 3, "e": 3}
+    # in order of certification: b, d, e, a, c
+    run = certified_at(rounds)
+    assert spread_patients(run, list(rounds), 2) == ["b", "c"]
+    assert spread_patients(run, list(rounds), 3) == ["b", "c", "e"]
+    assert spread_patients(run, list(rounds), 1) == ["b"]
+    assert spread_patients(run, list(rounds), 9) == ["a", "b", "c", "d", "e"]
+
+
+def test_only_the_schedule_every_is_shown_and_another_where_there_is_no_other(bundle_tiny):
+    cohort = drawn(bundle_tiny)
+    both = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"], schedules=("every", "paper"))["choices"]
+    shown = explored_of(bundle_tiny, cohort, both, k=1)
+    alone = explored_of(bundle_tiny, cohort, both[both["schedule"] == "every"], k=1)
+    assert (shown.summary, shown.steps) == (alone.summary, alone.steps)
+    assert shown.summary["schedule"] == "every"
+    paper = explored_of(bundle_tiny, cohort, both[both["schedule"] == "paper"], k=1)
+    assert paper.summary["schedule"] == "paper"
+
+
+def test_labels_stand_by_entity_and_are_missing_where_the_cohort_has_none(bundle_tiny):
+    labels = pd.DataFrame({"fistula": [1, None, 0]}, index=["p0", "p1", "p2"], dtype="Int8")
+    cohort = cohort_of(bundle_tiny, drawn(bundle_tiny).values, labels)
+    choices = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"])["choices"]
+    summary = explored_of(bundle_tiny, cohort, choices, k=1).summary
+    assert summary["entities"] == ["bleeding", "diarrhea", "fistula"]
+    assert [patient["labels"] for patient in summary["patients"]] == [
+        [None, None, 1],
+        [None, None, None],
+        [None, None, 0],
+    ]
+
+
+def test_the_page_opens_with_the_default_rule_where_the_table_has_it(bundle_tiny):
+    cohort = drawn(bundle_tiny)
+    many = tables_of(bundle_tiny, cohort, k=1, rules=["greedy", "priority_all"], gains=GAINS)["choices"]
+    summary = explored_of(bundle_tiny, cohort, many, k=1).summary
+    assert summary["cells"][summary["shown"]] == {"rule": "priority_all", "gain": "cmi", "seed": 0}
+    one = tables_of(bundle_tiny, cohort, k=1, rules=["largest_unary"])["choices"]
+    assert explored_of(bundle_tiny, cohort, one, k=1).summary["shown"] == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "k", "word"),
+    [
+        (lambda table: table.iloc[:0], 1, "no row"),
+        (lambda table: table.iloc[1:], 1, "each t from 0 to 5"),
+        (lambda table: table.assign(feature=table["feature"].replace("AQP8", "TFF3")), 1, "each feature of the bundle"),
+        (lambda table: table.assign(resolved=table["resolved"] + 1), 1, "column resolved"),
+        (lambda table: table, 2, "column certified"),
+    ],
+    ids=["empty", "row gone", "feature twice", "other numbers", "other k"],
+)
+def test_tables_of_something_else_are_refused(bundle_tiny, damage, k, word):
+    cohort = cohort_of(bundle_tiny, [[1, 1, 1, -1, 1]])
+    choices = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"])["choices"]
+    with pytest.raises(ConfigError, match=word):
+        explored_of(bundle_tiny, cohort, damage(choices), k=k)
+
+
+@pytest.mark.parametrize("most", [0, 41])
+def test_the_number_of_patients_has_limits(bundle_tiny, most):
+    with pytest.raises(ConfigError, match="1 to 40"):
+        explored_of(bundle_tiny, drawn(bundle_tiny), pd.DataFrame(), k=1, most=most)
+
+
+def test_a_certificate_that_is_withdrawn_stops_the_page(bundle_tiny, monkeypatch):
+    cohort = drawn(bundle_tiny, patients=1)
+    choices = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"])["choices"]
+    honest = explorer.retrace
+
+    def withdrawing(*arguments, **options):
+        found = honest(*arguments, **options)
+        found.certified[:] = False
+        found.certified[:, 2] = True
+        return found
+
+    choices = choices.assign(certified=choices["t"] == 2)
+    monkeypatch.setattr(explorer, "retrace", withdrawing)
+    with pytest.raises(SanityError, match="withdrawn"):
+        explored_of(bundle_tiny, cohort, choices, k=1)
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text inside scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] == "script":
+            self.scripts.append((self.tags[-1][1], data))
+
+
+@pytest.fixture(scope="module")
+def page():
+    return explorer_page(odd_names().explored)
+
+
+def test_no_name_ends_its_element_or_makes_another(page, bundle_tiny):
+    cohort = drawn(bundle_tiny, patients=2)
+    choices = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"])["choices"]
+    odd, other = Elements(page), Elements(explorer_page(explored_of(bundle_tiny, cohort, choices, k=1)))
+    scripts = len(PATIENTS) - 2  # packed steps are one element a patient
+    assert len(odd.tags) - len(other.tags) == scripts
+    assert ATTACK not in page
+    assert "\u2028" not in page
+    assert "\u2029" not in page
+
+
+def test_names_come_back_from_the_page_as_they_are(page):
+    parts = [data for attributes, data in Elements(page).scripts if attributes.get("id") == "summary"]
+    summary = json.loads("".join(parts))
+    assert summary["entities"] == sorted(ENTITIES)
+    assert summary["features"] == list(FEATURES)
+    assert [patient["name"] for patient in summary["patients"]] == sorted(PATIENTS)
+    assert summary["cohort"] == ATTACK
+
+
+def test_the_page_names_nothing_to_fetch_and_forbids_fetching(page):
+    elements = Elements(page)
+    links = [(tag, attributes) for tag, attributes in elements.tags if {"src", "href", "srcset"} & set(attributes)]
+    assert sorted(attributes["href"] for _, attributes in links) == ["#step", "data:,"]
+    (policy,) = [a["content"] for tag, a in elements.tags if tag == "meta" and "http-equiv" in a]
+    assert "default-src 'none'" in policy
+    assert "connect-src" not in policy
+
+
+def test_the_same_steps_make_the_same_bytes(page):
+    assert explorer_page(odd_names().explored) == page
+
+
+def test_a_page_too_large_to_be_shown_in_the_report_says_so(tmp_path, monkeypatch):
+    explored, lines = odd_names().explored, []
+    write_explorer(explored, tmp_path / "page.html", lines.append)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{len(PATIENTS)} patients, 0.")
+    monkeypatch.setattr("afa.report.explorer.IN_REPORT", 1000)
+    write_explorer(explored, tmp_path / "page.html", lines.append)
+    assert "not inside report.html" in lines[-1]
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "a & b", "\u2028", "é"])
+def test_safe_json_is_ascii_without_a_letter_of_html_and_reads_back(text):
+    written = safe_json({text: [text]})
+    assert written.isascii()
+    assert not set("<>&") & set(written)
+    assert json.loads(written) == {text: [text]}
+
+
+def test_the_parts_of_the_page_come_with_the_package():
+    for name in ("explorer.html", "explorer.css", *SCRIPTS):
+        assert resources.files("afa.report").joinpath(name).is_file()
+
+
+def test_no_script_of_the_page_writes_html_from_text():
+    script = "".join(resources.files("afa.report").joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest"):
+        assert way not in script
+
+
+def test_the_command_writes_the_page_or_says_what_is_wrong(bundle_tiny, tmp_path):
+    cohort = drawn(bundle_tiny)
+    write_cohort(cohort, tmp_path / "cohort")
+    write_tables(tables_of(bundle_tiny, cohort, k=2, rules=["greedy"]), tmp_path / "tables")
+    command = [Path(sys.executable).parent / "afa", "explorer", "--bundle", ROOT / "tests/data/bundle_tiny"]
+    command += ["--cohort", tmp_path / "cohort", "--tables", tmp_path / "tables", "--out", tmp_path / "page.html"]
+    made = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)  # k = 5 becomes 2
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    command[-1] = tmp_path / "none.html"
+    wrong = subprocess.run([*map(str, command), "--k", "1"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("afa: table choices")
+    assert not (tmp_path / "none.html").exists()

@@ -1,0 +1,325 @@
+"""The explorer page in a browser: every control by mouse and by keyboard, odd names as text, nothing fetched."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, K, odd_names, rankings, run_of
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from afa.report.explorer import write_explorer
+
+ROOT = Path(__file__).parents[2]
+SCREENSHOTS = ROOT / "results" / "screenshots"
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no browser: apt-get install chromium chromium-driver, then run this again"
+)
+LAST = len(FEATURES)
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--hide-scrollbars",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """What is explored, and its page in a folder whose name has a space."""
+    odd = odd_names()
+    path = tmp_path_factory.mktemp("a page") / "explorer.html"
+    write_explorer(odd.explored, path)
+    return odd.explored, path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(browser, made):
+    """The page as it opens; after the test nothing may have been asked of a network or said on the console."""
+    size(browser, 1280, 900)
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    browser.get(made[1].as_uri())
+    ready(browser)
+    yield browser
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert asked
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def size(browser, width, height):
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def ready(browser):
+    WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script("return document.body.dataset.ready") == "true")
+
+
+def at(browser):
+    return int(browser.execute_script("return document.body.dataset.t"))
+
+
+def press(browser, *keys):
+    for key in keys:
+        ActionChains(browser).send_keys(key).perform()
+
+
+def text(browser, name):
+    return browser.find_element(By.ID, name).get_attribute("textContent")
+
+
+def focus(browser):
+    return browser.switch_to.active_element
+
+
+def chosen(browser, name):
+    return Select(browser.find_element(By.ID, name)).first_selected_option.get_attribute("textContent")
+
+
+def column(browser, table, place):
+    """Text of one column of a table's body; `place` counts from 1."""
+    cells = browser.find_elements(By.CSS_SELECTOR, f"#{table} tbody tr > :nth-child({place})")
+    return [cell.get_attribute("textContent") for cell in cells]
+
+
+def order_of(explored, patient, cell, score, t):
+    order, _ = list(rankings(run_of(explored, patient, cell), score))[t]
+    return [explored.summary["entities"][v] for v in order]
+
+
+def test_the_page_opens_at_the_start_with_the_default_rule(page, made):
+    summary = made[0].summary
+    assert page.title == f"Acquisition explorer: {ATTACK}"
+    assert "simulated cohort" in text(page, "subtitle")
+    assert (chosen(page, "rule"), chosen(page, "gain"), chosen(page, "score")) == ("priority_all", "cmi", "linearity")
+    assert at(page) == 0
+    assert text(page, "step-title") == "Start: nothing measured"
+    assert column(page, "ranking", 2) == order_of(made[0], 0, summary["shown"], 0, 0)
+    assert not page.find_element(By.ID, "loading").is_displayed()
+
+
+def test_names_are_text_wherever_they_stand(page):
+    options = [o.get_attribute("textContent") for o in Select(page.find_element(By.ID, "patient")).options]
+    assert options == sorted(PATIENTS)
+    assert sorted(column(page, "ranking", 2)) == sorted(ENTITIES)
+    assert sorted(column(page, "steps", 2)[1:]) == sorted(FEATURES)
+    for _ in range(LAST):
+        page.find_element(By.ID, "next").click()
+    assert page.find_elements(By.CSS_SELECTOR, "#content b, #content img, #content i") == []
+    of_ours = 4  # summary, library packed and unpacked, the page's own
+    assert len(page.find_elements(By.TAG_NAME, "script")) == of_ours + len(PATIENTS)
+
+
+def test_names_are_text_in_what_a_chart_shows_under_the_pointer(page, made):
+    chart = page.find_element(By.ID, "ranks")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    shown = set()
+    for x in range(70 - chart.size["width"] // 2, chart.size["width"] // 2, 40):
+        for y in range(-110, 110, 10):
+            ActionChains(page, duration=0).move_to_element_with_offset(chart, x, y).perform()
+            shown.add(
+                page.execute_script("return document.querySelector('#ranks .tip').textContent").partition(": rank")[0]
+            )
+    assert shown >= set(ENTITIES)
+    ActionChains(page).move_to_element(page.find_element(By.ID, "title")).perform()
+    assert not page.find_element(By.CSS_SELECTOR, "#ranks .tip").is_displayed()
+
+
+def test_each_step_shows_what_the_data_says(page, made):
+    explored = made[0]
+    cell = explored.summary["shown"]
+    run, values = run_of(explored, 0, cell), explored.steps[0]["values"]
+    resolved = 0
+    for t in range(LAST + 1):
+        resolved += run["resolved"][t]
+        assert at(page) == t
+        assert column(page, "ranking", 2) == order_of(explored, 0, cell, 0, t)
+        facts = text(page, "facts")
+        assert f"{resolved} of {explored.summary['duels']}" in facts
+        certified = run["certified"] is not None and t >= run["certified"]
+        assert ("not certified" in facts) == (not certified)
+        if t:
+            feature = run["order"][t - 1]
+            assert text(page, "step-title") == f"Step {t}: {FEATURES[feature]}"
+            assert {-1: "below", 0: "as in", 1: "above"}[values[feature]] in facts
+            assert ("fallback" in facts) == (t in run["fallback"])
+        current = page.find_elements(By.CSS_SELECTOR, "#steps tr[aria-current=step]")
+        assert [row.get_attribute("data-t") for row in current] == [str(t)]
+        press(page, Keys.ARROW_RIGHT)
+    assert at(page) == LAST
+
+
+def test_every_step_is_reached_by_mouse(page, made):
+    run = run_of(made[0], 0, made[0].summary["shown"])
+    for button, expected in (("next", 1), ("next", 2), ("previous", 1), ("last", LAST), ("next", LAST), ("first", 0)):
+        page.find_element(By.ID, button).click()
+        assert at(page) == expected
+    page.find_element(By.ID, "to-settled").click()
+    assert at(page) == run["settled"][0]
+    page.find_element(By.ID, "to-certified").click()
+    assert at(page) == (run["settled"][0] if run["certified"] is None else run["certified"])
+    page.find_elements(By.CSS_SELECTOR, "#steps tbody tr")[3].find_element(By.TAG_NAME, "th").click()
+    assert at(page) == 3
+    slider = page.find_element(By.ID, "t")
+    ActionChains(page).move_to_element(slider).click().perform()
+    assert at(page) == LAST // 2
+    chart = page.find_element(By.ID, "worth")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    ActionChains(page).move_to_element_with_offset(chart, chart.size["width"] // 2 - 60, -20).click().perform()
+    WebDriverWait(page, 5).until(lambda b: at(b) >= LAST - 1)
+
+
+def test_every_step_is_reached_by_keyboard(page):
+    press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+    assert at(page) == 1
+    press(page, Keys.END)
+    assert at(page) == LAST
+    press(page, Keys.ARROW_RIGHT)
+    assert at(page) == LAST
+    press(page, Keys.HOME)
+    assert at(page) == 0
+    press(page, Keys.PAGE_DOWN)
+    assert at(page) == min(10, LAST)
+    press(page, Keys.PAGE_UP)
+    assert at(page) == 0
+    page.execute_script("document.getElementById('t').focus()")
+    press(page, Keys.ARROW_RIGHT)
+    assert at(page) == 1
+    page.execute_script("document.getElementById('next').focus()")
+    press(page, Keys.ENTER, Keys.SPACE)
+    assert at(page) == 3
+
+
+def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page):
+    passed = []
+    for _ in range(16):
+        press(page, Keys.TAB)
+        name = focus(page).get_attribute("id") or focus(page).get_attribute("class") or focus(page).tag_name
+        passed.append(name)
+        style = page.execute_script(
+            "const s = getComputedStyle(document.activeElement); return [s.outlineStyle, s.outlineWidth]"
+        )
+        assert style == ["solid", "3px"], (name, style)
+    controls = [
+        "skip",
+        "patient",
+        "rule",
+        "gain",
+        "score",
+        "first",
+        "previous",
+        "next",
+        "last",
+        "t",
+        "to-settled",
+        "to-certified",
+    ]
+    assert passed == [*controls, "scroll tall", "steps-scroll", "button", "summary"]
+
+
+def test_every_control_has_a_label(page):
+    for name in ("patient", "rule", "gain", "score", "t"):
+        assert page.find_elements(By.CSS_SELECTOR, f"label[for={name}]")
+    for button in page.find_elements(By.CSS_SELECTOR, "#content .buttons button"):
+        assert button.accessible_name
+    for chart in page.find_elements(By.CSS_SELECTOR, ".chart"):
+        assert chart.aria_role in ("img", "image")
+        assert len(chart.accessible_name) > 30
+
+
+def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
+    explored = made[0]
+    cells = explored.summary["cells"]
+    press(page, Keys.ARROW_RIGHT)
+    page.execute_script("document.getElementById('rule').focus()")
+    press(page, Keys.HOME)
+    ready(page)
+    assert chosen(page, "rule") == "random, order 0"
+    assert chosen(page, "gain") == "none"
+    assert at(page) == 1, "keys in a list choose there and do not step"
+    first = cells.index({"rule": "random", "gain": "", "seed": 0})
+    assert text(page, "step-title") == f"Step 1: {FEATURES[explored.steps[0]['order'][first][0]]}"
+    press(page, Keys.ARROW_DOWN)
+    ready(page)
+    assert chosen(page, "rule") == "random, order 1"
+    Select(page.find_element(By.ID, "score")).select_by_visible_text("two_elbo")
+    ready(page)
+    assert column(page, "ranking", 2) == order_of(explored, 0, first + 1, 2, 1)
+    Select(page.find_element(By.ID, "patient")).select_by_index(2)
+    ready(page)
+    assert column(page, "ranking", 2) == order_of(explored, 2, first + 1, 2, 1)
+    labels = explored.summary["patients"][2]["labels"]
+    names = explored.summary["entities"]
+    words = {1: "yes", 0: "no", None: "–"}
+    assert column(page, "ranking", 6) == [words[labels[names.index(name)]] for name in column(page, "ranking", 2)]
+
+
+def test_the_table_of_rules_goes_to_the_rule_that_is_chosen_there(page, made):
+    page.find_element(By.TAG_NAME, "summary").click()
+    cells = made[0].summary["cells"]
+    assert column(page, "rules", 3) == [str(settled[0]) for settled in made[0].steps[0]["settled"]]
+    place = cells.index({"rule": "largest_unary", "gain": "", "seed": 0})
+    page.find_elements(By.CSS_SELECTOR, "#rules tbody button")[place].click()
+    ready(page)
+    assert chosen(page, "rule") == "largest_unary"
+
+
+def test_the_present_step_is_announced_once_the_reader_stops(page):
+    live = page.find_element(By.ID, "live")
+    assert live.get_attribute("aria-live") == "polite"
+    assert live.get_attribute("aria-atomic") == "true"
+    press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    WebDriverWait(page, 5).until(lambda _: live.get_attribute("textContent").startswith(f"Step 2 of {LAST}: "))
+    assert f"duels resolved; top {K}" in live.get_attribute("textContent")
+
+
+@pytest.mark.parametrize(("name", "width", "height"), [("wide", 1280, 900), ("narrow", 390, 844)])
+def test_the_page_is_as_wide_as_the_screen(page, name, width, height):
+    size(page, width, height)
+    press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    for summary in page.find_elements(By.TAG_NAME, "summary"):
+        summary.send_keys(Keys.ENTER)
+    whole = page.execute_script("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+    assert whole[0] <= width
+    sticking = page.execute_script(
+        "return [...document.querySelectorAll('#content *')].filter(e => !e.closest('.scroll, .unseen, svg') "
+        "&& e.getBoundingClientRect().right > innerWidth + 1).map(e => e.id || e.tagName)"
+    )
+    assert sticking == []
+    size(page, width, whole[1])
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    assert page.save_screenshot(str(SCREENSHOTS / f"explorer-{name}.png"))
+
+
+def test_a_browser_that_cannot_unpack_the_page_says_so(browser, made):
+    script = "delete window.DecompressionStream;"
+    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+    try:
+        browser.get(made[1].as_uri())
+        assert "cannot unpack the page" in text(browser, "loading")
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
