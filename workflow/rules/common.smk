@@ -35,13 +35,16 @@ def command_digest(command):
 
 # What figure notebooks import: they run again when it changes.
 NOTEBOOK_CODE = command_digest("report:notebook") + "".join(
-    code_digest(f"afa.report.{module}")
+    code_digest(f"afa.{module}")
     for module in (
-        "figures",
-        "grid",
-        "paper_tables",
-        "binary_form",
-        "comparison",
+        "bundle",
+        "cluster",
+        "cohort.cohort",
+        "report.figures",
+        "report.grid",
+        "report.paper_tables",
+        "report.binary_form",
+        "report.comparison",
     )
 )
 

@@ -20,12 +20,7 @@ rule summary:
     input:
         parts=expand(f"{RUN}/summary/{{stage}}.csv", stage=STAGES),
     output:
-        report(
-            f"{RUN}/summary.csv",
-            caption="../report/summary.rst",
-            category="Tables",
-            labels={"table": "every number of the report"},
-        ),
+        f"{RUN}/summary.csv",
     log:
         f"{RUN}/logs/summary.log",
     benchmark:
@@ -44,6 +39,16 @@ NOTEBOOKS = {
         "category": "Comparison",
         "figure": "verdicts by table",
         "reads": ["comparison", "bundle"],
+    },
+    "cohort": {
+        "category": "Inputs",
+        "figure": "patients, encoding and labels",
+        "reads": ["bundle"],
+    },
+    "bundle": {
+        "category": "Inputs",
+        "figure": "supports, couplings and distances",
+        "reads": ["bundle"],
     },
     "sign_convergence": {
         "category": "Top-k identification",
@@ -109,6 +114,11 @@ NOTEBOOKS = {
         "category": "Binary classification",
         "figure": "accuracy against wrong signs",
         "reads": ["summary/elicitation_error.csv", "tables/elicitation_error"],
+    },
+    "inference": {
+        "category": "Checks",
+        "figure": "quality of inference",
+        "reads": ["tables/sanity", "tables/sign", "tables/calibration"],
     },
     "sanity": {
         "category": "Checks",
@@ -214,7 +224,6 @@ rule published:
 REPORTED = [
     f"{RUN}/comparison",
     f"{RUN}/explorer.html",
-    f"{RUN}/summary.csv",
     f"{RUN}/published",
     *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),
 ]

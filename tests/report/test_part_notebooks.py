@@ -1,0 +1,94 @@
+"""The notebooks of the report's parts where something is missing: labels, couplings, a stage, a column of a table."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from bundles import bundle_of
+
+from afa.bundle import save_bundle
+from afa.cohort.cohort import Cohort, write_cohort
+from afa.report.notebook import run_notebook
+
+ROOT = Path(__file__).parents[2]
+VALUES = np.array([[0, 0, 0, 0, 0], [1, -1, 0, 0, 1], [0, 0, 1, -1, 0]], dtype=np.int8)
+
+
+def run_of(folder, bundle, labels=None):
+    """A run of three patients, the first of them 0 in every feature; its bundle and cohort only."""
+    names = ("p0", "p1", "p2")
+    held = pd.DataFrame(labels or {}, index=list(names), dtype="Int8")
+    values = VALUES[:, : len(bundle.features)]
+    write_cohort(Cohort("tiny", bundle.features, names, values, held), folder / "cohort")
+    save_bundle(bundle, folder / "bundle")
+    return folder
+
+
+def shown(run, name, folder):
+    """All that the notebook of this name printed or displayed, as text; its figure must be there in three forms."""
+    figure, target = folder / name, folder / f"{name}.ipynb"
+    parameters = {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(figure)}
+    run_notebook(ROOT / "notebooks" / f"{name}.ipynb", target, parameters)
+    assert all(figure.with_suffix(f".{suffix}").stat().st_size for suffix in ("svg", "pdf", "png"))
+    outputs = [output for cell in nbformat.read(target, 4).cells for output in cell.get("outputs", [])]
+    return "\n".join(output.get("text") or output.data.get("text/plain", "") for output in outputs)
+
+
+def test_without_any_label_no_phenotype_has_a_prevalence_and_an_unknown_origin_is_named(bundle_tiny, tmp_path):
+    text = shown(run_of(tmp_path / "run", bundle_tiny), "cohort", tmp_path)
+    drawn = (tmp_path / "cohort.svg").read_text(encoding="utf-8")
+    n = len(bundle_tiny.entities)
+    assert drawn.count("no label in this cohort") == text.count("no label") == n
+    assert "Cohort tiny (origin not recorded): 3 patients" in drawn
+    assert f"0 of {n} phenotypes with labels; patients with 0 in every feature: 1" in drawn
+
+
+def test_a_missing_label_is_not_counted_as_negative(bundle_tiny, tmp_path):
+    labels = {"bleeding": [1, None, 0], "diarrhea": [None, None, None]}
+    shown(run_of(tmp_path / "run", bundle_tiny, labels), "cohort", tmp_path)
+    drawn = (tmp_path / "cohort.svg").read_text(encoding="utf-8")
+    assert "1 / 2" in drawn
+    assert drawn.count("no label in this cohort") == len(bundle_tiny.entities) - 1
+
+
+def test_the_bundles_page_counts_what_is_in_the_files(bundle_tiny, tmp_path):
+    text = shown(run_of(tmp_path / "run", bundle_tiny), "bundle", tmp_path)
+    lines = {
+        line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in text.splitlines() if len(line.split()) > 1
+    }
+    assert (lines["unary potentials"], lines["couplings"]) == ("5", "3")
+    assert "couplings (n = 3)" in (tmp_path / "bundle.svg").read_text(encoding="utf-8")
+
+
+def test_two_entities_without_couplings_have_a_page(tmp_path):
+    two = replace(bundle_of([[1, 0, -1], [0, 1, 0]], np.zeros((2, 3, 3))), licence="CC0-1.0")
+    text = shown(run_of(tmp_path / "run", two), "bundle", tmp_path)
+    assert "1 pairs of entities, 1 of them share no feature" in text
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_inference_says_which_tables_are_not_there_or_too_old(bundle_tiny, tmp_path, older):
+    run = run_of(tmp_path / "run", bundle_tiny)
+    if older:
+        (run / "tables" / "sign").mkdir(parents=True)
+        rounds = pd.DataFrame({"method": ["linearity"], "t": [0], "solves": [3], "iterations": [9]})
+        rounds.to_parquet(run / "tables" / "sign" / "rounds.parquet")
+    text = shown(run, "inference", tmp_path)
+    assert "not in this run: tables/sanity/contraction" in text
+    said = "sign/rounds is of an older version, without start, capped, ascended" if older else "tables/sign/rounds"
+    assert said in text
+
+
+def test_inference_draws_what_the_tables_hold(bundle_tiny, tmp_path):
+    run = run_of(tmp_path / "run", bundle_tiny)
+    (run / "tables" / "sign").mkdir(parents=True)
+    keys = {"method": "linearity", "start": "uniform", "t": [0, 0, 1]}
+    work = {"solves": [3, 3, 2], "iterations": [30, 30, 8], "capped": [0, 1, 0], "ascended": [0, 7, 0]}
+    pd.DataFrame({**keys, **work}).to_parquet(run / "tables" / "sign" / "rounds.parquet")
+    text = shown(run, "inference", tmp_path)
+    line = next(line for line in text.splitlines() if line.startswith("entity, uniform start"))
+    assert line.split()[3:7] == ["8", "68", "1", "8.5"]
+    assert "entity, uniform start (n = 8)" in (tmp_path / "inference.svg").read_text(encoding="utf-8")
