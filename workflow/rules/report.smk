@@ -254,7 +254,6 @@ rule report_page:
             "workflow/report/{name}.rst",
             name=[
                 "workflow",
-                "summary",
                 "published",
                 "explorer",
                 "notebook",
