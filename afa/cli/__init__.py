@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli import bundle, cohort, experiment, report, summary
+from afa.cli import bundle, cohort, experiment, report, summary, topk
 from afa.errors import AfaError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(bundle.app, name="bundle")
+experiment.app.add_typer(topk.app)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)

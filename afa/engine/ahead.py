@@ -59,6 +59,20 @@ class Free(NamedTuple):
 
 
 @kernel()
+def copy_ahead(ahead: Ahead) -> Ahead:
+    """Cases that can be changed without changing the given ones."""
+    return Ahead(
+        ahead.start,
+        ahead.field.copy(),
+        ahead.m.copy(),
+        ahead.q.copy(),
+        ahead.constant.copy(),
+        ahead.bound.copy(),
+        ahead.own.copy(),
+    )
+
+
+@kernel()
 def solve_ahead(packed: Packed, state: State, ahead: Ahead, changed: NDArray[np.bool_], iteration: Iteration) -> None:
     """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values (spec S9)."""
     for entity in range(len(changed)):

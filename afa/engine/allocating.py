@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.ahead import Ahead, new_ahead, solve_ahead
+from afa.engine.ahead import Ahead, copy_ahead, new_ahead, solve_ahead
 from afa.engine.compile import in_threads, kernel
 from afa.engine.contests import Contests, new_budgets, new_contests, refresh_after
-from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, new_gains, refresh_duel, refresh_gains
+from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, copy_gains, new_gains, refresh_duel, refresh_gains
 from afa.engine.kernels import Iteration, State, copy_state, elbo, new_state, observe, solve_all
 from afa.engine.linkage import cluster_labels
 from afa.engine.packed import Indices, Packed, pack
@@ -187,8 +187,8 @@ def _follow(
     looks_ahead = course.kind not in (WALD_MAGNITUDE, CMI)
     everyone = np.arange(n)
     for patient in range(first, last):
-        state, gains = copy_state(course.start), _own_gains(course.gains)
-        ahead = _own_ahead(course.ahead) if looks_ahead else course.ahead
+        state, gains = copy_state(course.start), copy_gains(course.gains)
+        ahead = copy_ahead(course.ahead) if looks_ahead else course.ahead
         budgets = new_budgets(packed, contests, state)
         stale, stale_ahead = np.zeros(len(contests.pairs), dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         resolved = np.zeros(len(contests.pairs), dtype=np.bool_)
@@ -226,7 +226,7 @@ def _follow(
                     else:
                         sight = Sight(contests.pairs, scores, standing, resolved, labels, course.name_rank, course.k)
                         weights = duel_weights(rule, packed, state, sight)
-                        _look(course, state, ahead, gains, weights, stale, stale_ahead)
+                        look(course, state, ahead, gains, weights, stale, stale_ahead)
                         worth = weighted_worth(gains, weights, packed.n_features)
                 feature = best_feature(worth, state.observed, course.feature_rank)
                 if feature == NONE:
@@ -240,7 +240,7 @@ def _follow(
 
 
 @kernel()
-def _look(
+def look(
     course: Course,
     state: State,
     ahead: Ahead,
@@ -285,21 +285,3 @@ def _clusters(course: Course, budget: Floats) -> Indices:
         a, b = course.contests.pairs[p, 0], course.contests.pairs[p, 1]
         distance[a, b] = distance[b, a] = budget[p]
     return cluster_labels(distance, course.by_name, course.n_clusters, C_MIN)
-
-
-@kernel()
-def _own_gains(gains: Gains) -> Gains:
-    return Gains(gains.pairs, gains.first, gains.feature, gains.slot_a, gains.slot_b, gains.gain.copy())
-
-
-@kernel()
-def _own_ahead(ahead: Ahead) -> Ahead:
-    return Ahead(
-        ahead.start,
-        ahead.field.copy(),
-        ahead.m.copy(),
-        ahead.q.copy(),
-        ahead.constant.copy(),
-        ahead.bound.copy(),
-        ahead.own.copy(),
-    )

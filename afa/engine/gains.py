@@ -66,6 +66,12 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
 
 
 @kernel()
+def copy_gains(gains: Gains) -> Gains:
+    """Gains of the same duels that can be changed without changing the given ones."""
+    return Gains(gains.pairs, gains.first, gains.feature, gains.slot_a, gains.slot_b, gains.gain.copy())
+
+
+@kernel()
 def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hidden: int) -> float:
     """Log P(x_obs | v) plus the prior log-odds; `empty` is the ELBO of each entity at no observation (spec S7)."""
     return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])

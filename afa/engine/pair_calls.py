@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.engine.brackets import BRACKETS, RIGOROUS, bracket_calls, vote_call
+from afa.engine.brackets import BRACKETS, RIGOROUS, vote_call
 from afa.engine.compile import in_threads, kernel
-from afa.engine.duels import Duel, Pairs, duel, vote
-from afa.engine.kernels import Iteration, State, new_state, observe, solve_all
+from afa.engine.duels import Pairs, vote
+from afa.engine.kernels import Iteration, new_state, observe, solve_all
 from afa.engine.packed import Packed, pack
+from afa.engine.soundness import read_brackets
 from afa.engine.trajectories import all_pairs
 from afa.inference.meanfield import Solver
 
@@ -165,7 +166,7 @@ def _follow(
                 place = number + p
                 winner = winners[patient, place]
                 if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
-                    _call(packed, state, pairs[p], votes[p], t, rule, calls[p])
+                    read_brackets(packed, state, pairs[p], votes[p], t, rule.gamma, rule.budget_share, calls[p])
                     unobserved[p] -= 1 if t > 0 else 0
                     if winner != 0:
                         _at_step(calls[p], sizes[place] - unobserved[p], unobserved[p], found.steps[patient, order])
@@ -174,25 +175,6 @@ def _follow(
                 _judge(calls[p], winner, t, place, found.counts[patient, order, t], found.first[patient, order])
                 if t < n_features:
                     _leave_open(calls[p], unobserved[p] > 0, found.open[patient, order, place])
-
-
-@kernel()
-def _call(
-    packed: Packed,
-    state: State,
-    pair: NDArray[np.int64],
-    votes: NDArray[np.int64],
-    t: int,
-    rule: Rule,
-    calls: NDArray[np.int8],
-) -> None:
-    a, b, cross = pair[0], pair[1], state.cross
-    sums, share = duel(packed, state, a, b), rule.budget_share
-    counted = Duel(share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta)
-    mean = 0.5 * ((cross[a, a] - cross[b, b]) + (cross[b, a] - cross[a, b]))
-    if abs(mean) <= packed.tie:
-        mean = 0.0
-    bracket_calls(packed, state, a, b, counted, mean, votes, t, rule.gamma, calls)
 
 
 @kernel()

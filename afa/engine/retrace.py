@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.ahead import Ahead, solve_ahead
-from afa.engine.allocating import Course, course_of
+from afa.engine.ahead import copy_ahead
+from afa.engine.allocating import Course, course_of, look
 from afa.engine.compile import in_threads, kernel
 from afa.engine.contests import new_budgets, number_of, refresh_after
-from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, refresh_duel
+from afa.engine.gains import Gains, copy_gains
 from afa.engine.kernels import State, copy_state, elbo, observe
 from afa.engine.standings import LINEARITY, WALD, duel_scores, is_certified, standings
 from afa.inference.meanfield import Solver
@@ -86,7 +86,7 @@ def _follow(
     packed, contests, pairs = course.packed, course.contests, course.contests.pairs
     n, n_rounds = len(packed.prior), orders.shape[1]
     for path in range(first, last):
-        state, gains, ahead = copy_state(course.start), _own_gains(course.gains), _own_ahead(course.ahead)
+        state, gains, ahead = copy_state(course.start), copy_gains(course.gains), copy_ahead(course.ahead)
         budgets = new_budgets(packed, contests, state)
         stale, stale_ahead = np.zeros(len(pairs), dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         lead, resolved = np.empty(len(pairs)), np.zeros(len(pairs), dtype=np.bool_)
@@ -102,7 +102,7 @@ def _follow(
             feature = orders[path, t]
             if has_gain:
                 asked = _open_duels(course, feature, resolved)
-                _refresh(course, state, ahead, gains, asked, stale, stale_ahead)
+                look(course, state, ahead, gains, asked.astype(np.float64), stale, stale_ahead)
                 retraced.worth[path, t] = _gain_at(gains, feature, asked)
             else:
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
@@ -145,31 +145,6 @@ def _open_duels(course: Course, feature: int, resolved: NDArray[np.bool_]) -> ND
 
 
 @kernel()
-def _refresh(
-    course: Course,
-    state: State,
-    ahead: Ahead,
-    gains: Gains,
-    asked: NDArray[np.bool_],
-    stale: NDArray[np.bool_],
-    stale_ahead: NDArray[np.bool_],
-) -> None:
-    """Bring the gains of the duels asked for up to date."""
-    if course.kind not in (WALD_MAGNITUDE, CMI):
-        needed = np.zeros(len(stale_ahead), dtype=np.bool_)
-        for p in range(len(asked)):
-            if asked[p] and stale[p]:
-                needed[gains.pairs[p, 0]] = needed[gains.pairs[p, 1]] = True
-        needed &= stale_ahead
-        solve_ahead(course.packed, state, ahead, needed, course.iteration)
-        stale_ahead[needed] = False
-    for p in range(len(asked)):
-        if asked[p] and stale[p]:
-            refresh_duel(course.packed, state, ahead, gains, course.empty, course.kind, p)
-            stale[p] = False
-
-
-@kernel()
 def _gain_at(gains: Gains, feature: int, asked: NDArray[np.bool_]) -> float:
     total = 0.0
     for p in range(len(asked)):
@@ -178,21 +153,3 @@ def _gain_at(gains: Gains, feature: int, asked: NDArray[np.bool_]) -> float:
                 if gains.feature[i] == feature:
                     total += gains.gain[i]
     return total
-
-
-@kernel()
-def _own_gains(gains: Gains) -> Gains:
-    return Gains(gains.pairs, gains.first, gains.feature, gains.slot_a, gains.slot_b, gains.gain.copy())
-
-
-@kernel()
-def _own_ahead(ahead: Ahead) -> Ahead:
-    return Ahead(
-        ahead.start,
-        ahead.field.copy(),
-        ahead.m.copy(),
-        ahead.q.copy(),
-        ahead.constant.copy(),
-        ahead.bound.copy(),
-        ahead.own.copy(),
-    )

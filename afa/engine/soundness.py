@@ -99,14 +99,14 @@ def _follow(
                     changed[packed.owner[packed.holder[h]]] = True
             for p in range(len(pairs)):
                 if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
-                    _call(packed, state, pairs[p], votes[p], t, gamma, budget_share, calls[p])
+                    read_brackets(packed, state, pairs[p], votes[p], t, gamma, budget_share, calls[p])
                 else:
                     calls[p, 4] = vote_call(votes[p, 0], t, gamma)
                 _judge(calls[p], winners[patient, p], t, p, counts[patient, order, t], faults[patient, order])
 
 
 @kernel()
-def _call(
+def read_brackets(
     packed: Packed,
     state: State,
     pair: NDArray[np.int64],
@@ -116,6 +116,7 @@ def _call(
     budget_share: float,
     calls: NDArray[np.int8],
 ) -> None:
+    """Write the call of each bracket for one duel after t observations, as `bracket_calls`."""
     a, b, cross = pair[0], pair[1], state.cross
     sums = duel(packed, state, a, b)
     counted = Duel(budget_share * sums.budget, budget_share * sums.between, sums.variance, sums.spread, sums.beta)

@@ -2,119 +2,27 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from grids import (
+    BY_HAND,
+    GREEDY,
+    LINEARITY,
+    RANDOM,
+    Runs,
+    made,
+    of_cell,
+    summary_of,
+    values,
+)
 
-from afa.errors import ConfigError, SanityError
-from afa.experiments.acquisition_summary import LEVELS, table_of_rounds
+from afa.errors import ConfigError
 from afa.experiments.allocation_cubes import Cell
 from afa.experiments.allocation_pairs import compared_rounds, references, shown_rounds
 from afa.experiments.allocation_summary import summarise_allocation
-from afa.experiments.fixed_topk import fixed_top_k, overlap, positives_by_prevalence
-
-RANDOM = ("random", "", "every")
-GREEDY = ("greedy", "cmi", "every")
-METHODS = ("linearity", "wald")
-ENTITIES = "abc"
-PAIRS = list(combinations(ENTITIES, 2))
-WINNERS = {"p0": (1, 1, -1), "p1": (1, -1, 0)}
-PRIOR_WRONG = {"p0": (False, True, False), "p1": (True, False, True)}
-LABELS: dict[str, tuple[int | None, ...]] = {"p0": (1, 0, None), "p1": (0, 0, None)}
-TOP = {"p0": (2, 1, 1), "p1": (2, 2, 0)}
-LAST = {"right": (3.0, 2.0), "right_first": (2.0, 1.0), "right_prior_wrong": (1.0, 1.0), "p_at_k": (1.0, 1.0)}
-"""What the two patients have at full observation; p1 lacks a positive label, so that the clinical target is p0's."""
-
-Runs = dict[tuple[tuple[str, str, str], int], dict[str, Any]]
-
-
-def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """The four tables of runs given as (P, T) by column; what is not given is as at full observation, or nothing.
-
-    A column `wald ...` is the readout of `wald` alone.
-    """
-    winners, prior, labels, top = (
-        changes.get(name, default)
-        for name, default in (("winner", WINNERS), ("prior_wrong", PRIOR_WRONG), ("label", LABELS), ("top", TOP))
-    )
-    patients = list(winners)
-    index = pd.MultiIndex.from_product([patients, range(rounds)], names=["patient", "t"])
-    positive = np.array([1 in labels[name] for name in patients])
-    plain = (
-        {name: np.repeat(np.array(LAST[name])[:, None], rounds, axis=1) for name in LAST} if winners is WINNERS else {}
-    )
-    plain |= dict.fromkeys(("clinical_p_at_k", "clinical_r_precision"), np.where(positive, 1, np.nan)[:, None])
-    nothing = {"fallback": False, "resolved": 0, "resolved_wrong": 0, "certified": False}
-
-    def table(given: dict[str, Any], **key: Any) -> pd.DataFrame:
-        columns = {name: np.broadcast_to(value, (len(patients), rounds)).ravel() for name, value in given.items()}
-        return pd.DataFrame(columns, index=index).reset_index().assign(cohort="made", bundle="made", **key)
-
-    of_rounds, of_choices = [], []
-    for ((allocation, gain, schedule), seed), given in runs.items():
-        key = {"allocation": allocation, "gain": gain, "schedule": schedule, "seed": seed}
-        for method in METHODS:
-            values = {n: given.get(f"{method} {n}", given.get(n, plain.get(n))) for n in (*LAST, "clinical_p_at_k")}
-            values["clinical_r_precision"] = given.get("clinical_r_precision", plain["clinical_r_precision"])
-            of_rounds.append(table(values, method=method, **key))
-        of_choices.append(table({name: given.get(name, empty) for name, empty in nothing.items()}, **key))
-    duels = [
-        {"patient": name, "entity_a": a, "entity_b": b, "winner": winners[name][i], "prior_wrong": prior[name][i]}
-        for name in patients
-        for i, (a, b) in enumerate(PAIRS)
-    ]
-    targets = [
-        {"patient": name, "entity": entity, "top": top[name][i], "label": labels[name][i]}
-        for name in patients
-        for i, entity in enumerate(ENTITIES)
-    ]
-    whole = pd.concat(of_rounds, ignore_index=True).astype({"t": np.int16})
-    singles = [name for name in whole if str(name).startswith(("right", "p_at", "clinical"))]
-    return {
-        "rounds": whole.astype(dict.fromkeys(singles, np.float32)),
-        "choices": pd.concat(of_choices, ignore_index=True),
-        "duels": pd.DataFrame(duels),
-        "targets": pd.DataFrame(targets).astype({"label": "Int8"}).assign(k=2, k_clinical=k_clinical),
-    }
-
-
-def summary_of(tables: dict[str, Any]) -> pd.DataFrame:
-    rows = summarise_allocation(tables, resamples=400, confidence=0.9)
-    texts = ["method", "gain", "allocation", "schedule", "stratum", "target", "reference"]
-    return rows.fillna(dict.fromkeys(texts, ""))
-
-
-def of_cell(
-    rows: pd.DataFrame, table: str, metric: str, cell: tuple[str, str, str] | None, **where: str
-) -> pd.DataFrame:
-    """The rows of one cell and method, `stratum` and `reference` empty unless given."""
-    where = {"stratum": "", "reference": ""} | where
-    if cell is not None:
-        where |= dict(zip(("allocation", "gain", "schedule"), cell, strict=True))
-    chosen = rows[(rows["table"] == table) & (rows["metric"] == metric)]
-    for column, value in where.items():
-        chosen = chosen[chosen[column] == value]
-    return chosen
-
-
-def values(rows: pd.DataFrame, table: str, metric: str, cell: tuple[str, str, str] | None, **where: str) -> list[float]:
-    return of_cell(rows, table, metric, cell, **where)["value"].tolist()
-
-
-LINEARITY = {"method": "linearity"}
-BY_HAND: Runs = {
-    (RANDOM, 0): {"right": [[1, 2, 3], [0, 1, 2]], "right_first": [[1, 1, 2], [0, 0, 1]]},
-    (RANDOM, 7): {"right": [[1, 3, 3], [1, 1.5, 2]], "right_first": [[1, 2, 2], [0, 0.5, 1]]},
-    (GREEDY, 0): {
-        "right": [[1, 3, 3], [0, 2, 2]],
-        "right_first": [[0, 2, 2], [0, 1, 1]],
-        "right_prior_wrong": [[0, 1, 1], [0, 0.5, 1]],
-        "wald right": [[0, 0, 3], [0, 0, 2]],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -295,200 +203,6 @@ def test_without_a_clinical_target_there_are_its_counts_alone(k_clinical: int) -
     clinical = rows[rows["target"] == "clinical"]
     assert set(clinical["metric"]) == {"count"}
     assert clinical["stratum"].tolist() == ["patients_without_positive", "labelled", "k_clinical", "not_comparable"]
-
-
-def top_sets(generator: np.random.Generator, k: int) -> np.ndarray:
-    top = np.zeros((6, 7), dtype=np.int8)
-    for row in top:
-        order, sure = generator.permutation(7), int(generator.integers(0, k + 1))
-        row[order[:sure]] = 2
-        row[order[sure : sure + (int(generator.integers(2, 5)) if sure < k else 0)]] = 1
-    return top
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_other_fixed_answer_serves_better(seed: int) -> None:
-    top = top_sets(np.random.default_rng(seed), 3)
-    worths = {chosen: overlap(top, list(chosen), 3).sum() for chosen in combinations(range(7), 3)}
-    assert worths[tuple(fixed_top_k(top, 3))] == max(worths.values())
-
-
-def test_entities_tied_across_rank_k_fill_the_room_that_is_left() -> None:
-    top = np.array([[2, 1, 1, 1, 0]], dtype=np.int8)
-    assert overlap(top, [1, 2, 3], 3).tolist() == [2]
-    assert overlap(top, [0, 1, 4], 3).tolist() == [2]
-    assert overlap(top, [0, 2, 3], 3).tolist() == [3]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_order_by_prevalence_shares_tied_places_as_random_breaking_would(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    labels = generator.integers(0, 2, (5, 4)).astype(float)
-    labels[generator.random(labels.shape) < 0.3] = np.nan
-    labels[0] = [1, 0, 1, 0]
-    places = generator.integers(1, 4, 5)
-    found = positives_by_prevalence(labels, places)
-    prevalence = np.nanmean(labels, axis=0)
-    for patient, first in enumerate(places):
-        known = [v for v in range(4) if not np.isnan(labels[patient, v])]
-        orders = [o for o in permutations(known) if list(prevalence[list(o)]) == sorted(prevalence[list(o)])[::-1]]
-        expected = np.mean([labels[patient, list(order[:first])].sum() for order in orders])
-        assert found[patient] == pytest.approx(expected)
-
-
-def certified_from(*rounds: int | None, last: int = 4) -> dict[str, Any]:
-    """Certificates of the two patients from these rounds on."""
-    return {"certified": [[t is not None and t <= now for now in range(last + 1)] for t in rounds]}
-
-
-def test_the_certified_round_is_that_by_which_half_of_the_runs_are_certified() -> None:
-    runs = {(RANDOM, 0): certified_from(1, 3), (RANDOM, 1): certified_from(2, None), (GREEDY, 0): certified_from(4, 4)}
-    rows = summary_of(made(runs, rounds=5))
-    certified = {
-        stratum: of_cell(rows, "certified_round", "count", RANDOM, stratum=stratum) for stratum in ("q25", "", "q75")
-    }
-    assert {name: row["value"].tolist() for name, row in certified.items()} == {"q25": [1], "": [2], "q75": [3]}
-    assert certified[""]["n"].tolist() == [4]
-    # p1 alone has runs certified at 3 and never, p0 alone at 1 and 2
-    assert certified[""][["low", "high"]].to_numpy().tolist() == [[1, 3]]
-    assert certified["q75"]["low"].tolist() == [2]
-    assert certified["q75"]["high"].isna().all()
-    assert values(rows, "certified_round", "rate", RANDOM, stratum="never") == [0.25]
-    assert values(rows, "certified_round", "rate", RANDOM, stratum="certified") == [0, 0.75]
-    assert values(rows, "certified_round", "gap", GREEDY, stratum="certified", reference="random") == [0, 0.25]
-
-
-def test_a_run_that_is_never_certified_is_later_than_all_others() -> None:
-    rows = summary_of(made({(GREEDY, 0): certified_from(2, None)}, rounds=5))
-    found = {name: of_cell(rows, "certified_round", "count", GREEDY, stratum=name).iloc[0] for name in ("", "q75")}
-    assert found[""]["value"] == 2
-    assert np.isnan(found["q75"]["value"])
-    assert np.isnan(found["q75"]["high"])
-
-
-REACHING: Runs = {
-    # of 5 duels; the level of 90 % is 4.5
-    (RANDOM, 0): {"right": [[1, 1, 2, 2.5, 2.5, 3], [2, 2, 2, 2, 2, 2]], "p_at_k": [[0, 0, 0.8, 0.8, 0.8, 1], [1] * 6]},
-    (GREEDY, 0): {"right": [[1, 3, 2, 3, 3, 3], [2, 2, 2, 2, 2, 2]], "p_at_k": [[0, 0, 0, 0, 0, 1], [1] * 6]},
-}
-
-
-def saved(rows: pd.DataFrame, cell: tuple[str, str, str], **where: str) -> dict[str, float]:
-    found = of_cell(rows, "acquisition_saved", "count", cell, **(LINEARITY | {"target": "likelihood"} | where))
-    return found.set_index("stratum")["value"].to_dict()
-
-
-def all_strata(rows: pd.DataFrame, cell: tuple[str, str, str], **where: str) -> dict[str, float]:
-    names = ["", *(f"{name} {level}%" for name in ("sign", "p_at_k") for level in LEVELS)]
-    return {k: v for name in names for k, v in saved(rows, cell, stratum=name, **where).items()}
-
-
-def test_features_needed_are_counted_until_the_curve_stays_at_its_level() -> None:
-    rows = summary_of(made(REACHING, rounds=6))
-    # greedy is at 5/5 at t = 1 and falls back to 4/5
-    assert all_strata(rows, GREEDY) == {"": 3, "sign 90%": 3, "sign 99%": 3} | dict.fromkeys(
-        ("p_at_k 90%", "p_at_k 95%", "p_at_k 99%"), 5
-    )
-    # 4.5 of 5 duels, and 0.9 of the top k in single precision, are 90 % at t = 3 and t = 2
-    assert all_strata(rows, RANDOM) == {
-        "": 5,
-        "sign 90%": 3,
-        "sign 99%": 5,
-        "p_at_k 90%": 2,
-        "p_at_k 95%": 5,
-        "p_at_k 99%": 5,
-    }
-
-
-def test_a_level_is_reached_whatever_single_precision_makes_of_thirds() -> None:
-    # at t = 1 one place in all, at full observation 10/9: exactly 90 %
-    at_last = {0: [1, 1 / 9], 1: [0, 0], 2: [0, 0]}
-    runs = {(RANDOM, seed): {"p_at_k": [[0, 1 / 3, p0], [0, 0, p1]]} for seed, (p0, p1) in at_last.items()}
-    assert saved(summary_of(made(runs)), RANDOM, stratum="p_at_k 90%") == {"p_at_k 90%": 1}
-
-
-def test_an_interval_of_rounds_widens_to_whole_ones_and_is_open_beyond_the_last() -> None:
-    of_three = np.array([[2, 2, 2], [1, 1, 1], [2, 2, np.nan], [3, 3, 3], [4, 9, np.nan]])
-    table = table_of_rounds(of_three, confidence=0.5, last_round=5)
-    assert table.fillna(-1).to_numpy().tolist() == [[2, 1, 4], [2, 1, -1], [2, 1, 3]]
-
-
-def test_features_saved_are_those_that_random_needs_more() -> None:
-    rows = summary_of(made(REACHING, rounds=6))
-    assert all_strata(rows, GREEDY, reference="random") == {
-        "": 2,
-        "sign 90%": 0,
-        "sign 99%": 2,
-        "p_at_k 90%": -3,
-        "p_at_k 95%": 0,
-        "p_at_k 99%": 0,
-    }
-    assert not all_strata(rows, RANDOM, reference="random")
-
-
-def test_the_clinical_target_has_its_own_levels_of_its_own_end() -> None:
-    clinical = [[0.5, 0.25, 0.5], [np.nan] * 3]
-    rows = summary_of(made({(RANDOM, 0): {"clinical_p_at_k": clinical}, (GREEDY, 0): {}}))
-    label = {"target": "clinical"}
-    assert all_strata(rows, RANDOM, **label) == {"p_at_k 90%": 2, "p_at_k 95%": 2, "p_at_k 99%": 2}
-    assert all_strata(rows, GREEDY, **label, reference="random") == {"p_at_k 90%": 2, "p_at_k 95%": 2, "p_at_k 99%": 2}
-
-
-def test_features_saved_are_resampled_together() -> None:
-    """p0 needs 2 features under random and 1 under greedy, p1 3 and 2: apart they differ, together never."""
-    winners = {"p0": (1, 1, -1), "p1": (1, -1, 1)}
-    common = {"right_first": 0, "right_prior_wrong": 0, "p_at_k": 0}
-    runs: Runs = {
-        (RANDOM, 0): {"right": [[0, 0, 3, 3], [0, 0, 0, 3]]} | common,
-        (GREEDY, 0): {"right": [[0, 3, 3, 3], [0, 0, 3, 3]]} | common,
-    }
-    rows = summary_of(made(runs, rounds=4, winner=winners))
-    own = of_cell(rows, "acquisition_saved", "count", GREEDY, target="likelihood", **LINEARITY).iloc[0]
-    assert own[["value", "low", "high", "n"]].tolist() == [2, 1, 2, 6]
-    less = of_cell(rows, "acquisition_saved", "count", GREEDY, reference="random", target="likelihood", **LINEARITY)
-    assert less[["value", "low", "high"]].to_numpy().tolist() == [[1, 1, 1]]
-
-
-TIED: dict[str, Any] = {"right": 0, "right_first": 0, "right_prior_wrong": 0, "p_at_k": 1}
-
-
-def test_resamples_without_a_duel_to_call_say_nothing_of_the_features_needed() -> None:
-    winners = {"p0": (1, 1, -1), "p1": (0, 0, 0)}
-    runs: Runs = {(RANDOM, 0): TIED | {"right": [[0, 1, 3], [0, 0, 0]]}}
-    rows = summary_of(made(runs, winner=winners))
-    needed = of_cell(rows, "acquisition_saved", "count", RANDOM, target="likelihood", **LINEARITY)
-    assert needed[["value", "low", "high"]].to_numpy().tolist() == [[2, 2, 2]]
-
-
-def test_patients_without_any_signal_have_no_accuracy_and_no_features_to_save() -> None:
-    rows = summary_of(made({(RANDOM, 0): TIED, (GREEDY, 0): TIED}, winner={"p0": (0, 0, 0), "p1": (0, 0, 0)}))
-    accuracy = of_cell(rows, "allocation_sign", "accuracy", GREEDY, **LINEARITY)
-    assert accuracy["value"].isna().all()
-    assert set(accuracy["n"]) == {0}
-    assert values(rows, "allocation_sign", "count", None, stratum="tied_at_full_observation") == [6]
-    strata = rows.loc[(rows["table"] == "acquisition_saved") & (rows["target"] == "likelihood"), "stratum"]
-    assert set(strata) == {"p_at_k 90%", "p_at_k 95%", "p_at_k 99%"}
-
-
-def test_resolved_duels_are_a_share_of_all_and_none_is_wrong() -> None:
-    rows = summary_of(made({(RANDOM, 0): {"resolved": [[0, 1, 3], [0, 0, 2]]}, (RANDOM, 1): {"resolved": 1}}))
-    found = of_cell(rows, "bracket_rate", "rate", RANDOM, method="wald", reference="l1_tight")
-    assert found["t"].tolist() == [0, 2]
-    assert found["value"].tolist() == pytest.approx([2 / 12, 7 / 12])
-    wrong = of_cell(rows, "bracket_rate", "rate", RANDOM, stratum="wrong", reference="l1_tight")
-    assert wrong[["value", "n"]].to_numpy().tolist() == [[0, 2], [0, 7]]
-
-
-def test_a_rigorous_bracket_that_was_wrong_stops_the_summary_with_cell_and_patient() -> None:
-    runs = BY_HAND | {(GREEDY, 0): {"resolved": 2, "resolved_wrong": [[0, 0, 0], [0, 1, 0]]}}
-    with pytest.raises(SanityError, match=r"run greedy/cmi/every/0, patient p1, t 1.*contradicts"):
-        summary_of(made(runs))
-
-
-def test_a_certificate_that_is_withdrawn_stops_the_summary() -> None:
-    runs = BY_HAND | {(GREEDY, 0): {"certified": [[False, True, False], [False] * 3]}}
-    with pytest.raises(SanityError, match=r"patient p0, t 2.*withdrawn"):
-        summary_of(made(runs))
 
 
 def without(name: str, row: int) -> Any:

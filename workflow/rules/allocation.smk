@@ -17,7 +17,7 @@ rule allocation_truth:
     params:
         k=settings.k,
         solver=SOLVER,
-        code=command_digest("experiment:experiment_allocation_truth"),
+        code=command_digest("topk:experiment_allocation_truth"),
     shell:
         "afa experiment allocation-truth --bundle {input.bundle} --cohort {input.cohort} --k {params.k}"
         " {params.solver} --out {output.tables} > {log} 2>&1"
@@ -44,7 +44,7 @@ rule allocation_shard:
         k=settings.k,
         seeds=comma_separated(settings.allocation.seeds),
         solver=SOLVER,
-        code=command_digest("experiment:experiment_allocation"),
+        code=command_digest("topk:experiment_allocation"),
     shell:
         "afa experiment allocation --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
         " --rules {params.rules} --gain {wildcards.gain} --schedules {params.schedules} --k {params.k}"
@@ -110,7 +110,7 @@ rule layer1_shard:
         part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
         seeds=comma_separated(settings.layer1.seeds),
         solver=SOLVER,
-        code=command_digest("experiment:experiment_layer1"),
+        code=command_digest("topk:experiment_layer1"),
     shell:
         "afa experiment layer1 --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
         " --seeds {params.seeds} {params.solver} --threads {threads} --out {output.tables} > {log} 2>&1"

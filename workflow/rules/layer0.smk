@@ -15,7 +15,7 @@ rule layer0:
         clusters=comma_separated(settings.layer0.clusters),
         k=settings.k,
         solver=SOLVER,
-        code=command_digest("experiment:experiment_layer0"),
+        code=command_digest("topk:experiment_layer0"),
     shell:
         "afa experiment layer0 --bundle {input.bundle} --cohort {input.cohort} --clusters {params.clusters}"
         " --k {params.k} {params.solver} --out {output.tables} > {log} 2>&1"
@@ -54,7 +54,7 @@ rule layer0_synthetic:
     params:
         simulated=settings.layer0.simulated,
         solver=SOLVER,
-        code=command_digest("experiment:experiment_layer0_synthetic"),
+        code=command_digest("topk:experiment_layer0_synthetic"),
     shell:
         "afa experiment layer0-synthetic --portfolio {input.portfolio} --simulated {params.simulated} {params.solver}"
         " --threads {threads} --out {output.tables} > {log} 2>&1"
