@@ -33,7 +33,9 @@ localrules:
     published,
     comparison,
     run_config,
+    provenance,
     report_page,
+    workflow_report,
 
 
 # Target rules: the whole run, or one part of it.
@@ -41,6 +43,7 @@ rule all:
     default_target: True
     input:
         f"{RUN}/report.html",
+        f"{RUN}/workflow.html",
 
 
 rule cohort:

@@ -97,3 +97,32 @@ def explorer_page(
         threads=threads,
     )
     write_explorer(explored, out, typer.echo)
+
+
+@app.command("provenance")
+def record_provenance(
+    target: Annotated[list[str], typer.Argument(help="files or folders that the workflow made")],
+    records: Annotated[Path, typer.Option(help="where Snakemake keeps its records: .snakemake")],
+    lock: Annotated[Path, typer.Option(help="the pinned environment")],
+    out: Out,
+) -> None:
+    """Write every job behind some results, with its command, code and times, and the digests of what it made."""
+    from afa.report.provenance import trace, write_provenance
+    from afa.report.records import Records
+
+    write_provenance(trace(target, Records(records).job), out, root=records.resolve().parent, lock=lock)
+
+
+@app.command("report")
+def report_page(
+    run: Annotated[Path, typer.Argument(help="folder of a finished run")],
+    paper: Annotated[Path, typer.Option(help="folder of the paper's tables, claims and headlines")],
+    docs: Annotated[Path, typer.Option(help="folder with decisions.md and errata.md")],
+    captions: Annotated[Path, typer.Option(help="folder of the figures' captions")],
+    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
+    out: Out,
+) -> None:
+    """Write the report of a finished run: one page with everything in it, and nothing fetched."""
+    from afa.report.page import Texts, parts_of, write_page
+
+    write_page(run, parts_of(part), Texts(paper, docs, captions), out, typer.echo)

@@ -25,9 +25,6 @@ LIBRARY = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=T
 UNSAFE = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&"})
 """Letters that HTML gives a meaning, as JSON also writes them: no name can end the element that holds it."""
 
-IN_REPORT = 1_572_000
-"""Bytes of a page that the workflow's report can show inside itself: browsers made on Chromium take 2 MiB as base64."""
-
 
 def write_explorer(explored: Explored, path: str | Path, report: Callable[[str], None] = lambda _: None) -> None:
     """Write the page; it appears when it is complete. `report` gets a line with its size."""
@@ -35,11 +32,6 @@ def write_explorer(explored: Explored, path: str | Path, report: Callable[[str],
     with atomic_file(path) as temporary:
         temporary.write_bytes(page)
     report(f"{len(explored.steps)} patients, {len(page) / 1e6:.2f} MB")
-    if len(page) > IN_REPORT:
-        limit = f"{IN_REPORT / 1e6:.2f} MB"
-        report(
-            f"above {limit} some browsers show it as a file of its own only, not inside report.html: fewer patients fit"
-        )
 
 
 def explorer_page(explored: Explored) -> str:
@@ -72,4 +64,4 @@ def _packed(text: str) -> str:
 
 
 def _part(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")

@@ -1,12 +1,8 @@
 """The explorer page in a browser: every control by mouse and by keyboard, odd names as text, nothing fetched."""
 
-import json
-import shutil
-from pathlib import Path
-
 import pytest
+from browsers import NEEDS_BROWSER, assert_quiet, open_page, screenshot, size
 from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, K, odd_names, rankings, run_of
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -14,23 +10,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from afa.report.explorer import write_explorer
 
-ROOT = Path(__file__).parents[2]
-SCREENSHOTS = ROOT / "results" / "screenshots"
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no browser: apt-get install chromium chromium-driver, then run this again"
-)
+pytestmark = NEEDS_BROWSER
 LAST = len(FEATURES)
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--hide-scrollbars",
-)
 
 
 @pytest.fixture(scope="module")
@@ -42,37 +23,13 @@ def made(tmp_path_factory):
     return odd.explored, path
 
 
-@pytest.fixture(scope="module")
-def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def page(browser, made):
     """The page as it opens; after the test nothing may have been asked of a network or said on the console."""
-    size(browser, 1280, 900)
-    for log in ("browser", "performance"):
-        browser.get_log(log)
-    browser.get(made[1].as_uri())
+    open_page(browser, made[1])
     ready(browser)
     yield browser
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")] == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert asked
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
-
-
-def size(browser, width, height):
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert_quiet(browser)
 
 
 def ready(browser):
@@ -311,8 +268,7 @@ def test_the_page_is_as_wide_as_the_screen(page, name, width, height):
     )
     assert sticking == []
     size(page, width, whole[1])
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    assert page.save_screenshot(str(SCREENSHOTS / f"explorer-{name}.png"))
+    screenshot(page, f"explorer-{name}")
 
 
 def test_a_browser_that_cannot_unpack_the_page_says_so(browser, made):

@@ -3,10 +3,11 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from afa.codedigest import code_digest
+from afa.codedigest import DIGEST_LENGTH, PACKAGE, code_digest
 from afa.config import check_run_config, cohort_file, own_rule_files
 from afa.cohort.config import load_cohort_config
 from afa.errors import AfaError
+from afa.files import sha256_of
 
 try:
     settings = check_run_config(config)
@@ -31,6 +32,12 @@ SHARDS = [f"{part}-of-{settings.shards}" for part in range(1, settings.shards + 
 def command_digest(command):
     """Digest of the code that one command runs, such as `bundle:bundle_build`: the rule runs again when it changes."""
     return code_digest(f"afa.cli.{command}")
+
+
+def template_digest(pattern):
+    """Digest of what a page is written in beside Python, so that its rule runs again when that changes."""
+    parts = sorted((PACKAGE / "report" / "templates").glob(pattern))
+    return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
 
 # What figure notebooks import: they run again when it changes.

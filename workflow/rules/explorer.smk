@@ -1,27 +1,11 @@
 # A page to step through some patients' acquisition, made of the choices of the allocation grid.
-from afa.codedigest import PACKAGE
-from afa.files import sha256_of
-
-# What the page is written in beside Python: it is made again when that changes.
-PAGE_CODE = "".join(
-    sha256_of(part)[:16]
-    for part in sorted((PACKAGE / "report").glob("explorer*"))
-    if part.suffix in (".html", ".css", ".js")
-)
-
-
 rule explorer:
     input:
         bundle=f"{RUN}/bundle",
         cohort=f"{RUN}/cohort",
         tables=f"{RUN}/tables/allocation",
     output:
-        report(
-            f"{RUN}/explorer.html",
-            caption="../report/explorer.rst",
-            category="Explorer",
-            labels={"page": "acquisition, step by step"},
-        ),
+        f"{RUN}/explorer.html",
     log:
         f"{RUN}/logs/explorer.log",
     benchmark:
@@ -33,7 +17,7 @@ rule explorer:
         patients=settings.explorer.patients,
         k=settings.k,
         solver=SOLVER,
-        code=command_digest("report:explorer_page") + PAGE_CODE,
+        code=command_digest("report:explorer_page") + template_digest("explorer*"),
     shell:
         "afa explorer --bundle {input.bundle} --cohort {input.cohort} --tables {input.tables}"
         " --patients {params.patients} --k {params.k} {params.solver} --threads {threads}"

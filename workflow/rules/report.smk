@@ -245,27 +245,82 @@ rule run_config:
         "printf '%s\\n' {params.settings:q} > {output} 2> {log}"
 
 
-# Snakemake's own report of the finished stages; a rule, so that it is made again when, and only when, they are.
+# How every figure and table was made: the workflow's own records of the jobs behind them.
+rule provenance:
+    input:
+        results=REPORTED,
+        figures=expand(
+            f"{RUN}/figures/{{name}}.{{suffix}}",
+            name=NOTEBOOKS,
+            suffix=["svg", "pdf", "png"],
+        ),
+        config=f"{RUN}/config.json",
+        lock="envs/requirements.lock",
+    output:
+        f"{RUN}/provenance.json",
+    log:
+        f"{RUN}/logs/provenance.log",
+    benchmark:
+        f"{RUN}/benchmarks/provenance.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    params:
+        code=command_digest("report:record_provenance"),
+    shell:
+        "afa provenance {input.results} {input.figures} {input.config} --records .snakemake --lock {input.lock}"
+        " --out {output} > {log} 2>&1"
+
+
+# The report: one page made of the finished run and of the project's own texts.
 rule report_page:
     input:
         results=REPORTED,
+        figures=expand(f"{RUN}/figures/{{name}}.png", name=NOTEBOOKS),
+        cohort=f"{RUN}/cohort",
+        bundle=f"{RUN}/bundle",
         config=f"{RUN}/config.json",
-        text=collect(
-            "workflow/report/{name}.rst",
-            name=[
-                "workflow",
-                "published",
-                "explorer",
-                "notebook",
-                *NOTEBOOKS,
-            ],
-        ),
+        provenance=f"{RUN}/provenance.json",
+        paper=collect("resources/paper/{name}", name=["headlines.yaml", "claims.csv"]),
+        docs=collect("docs/{name}.md", name=["decisions", "errata"]),
+        captions=collect("workflow/report/{name}.rst", name=NOTEBOOKS),
     output:
         f"{RUN}/report.html",
     log:
         f"{RUN}/logs/report_page.log",
     benchmark:
         f"{RUN}/benchmarks/report_page.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    params:
+        run=subpath(input.cohort, parent=True),
+        paper=lambda wildcards, input: Path(input.paper[0]).parent,
+        docs=lambda wildcards, input: Path(input.docs[0]).parent,
+        captions=lambda wildcards, input: Path(input.captions[0]).parent,
+        parts=[
+            f"--part={name}={page['category']}: {page['figure']}"
+            for name, page in NOTEBOOKS.items()
+        ],
+        code=command_digest("report:report_page") + template_digest("report.*"),
+    shell:
+        "afa report {params.run} --paper {params.paper} --docs {params.docs} --captions {params.captions}"
+        " {params.parts:q} --out {output} > {log} 2>&1"
+
+
+# Snakemake's own report of the same jobs: the graph of rules, their code, and the results as files.
+rule workflow_report:
+    input:
+        results=REPORTED,
+        config=f"{RUN}/config.json",
+        text=collect(
+            "workflow/report/{name}.rst",
+            name=["workflow", "published", "notebook", *NOTEBOOKS],
+        ),
+    output:
+        f"{RUN}/workflow.html",
+    log:
+        f"{RUN}/logs/workflow_report.log",
+    benchmark:
+        f"{RUN}/benchmarks/workflow_report.tsv"
     conda:
         "../../envs/afa.yaml"
     shell:

@@ -1,0 +1,74 @@
+"""Time and memory of a run: what Snakemake measured of every job, and the sums by rule."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+
+from afa.errors import Fault, ReportError
+
+JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
+RULE_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "cpu_seconds", "max_rss_mb"]
+
+
+def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
+    """One row per job of `folder`, a run's `benchmarks`, by rule and job, with the columns of `JOB_COLUMNS`.
+
+    A job is the wildcards of its rule, `f_target/3-of-4`, and empty where there are none. seconds : wall time.
+    max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read, as is `cpu_seconds`.
+    shards : files of another number of shards are of an earlier run under the same name, and left out.
+
+    Raises
+    ------
+    ReportError : no such folder, or a file that is no benchmark.
+
+    """
+    if not folder.is_dir():
+        raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
+    rows = [(*_rule_and_job(path.relative_to(folder)), *_measured(path)) for path in sorted(folder.rglob("*.tsv"))]
+    jobs = pd.DataFrame(rows, columns=JOB_COLUMNS).astype(dict.fromkeys(JOB_COLUMNS[2:], "float64"))
+    parts = jobs["job"].str.extract(r"(?:^|/)\d+-of-(\d+)$", expand=False)
+    if shards is not None:
+        jobs = jobs[parts.isna() | (parts == str(shards))]
+    return jobs.sort_values(["rule", "job"], ignore_index=True)
+
+
+def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `read_jobs` summed by rule, the one with the longest total first, with the columns of `RULE_COLUMNS`.
+
+    seconds, cpu_seconds : sums over the rule's jobs. longest_seconds, max_rss_mb : of its longest and its largest job.
+    """
+    rules = jobs.groupby("rule").agg(
+        jobs=("job", "size"),
+        seconds=("seconds", "sum"),
+        longest_seconds=("seconds", "max"),
+        cpu_seconds=("cpu_seconds", "sum"),
+        max_rss_mb=("max_rss_mb", "max"),
+    )
+    return rules.reset_index().sort_values(["seconds", "rule"], ascending=[False, True], ignore_index=True)[
+        RULE_COLUMNS
+    ]
+
+
+def _rule_and_job(path: Path) -> tuple[str, str]:
+    rule, *job = path.with_suffix("").parts
+    return rule, "/".join(job)
+
+
+def _measured(path: Path) -> tuple[float | None, float | None, float | None]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    try:
+        return _number(rows[-1]["s"]), _number(rows[-1]["max_rss"]), _number(rows[-1]["cpu_time"])
+    except (IndexError, KeyError, ValueError) as error:
+        fault = Fault(
+            str(path), f"no measurement ({error})", "columns s, max_rss and cpu_time", "remove it, or run again"
+        )
+        raise ReportError(fault) from None
+
+
+def _number(text: str | None) -> float | None:
+    """A measured number; Snakemake writes NA or - for what it could not read."""
+    return None if text in (None, "", "NA", "-") else float(text)

@@ -1,0 +1,196 @@
+"""The report page: one HTML file with everything that a reader needs, and nothing fetched.
+
+It is made of what a run left behind, and of the project's own texts; it computes no number. Pages inside it, the
+notebooks and the explorer, travel packed, as base64 of gzip.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from afa.bundle import load_bundle
+from afa.cohort.cohort import load_cohort
+from afa.errors import Fault, ReportError
+from afa.files import atomic_file, sha256_of
+from afa.report.benchmarks import by_rule, read_jobs
+from afa.report.headlines import JUDGED, Headlines, counted, every_line, tell
+from afa.report.page_text import caption, document, items
+from afa.report.provenance import upstream
+from afa.report.publish import DICTIONARY
+from afa.yamlfile import load_model
+
+SHORT = 12
+"""Digits of a digest that are shown; all of them stand in `provenance.json`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A figure of the report: the name of its notebook and files, the chapter that it stands in, and its title."""
+
+    name: str
+    chapter: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Folders of the project's own texts: the paper's tables, the documentation, the captions of the figures."""
+
+    paper: Path
+    docs: Path
+    captions: Path
+
+
+def parts_of(texts: Sequence[str]) -> list[Part]:
+    """Parts as they are given in a command, `NAME=CHAPTER: TITLE`; a `ReportError` for another form."""
+    parts = []
+    for text in texts:
+        name, equals, place = text.partition("=")
+        chapter, colon, title = place.partition(": ")
+        if not (equals and colon and name and chapter and title):
+            raise ReportError(Fault("--part", repr(text), "NAME=CHAPTER: TITLE", "write it so"))
+        parts.append(Part(name, chapter, title))
+    return parts
+
+
+def write_page(
+    run: Path, parts: Sequence[Part], texts: Texts, out: Path, report: Callable[[str], None] = lambda _: None
+) -> None:
+    """Write the page of a finished run; it appears when it is complete. `report` gets a line with its size.
+
+    Raises
+    ------
+    ReportError : something that the page is made of is not there.
+
+    """
+    page = report_page(run, parts, texts).encode()
+    with atomic_file(out) as temporary:
+        temporary.write_bytes(page)
+    report(f"{len(page) / 1e6:.1f} MB")
+
+
+def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
+    """The page as HTML."""
+    _check_complete(run, parts, texts)
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    comparison = pd.read_parquet(run / "comparison" / "comparison.parquet")
+    headlines = load_model(texts.paper / "headlines.yaml", Headlines).headlines
+    decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
+    templates = Environment(
+        loader=PackageLoader("afa.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text).lower())
+    return templates.get_template("report.html").render(
+        run=run.name,
+        cohort=load_cohort(run / "cohort"),
+        bundle=load_bundle(run / "bundle"),
+        told=tell(headlines, comparison),
+        counted=list(counted(pd.read_parquet(run / "comparison" / "verdicts.parquet"))),
+        judged=JUDGED,
+        lines=every_line(comparison),
+        chapters=_chapters(run, parts, texts, config, provenance["jobs"]),
+        tables=_tables(run / "published"),
+        decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
+        errata=Markup(errata),  # noqa: S704
+        items=items(decisions) | items(errata),
+        rules=by_rule(read_jobs(run / "benchmarks", shards=config["shards"])),
+        config=json.dumps(config, indent=1),
+        environment=provenance["environment"],
+        finished=max((job["ended"] for job in provenance["jobs"]), default=""),
+        digests=_digests(run, texts),
+        short=SHORT,
+        explorer=_packed((run / "explorer.html").read_bytes()),
+        style=Markup(_part("report.css")),  # noqa: S704
+        script=Markup(_part("report.js")),  # noqa: S704
+    )
+
+
+def _chapters(
+    run: Path, parts: Sequence[Part], texts: Texts, config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """By chapter, in the order given, its figures with what each was made of."""
+    chapters: dict[str, list[dict[str, Any]]] = {}
+    for part in parts:
+        figure = run / "figures" / f"{part.name}.png"
+        behind = upstream(f"results/{run.name}/figures/{part.name}.svg", jobs)
+        text = caption(texts.captions / f"{part.name}.rst", config)
+        chapters.setdefault(part.chapter, []).append(
+            {
+                "name": part.name,
+                "title": part.title,
+                "image": base64.b64encode(figure.read_bytes()).decode("ascii"),
+                "caption": Markup(text),  # noqa: S704 (escaped by docutils)
+                "notebook": _packed((run / "notebooks" / f"{part.name}.html").read_bytes()),
+                "behind": _by_command(behind),
+            }
+        )
+    return chapters
+
+
+def _by_command(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs of one rule gathered: the first one's command, and how many there were."""
+    rules: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        told = rules.setdefault(job["rule"], {"rule": job["rule"], "count": 0, "command": job["command"], "ended": ""})
+        told["count"] += 1
+        told["ended"] = max(told["ended"], job["ended"])
+        told["code"] = " ".join(dict.fromkeys(job["code"]))
+    return list(rules.values())
+
+
+def _tables(folder: Path) -> list[dict[str, Any]]:
+    """The published tables: name, rows, columns, size on disk."""
+    told = []
+    for path in sorted(folder.glob("*.parquet"), key=lambda path: (path.stem != DICTIONARY, path.stem)):
+        table = pd.read_parquet(path)
+        told.append({"name": path.stem, "rows": len(table), "columns": ", ".join(map(str, table.columns))})
+    return told
+
+
+def _digests(run: Path, texts: Texts) -> dict[str, str]:
+    """SHA-256 of what the whole run hangs on."""
+    return {
+        "settings (config.json)": sha256_of(run / "config.json"),
+        "cohort, features": sha256_of(run / "cohort" / "features.parquet"),
+        "cohort, labels": sha256_of(run / "cohort" / "labels.parquet"),
+        "summary.csv": sha256_of(run / "summary.csv"),
+        "the paper's claims (claims.csv)": sha256_of(texts.paper / "claims.csv"),
+    }
+
+
+def _check_complete(run: Path, parts: Sequence[Part], texts: Texts) -> None:
+    files = [run / name for name in ("config.json", "provenance.json", "explorer.html", "summary.csv", "benchmarks")]
+    files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts")]
+    files += [run / "figures" / f"{part.name}.png" for part in parts]
+    files += [run / "notebooks" / f"{part.name}.html" for part in parts]
+    files += [texts.captions / f"{part.name}.rst" for part in parts]
+    files += [texts.paper / "headlines.yaml", texts.docs / "decisions.md", texts.docs / "errata.md"]
+    faults = [
+        Fault(str(path), "nothing", "a part of the report", "run the workflow") for path in files if not path.exists()
+    ]
+    if faults:
+        raise ReportError(faults)
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
+
+
+def _part(name: str) -> str:
+    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")

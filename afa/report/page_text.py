@@ -1,0 +1,38 @@
+"""Texts of the project as they stand on the report page: captions, decisions, errata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from docutils.core import publish_parts
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+DOCUTILS = {"initial_header_level": 3, "file_insertion_enabled": False, "raw_enabled": False, "report_level": 5}
+MARKED = re.compile(r"<p><strong>([A-Z]\d+),")
+LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
+
+
+def caption(path: Path, config: Mapping[str, Any]) -> str:
+    """A caption of the workflow, in reStructuredText with Jinja, as HTML; it sees the run's settings."""
+    source = Environment(undefined=StrictUndefined, autoescape=False).from_string(path.read_text(encoding="utf-8"))  # noqa: S701
+    text = source.render(snakemake={"config": config})
+    return str(publish_parts(text, writer="html5", settings_overrides=DOCUTILS)["fragment"])
+
+
+def document(path: Path) -> str:
+    """A page of `docs` as HTML: its title left out, its items (`E7`, `M1`) linkable, and no link to another file."""
+    title, _, text = path.read_text(encoding="utf-8").partition("\n")
+    if not title.startswith("# "):
+        text = f"{title}\n{text}"
+    html = MARKED.sub(r'<p id="\1"><strong>\1,', MARKDOWN.render(text))
+    return LINK.sub(r"\2", html).replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
+
+
+def items(html: str) -> frozenset[str]:
+    """Items of a document that can be linked to."""
+    return frozenset(re.findall(r'<p id="([A-Z]\d+)">', html))

@@ -1,0 +1,61 @@
+"""A headless browser for the pages that the project makes, and what it must not say or ask for."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+
+SCREENSHOTS = Path(__file__).parents[2] / "results" / "screenshots"
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+NEEDS_BROWSER = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no browser: apt-get install chromium chromium-driver, then run this again"
+)
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--hide-scrollbars",
+)
+
+
+def start():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+
+
+def open_page(browser, path, width=1280, height=900):
+    """Open a file with the logs emptied before."""
+    size(browser, width, height)
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    browser.get(path.as_uri())
+
+
+def assert_quiet(browser):
+    """Nothing was said on the console, and nothing was asked of a network, since the page was opened."""
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert asked
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+
+
+def size(browser, width, height):
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def screenshot(browser, name):
+    """Keep what is seen among the results."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    assert browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))

@@ -1,0 +1,11 @@
+"""One browser for all tests of a page."""
+
+import browsers
+import pytest
+
+
+@pytest.fixture(scope="module")
+def browser():
+    driver = browsers.start()
+    yield driver
+    driver.quit()

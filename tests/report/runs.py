@@ -1,0 +1,112 @@
+"""A finished run, small and made by hand, with texts as anyone may write them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+from bundles import bundle_of
+from PIL import Image
+
+from afa.bundle_write import save_bundle
+from afa.cohort.cohort import Cohort, write_cohort
+from afa.report.comparison import COLUMNS, count_verdicts, write_comparison
+from afa.report.page import Part, Texts
+
+ATTACK = "<script>alert(1)</script>"
+QUOTES = "'\"><img src=x onerror=alert(1)>"
+PARTS = (Part("first", "Inputs", f"first {ATTACK}"), Part("second", "Checks", "second"))
+CELL = {"kind": "cell", "table": "tab_a", "row": QUOTES, "column": "t10", "unit": "share", "paper": ".5", "paper_n": 9}
+LINES = (
+    {**CELL, "ours": 0.5, "low": 0.4, "high": 0.6, "n": 9, "verdict": "reproduced", "reason": "within 0.3 to 0.7"},
+    {**CELL, "row": "plain", "ours": 0.9, "low": 0.8, "high": 1, "n": 9, "verdict": "not reproduced", "reason": ATTACK},
+    {"kind": "number", "id": "c001", "table": "sec:a", "claim": ATTACK, "unit": "percentage points", "paper": "4.7"}
+    | {"ours": -1.9, "low": -2.6, "high": -1.2, "verdict": "not reproduced", "reason": "the other way", "see": "E1 X9"},
+    {"kind": "comparison", "id": "c002", "table": "sec:a", "claim": "A beats B.", "verdict": "same direction"}
+    | {"ours": 3.0, "unit": "percentage points", "reason": "a > b", "note": "by the second score"},
+    {
+        "kind": "comparison",
+        "id": "c003",
+        "table": "sec:a",
+        "claim": "Settled elsewhere.",
+        "verdict": "nothing to reproduce",
+    },
+)
+HEADLINES = f"""
+headlines:
+  - says: A beats B. {ATTACK}
+    lines:
+      c001: by how much
+      c002: which way
+    because: Nothing is known of it (E1).
+"""
+PAGE = (
+    "<!doctype html><html lang=en><head><meta charset=utf-8><title>inside</title></head><body><h1>{}</h1></body></html>"
+)
+
+
+def comparison_of(lines=LINES):
+    table = pd.DataFrame(lines).reindex(columns=COLUMNS)
+    numbers = ["paper_n", "ours", "low", "high", "n", "difference"]
+    text = [name for name in COLUMNS if name not in (*numbers, "by_definition")]
+    table[text] = table[text].astype("object").fillna("").astype("str")
+    return table.assign(by_definition=False).astype(dict.fromkeys(numbers, "float64"))
+
+
+def finished_run(folder, *, origin="simulated"):
+    """The run's folder, in `folder`, and the texts that its page is made with."""
+    run = folder / "odd & run"
+    bundle = bundle_of(np.eye(2), np.zeros((2, 2, 2)), features=(ATTACK, "f"), entities=("v", QUOTES))
+    labels = pd.DataFrame({"v": [0, 1]}, index=["p", ATTACK], dtype="Int8")
+    provenance = {"origin": origin, "title": QUOTES, "series": "GSE1"}
+    provenance["files"] = [{"file": ATTACK, "sha256": "ab" * 32, "form": "mirror"}]
+    cohort = Cohort("odd", (ATTACK, "f"), ("p", ATTACK), np.zeros((2, 2), np.int8), labels, provenance)
+    write_cohort(cohort, run / "cohort")
+    save_bundle(bundle, run / "bundle")
+    write_comparison(comparison_of(), run / "comparison")
+    for name in ("figures", "notebooks", "benchmarks", "published"):
+        (run / name).mkdir()
+    for part in PARTS:
+        Image.new("RGB", (1200, 500), "white").save(run / "figures" / f"{part.name}.png")
+        (run / "notebooks" / f"{part.name}.html").write_text(PAGE.format(part.name))
+    (run / "explorer.html").write_text(PAGE.format("explorer"))
+    (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
+    pd.DataFrame({ATTACK: [1]}).to_parquet(run / "published" / "tab_a.parquet")
+    (run / "summary.csv").write_text("table\n")
+    (run / "config.json").write_text(json.dumps({"cohort": ATTACK, "shards": 4}))
+    (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
+    return run, texts_of(folder)
+
+
+def provenance_of(run):
+    first = {
+        "rule": "stage",
+        "outputs": {f"results/{run.name}/tables/stage/a.parquet": "12" * 32},
+        "inputs": ["source"],
+    }
+    second = {"rule": "draw", "outputs": {f"results/{run.name}/figures/first.svg": "34" * 32}}
+    second["inputs"] = [f"results/{run.name}/tables/stage"]
+    told = {
+        "command": f"afa {ATTACK}",
+        "code": ["ab12"],
+        "started": "2026-01-01 10:00:00",
+        "ended": "2026-01-01 10:00:09",
+    }
+    environment = {"python": "3.11", "platform": "Linux", "cores": 2, "memory_gib": 8.0, "lock_sha256": "cd" * 32}
+    return {"environment": {**environment, "packages": {"numpy": "2"}}, "jobs": [{**first, **told}, {**second, **told}]}
+
+
+def texts_of(folder):
+    texts = Texts(folder / "paper", folder / "docs", folder / "captions")
+    for each in (texts.paper, texts.docs, texts.captions):
+        each.mkdir()
+    (texts.paper / "headlines.yaml").write_text(HEADLINES)
+    (texts.paper / "claims.csv").write_text("id\n")
+    (texts.docs / "decisions.md").write_text("# Decisions\n\n**M1, energy.** Text & [more](errata.md).\n")
+    (texts.docs / "errata.md").write_text(f"# Errata\n\n**E1, `eq:a`.** {ATTACK}\n")
+    for part in PARTS:
+        (texts.captions / f"{part.name}.rst").write_text('Of *cohort* {{ snakemake.config["cohort"] }}.\n')
+    return texts
+
+
+def verdicts_of(lines=LINES):
+    return count_verdicts(comparison_of(lines))

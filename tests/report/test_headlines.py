@@ -1,0 +1,87 @@
+"""The first screen's table and counts, and the page as text."""
+
+import pytest
+from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
+
+from afa.errors import ConfigError, ReportError
+from afa.report.answers import load_answers
+from afa.report.comparison import load_printed
+from afa.report.headlines import Headline, Headlines, counted, every_line, tell
+from afa.report.page import Part, parts_of, report_page
+from afa.yamlfile import load_model
+
+
+def test_a_headline_stands_with_the_lines_that_it_is_held_to():
+    headline = Headline(says="A is ahead.", lines={"c002": "which way", "c001": "by how much"}, because="E1")
+    [told] = tell([headline], comparison_of())
+    assert [line.what for line in told.lines] == ["which way", "by how much"]
+    assert told.lines[0].here == "3"
+    assert told.lines[0].why == "a > b; by the second score"
+    assert (told.lines[1].paper, told.lines[1].here) == ("4.7", "-1.9 [-2.6, -1.2]")
+
+
+def test_a_headline_of_no_claim_is_named():
+    headline = Headline(says="A", lines={"c999": "x"}, because="")
+    with pytest.raises(ConfigError, match="no claim c999"):
+        tell([headline], comparison_of())
+
+
+def test_counts_leave_out_what_has_nothing_to_reproduce():
+    cells, claims = counted(verdicts_of())
+    assert cells == ("numbers in its tables", 2, {"reproduced": 1, "not reproduced": 1}, 0)
+    assert claims == ("claims of its text", 2, {"same direction": 1, "not reproduced": 1}, 0)
+
+
+def test_every_line_but_those_with_nothing_to_reproduce_is_listed():
+    lines = every_line(comparison_of())
+    assert [line["id"] or line["table"] for line in lines] == ["tab_a", "tab_a", "c001", "c002"]
+    assert [line["kind"] for line in lines] == ["cell", "cell", "claim", "claim"]
+
+
+def test_the_headlines_of_the_paper_are_held_to_claims_that_there_are(recorded_elicitation):
+    paper = recorded_elicitation.parent / "paper"
+    headlines = load_model(paper / "headlines.yaml", Headlines).headlines
+    claims = set(load_printed(paper)["claims"]["id"])
+    assert {name for headline in headlines for name in headline.lines} <= claims
+    answers = load_answers(paper / "answers.yaml").claims
+    assert all(answers[name].answer != "background" for headline in headlines for name in headline.lines)
+
+
+def test_a_page_of_the_same_run_is_the_same_bytes(tmp_path):
+    run, texts = finished_run(tmp_path)
+    assert report_page(run, PARTS, texts) == report_page(run, PARTS, texts)
+
+
+def test_texts_are_escaped_and_links_to_other_files_are_not_kept(tmp_path):
+    run, texts = finished_run(tmp_path)
+    page = report_page(run, PARTS, texts)
+    assert ATTACK not in page
+    assert 'href="errata.md"' not in page
+    assert page.count("<script>") == 1
+
+
+def test_a_real_series_is_not_called_simulated(tmp_path):
+    run, texts = finished_run(tmp_path, origin="geo")
+    page = report_page(run, PARTS, texts)
+    assert '<span class="badge">simulated' not in page
+    assert "public series (GSE1)" in page
+
+
+def test_what_lacks_is_named_all_at_once(tmp_path):
+    run, texts = finished_run(tmp_path)
+    (run / "provenance.json").unlink()
+    (run / "figures" / "second.png").unlink()
+    with pytest.raises(ReportError) as error:
+        report_page(run, PARTS, texts)
+    assert "provenance.json" in str(error.value)
+    assert "second.png" in str(error.value)
+
+
+def test_parts_are_read_as_they_stand_in_a_command():
+    assert parts_of(["chaos=Top-k: chaotic patients: all"]) == [Part("chaos", "Top-k", "chaotic patients: all")]
+
+
+@pytest.mark.parametrize("text", ["chaos", "chaos=Top-k", "=Top-k: x", "chaos=: x", "chaos=Top-k: "])
+def test_a_part_in_another_form_is_named(text):
+    with pytest.raises(ReportError, match="NAME=CHAPTER: TITLE"):
+        parts_of([text])

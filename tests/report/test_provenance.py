@@ -1,0 +1,98 @@
+"""Provenance: every job behind a result, once, in order, with the digests of what it made."""
+
+import json
+import os
+
+import pytest
+
+from afa.errors import ReportError
+from afa.files import sha256_of
+from afa.report.provenance import Job, environment, trace, upstream, write_provenance
+from afa.report.records import Records
+
+
+def job(rule, outputs, inputs):
+    return Job(rule, dict.fromkeys(outputs, ""), tuple(inputs), f"make {rule}", ("ab",), "", "")
+
+
+MADE = {
+    "raw": job("fetch", ["raw"], ["web.yaml"]),
+    "table": job("compute", ["table"], ["raw", "settings"]),
+    "a.svg": job("draw", ["a.svg"], ["table", "raw"]),
+    "a.pdf": job("draw", ["a.pdf"], ["table", "raw"]),
+    "b.svg": job("other", ["b.svg"], ["settings"]),
+}
+
+
+def test_every_job_stands_once_and_after_what_it_needs():
+    jobs = trace(["a.svg", "a.pdf", "b.svg"], MADE.get)
+    assert [each.rule for each in jobs] == ["fetch", "compute", "draw", "other"]
+    assert set(jobs[2].outputs) == {"a.svg", "a.pdf"}
+
+
+def test_what_no_rule_made_has_no_job():
+    assert trace(["web.yaml"], MADE.get) == []
+
+
+def test_upstream_of_a_figure_leaves_out_what_it_does_not_need():
+    jobs = [
+        {"rule": "fetch", "outputs": {"run/raw/x.csv": "1", "run/raw/y.csv": "2"}, "inputs": []},
+        {"rule": "aside", "outputs": {"run/rawer": "3"}, "inputs": []},
+        {"rule": "draw", "outputs": {"run/a.svg": "4"}, "inputs": ["run/raw"]},
+        {"rule": "later", "outputs": {"run/page": "5"}, "inputs": ["run/a.svg"]},
+    ]
+    assert [each["rule"] for each in upstream("run/a.svg", jobs)] == ["fetch", "draw"]
+
+
+def test_the_file_has_the_digest_of_every_file_made_a_folder_file_by_file(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.csv").write_text("1\n")
+    (tmp_path / "folder" / ".snakemake_timestamp").write_text("")
+    (tmp_path / "one").write_text("2\n")
+    lock = tmp_path / "lock"
+    lock.write_text("numpy==2\n")
+    made = [job("both", ["folder", "one"], []), job("gone", ["removed"], [])]
+    write_provenance(made, tmp_path / "p.json", root=tmp_path, lock=lock)
+    told = json.loads((tmp_path / "p.json").read_text())
+    digests = {name: sha256_of(tmp_path / name) for name in ("folder/x.csv", "one")}
+    assert [each["outputs"] for each in told["jobs"]] == [digests, {}]
+    assert told["environment"]["lock_sha256"] == sha256_of(lock)
+
+
+def test_the_environment_says_what_numbers_depend_on(tmp_path):
+    (tmp_path / "lock").write_text("")
+    told = environment(tmp_path / "lock")
+    assert told["cores"] <= os.cpu_count()
+    assert {"numpy", "scipy", "numba", "afa"} <= set(told["packages"])
+
+
+def test_a_folder_without_records_is_named(tmp_path):
+    with pytest.raises(ReportError, match=r"no records of finished jobs"):
+        Records(tmp_path)
+
+
+def test_records_are_those_that_snakemake_wrote(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake" / "metadata").mkdir(parents=True)
+    records = Records(tmp_path / ".snakemake")
+    digest = "0123456789abcdef"
+    record = {"rule": "draw", "input": ["table"], "shellcmd": "afa draw\n  --seed 1", "starttime": 0.0, "endtime": 61.0}
+    record["params"] = [f"'{digest}{digest[::-1]}'", "'--seed 1'", "7"]
+    records._records._write_record("a.svg", _record(record))
+    made = Records(tmp_path / ".snakemake").job("a.svg")
+    assert made == Job(
+        rule="draw",
+        outputs={"a.svg": ""},
+        inputs=("table",),
+        command="afa draw --seed 1",
+        code=(digest, digest[::-1]),
+        started="1970-01-01 00:00:00",
+        ended="1970-01-01 00:01:01",
+    )
+    assert records.job("b.svg") is None
+
+
+def _record(values):
+    from snakemake.persistence import MetadataRecord  # noqa: PLC0415 (slow to import)
+
+    return MetadataRecord(**values)

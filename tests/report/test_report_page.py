@@ -1,0 +1,150 @@
+"""The report in a browser: what its first screen says, its controls, odd texts as text, nothing fetched."""
+
+import os
+from pathlib import Path
+
+import pytest
+from browsers import NEEDS_BROWSER, assert_quiet, open_page, screenshot, size
+from runs import ATTACK, PARTS, QUOTES, finished_run
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from afa.report.page import write_page
+
+pytestmark = NEEDS_BROWSER
+REAL = os.environ.get("AFA_REPORT")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a page")
+    run, texts = finished_run(folder)
+    write_page(run, PARTS, texts, run / "report.html")
+    return run / "report.html"
+
+
+@pytest.fixture
+def page(browser, made):
+    open_page(browser, made)
+    yield browser
+    assert_quiet(browser)
+
+
+def shown(page):
+    return [row for row in page.find_elements(By.CSS_SELECTOR, "#lines tbody tr") if row.is_displayed()]
+
+
+def no_wider_than_the_screen(page, width):
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    sticking = page.execute_script(
+        "return [...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, pre, dialog, .skip') "
+        "&& e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert sticking == []
+
+
+def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
+    overview = page.find_element(By.ID, "overview")
+    assert overview.location["y"] < 300
+    words = overview.text
+    assert "Neither the patients nor the potentials are the paper's" in words
+    assert "2 numbers in its tables" in words
+    assert "2 claims of its text" in words
+    cells = [cell.text for cell in page.find_elements(By.CSS_SELECTOR, "#headlines tbody tr:first-child td")]
+    assert cells[0] == f"A beats B. {ATTACK}"
+    assert cells[1:5] == ["by how much", "4.7", "-1.9 [-2.6, -1.2] pp", "not reproduced"]
+    assert cells[5] == "Nothing is known of it (E1)."
+
+
+def test_a_simulated_cohort_is_named_so_on_the_first_screen_and_at_every_figure(page):
+    assert page.find_element(By.CSS_SELECTOR, "header .badge").text == "simulated"
+    assert len(page.find_elements(By.CSS_SELECTOR, "article h3 .badge")) == len(PARTS)
+
+
+def test_texts_of_other_people_stand_as_text(page):
+    assert page.execute_script("return document.querySelectorAll('img[src=x], main script').length") == 0
+    text = page.find_element(By.TAG_NAME, "main").get_attribute("textContent")
+    for odd in (ATTACK, QUOTES, f"afa {ATTACK}"):
+        assert odd in text
+
+
+def test_words_verdict_and_kind_choose_among_the_lines(page):
+    assert len(shown(page)) == 4
+    words = page.find_element(By.ID, "words")
+    words.send_keys("second score")
+    assert [row.find_element(By.CSS_SELECTOR, ".where").text.split("\n")[0] for row in shown(page)] == ["c002"]
+    assert page.find_element(By.ID, "shown").text == "1 of 4 lines"
+    words.clear()
+    words.send_keys(Keys.SPACE)
+    Select(page.find_element(By.ID, "verdict")).select_by_visible_text("not reproduced")
+    assert len(shown(page)) == 2
+    Select(page.find_element(By.ID, "kind")).select_by_value("cell")
+    assert len(shown(page)) == 1
+
+
+def test_a_count_leads_to_its_lines_by_keyboard(page):
+    counts = page.find_elements(By.CSS_SELECTOR, ".count:nth-child(2) button")
+    same_direction = next(button for button in counts if "same direction" in button.text)
+    same_direction.send_keys(Keys.ENTER)
+    assert [row.get_attribute("data-verdict") for row in shown(page)] == ["same direction"]
+    assert page.switch_to.active_element.get_attribute("id") == "verdict"
+
+
+def test_pages_inside_open_and_close_by_mouse_and_by_keyboard(page):
+    for button, title in zip(page.find_elements(By.CSS_SELECTOR, "button.open"), ("explorer", "first"), strict=False):
+        button.send_keys(Keys.ENTER)
+        page.switch_to.frame("inside")
+        WebDriverWait(page, 10).until(lambda b: b.find_elements(By.TAG_NAME, "h1"))
+        assert page.find_element(By.TAG_NAME, "h1").text == title
+        page.switch_to.default_content()
+        assert page.find_element(By.ID, "reader").is_displayed()
+        page.switch_to.active_element.send_keys(Keys.ESCAPE)
+        assert not page.find_element(By.ID, "reader").is_displayed()
+        button.click()
+        page.find_element(By.ID, "close").click()
+        assert not page.find_element(By.ID, "reader").is_displayed()
+
+
+def test_a_link_to_an_erratum_unfolds_the_errata(page):
+    link = page.find_element(By.CSS_SELECTOR, "#lines a[href='#E1']")
+    assert not page.find_element(By.ID, "E1").is_displayed()
+    link.click()
+    assert page.find_element(By.ID, "E1").is_displayed()
+    assert page.find_elements(By.CSS_SELECTOR, "#lines a[href='#X9']") == []
+
+
+def test_a_figure_tells_the_jobs_behind_it_in_order(page):
+    behind = page.find_element(By.CSS_SELECTOR, "#figure-first .behind")
+    behind.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
+    assert [item.text for item in behind.find_elements(By.TAG_NAME, "b")] == ["stage", "draw"]
+
+
+@pytest.mark.parametrize(("name", "width", "height"), [("wide", 1280, 900), ("narrow", 390, 844)])
+def test_the_page_is_as_wide_as_the_screen(browser, made, name, width, height):
+    open_page(browser, made, width, height)
+    for summary in browser.find_elements(By.TAG_NAME, "summary"):
+        summary.send_keys(Keys.ENTER)
+    no_wider_than_the_screen(browser, width)
+    screenshot(browser, f"report-odd-{name}")
+    assert_quiet(browser)
+
+
+@pytest.mark.skipif(not REAL, reason="AFA_REPORT names no report of a run")
+@pytest.mark.parametrize(("name", "width", "height"), [("wide", 1280, 900), ("narrow", 390, 844)])
+def test_the_report_of_a_run_opens_quietly_with_every_page_in_it(browser, name, width, height):
+    path = Path(REAL).resolve()
+    open_page(browser, path, width, height)
+    no_wider_than_the_screen(browser, width)
+    screenshot(browser, f"report-{name}")
+    size(browser, width, browser.execute_script("return document.documentElement.scrollHeight"))
+    screenshot(browser, f"report-{name}-whole")
+    size(browser, width, height)
+    for button in browser.find_elements(By.CSS_SELECTOR, "button.open"):
+        browser.execute_script("arguments[0].click()", button)
+        browser.switch_to.frame("inside")
+        WebDriverWait(browser, 60).until(lambda b: b.find_elements(By.TAG_NAME, "h1"))
+        browser.switch_to.default_content()
+        browser.find_element(By.ID, "close").click()
+    assert path.stat().st_size < 25_000_000
+    assert_quiet(browser)
