@@ -135,12 +135,12 @@ def summary_chaos(tables: Tables, out: Out, resamples: Resamples = 1000, confide
 
 @app.command("layer0")
 def summary_layer0(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
-    """Layer 0 on the bundle: what each number of clusters removes, and how much of that is wrong."""
+    """Layer 0 on the bundle: what each number of clusters removes, how much of that is wrong, and what it lifts."""
     from afa.experiments.layer0_summary import summarise_layer0_bundle
     from afa.experiments.summary import write_summary
     from afa.experiments.tables import read_table
 
-    parts = {name: read_table(tables, name) for name in ("layer0", "patients", "clusters")}
+    parts = {name: read_table(tables, name) for name in ("layer0", "patients", "clusters", "lift")}
     write_summary([summarise_layer0_bundle(parts, resamples=resamples, confidence=confidence)], out)
 
 

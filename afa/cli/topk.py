@@ -132,9 +132,12 @@ def experiment_layer0(
     tolerance: Tolerance = 1e-4,
     max_iterations: MaxIterations = 200,
 ) -> None:
-    """What Layer 0 removes before anything is measured, and how much of that full observation contradicts."""
+    """What Layer 0 removes before anything is measured, what full observation contradicts, and what that lifts."""
+    from functools import partial
+
     from afa.experiments.inputs import check_duels, load_inputs, numbers, top_k_size
     from afa.experiments.layer0 import layer0_bundle
+    from afa.experiments.layer0_lift import layer0_lift
     from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
 
@@ -142,7 +145,8 @@ def experiment_layer0(
     check_duels(model, bundle)
     size = top_k_size(model, k, typer.echo)
     solver = Solver(damping, tolerance, max_iterations)
-    write_tables(layer0_bundle(model, patients, counts=numbers("--clusters", clusters), k=size, solver=solver), out)
+    counts, lift = numbers("--clusters", clusters), partial(layer0_lift, solver=solver)
+    write_tables(layer0_bundle(model, patients, counts=counts, k=size, solver=solver, lift=lift), out)
 
 
 @app.command("layer0-synthetic")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,8 @@ def summarise_binary(
 
     Per target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the accuracy less
     that of the random order. Strata: `prior_wrong`, tuples that `two_elbo` has wrong before any observation;
-    `support`, t counted over the features of the entity's support; `entity=...` at the paper's rounds. Once per target:
+    `support`, t counted over the features of the entity's support; `entity=...` at the paper's rounds. Under the
+    random order also `gap` of two methods, the one in `method` less the one in `reference`. Once per target:
     `majority`, `prevalence`, and counts of what is left out.
     """
     entities, patients = list(tasks["entity"]), list(dict.fromkeys(targets["patient"]))
@@ -56,6 +58,7 @@ def summarise_binary(
             tables.append(_aurocs(cube, method, truth[target]))
             tables.append(_by_entity(cube, method, truth[target], entities, resampled))
             rows += [table.assign(**label) for table in tables]
+    rows += _leads(random_parts, resampled)
     rows.append(_beside(truth, resampled))
     binary = summary_rows("binary", pd.concat(rows, ignore_index=True).assign(schedule="every", start="uniform"))
     return pd.concat([binary, _bracket_rates(cubes, truth["likelihood"], resampled)], ignore_index=True)
@@ -103,6 +106,18 @@ def _accuracies(
             gap = _by_t(resampled.gap(parts[cut], random[cut]))
             tables.append(gap.assign(metric="gap", stratum=stratum, reference="random"))
     return tables
+
+
+def _leads(random: dict[tuple[str, str], dict[str, list[Part]]], resampled: Resampled) -> list[pd.DataFrame]:
+    """How far each method is ahead of each later one: same decisions, orders and resampled patients (A13)."""
+    targets = dict.fromkeys(target for target, _ in random)
+    return [
+        _by_t(resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])).assign(
+            metric="gap", method=ahead, reference=behind, allocation="random", target=target
+        )
+        for target in targets
+        for ahead, behind in combinations(METHODS, 2)
+    ]
 
 
 def _by_t(table: pd.DataFrame) -> pd.DataFrame:

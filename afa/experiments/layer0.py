@@ -32,8 +32,8 @@ from afa.mrf import Floats
 from afa.preference import tie_of
 
 COUNTS = (5, 8, 10, 12, 15, 20, 24)
-Removed = Mapping[tuple[str, str], tuple[str, ...]]
-"""By variant (criterion, rule), the names of the entities that Layer 0 eliminates."""
+Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
+"""By number of clusters, criterion and rule, the names of the entities that Layer 0 eliminates."""
 Lift = Callable[[Bundle, Cohort, Removed], pd.DataFrame]
 """What removing these entities does to acquisition, as `afa.experiments.layer0_lift.layer0_lift` has it."""
 
@@ -67,7 +67,13 @@ def full_observation(bundle: Bundle, values: NDArray[np.int8], k: int) -> FullOb
 
 
 def layer0_bundle(
-    bundle: Bundle, cohort: Cohort, *, counts: Sequence[int] = COUNTS, k: int = 5, solver: Solver | None = None
+    bundle: Bundle,
+    cohort: Cohort,
+    *,
+    counts: Sequence[int] = COUNTS,
+    k: int = 5,
+    solver: Solver | None = None,
+    lift: Lift | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Layer 0 at each of these numbers of clusters and at the paper's, checked on every patient.
 
@@ -89,12 +95,16 @@ def layer0_bundle(
     smallest l1 distance between centroids, `separation`, the gap over the largest radius, and `within` and `between`,
     the two sides of the activation condition. Distances are in nats, as potentials are.
 
+    With `lift` also its table `lift`, for the entities that each variant removes at each number of clusters.
+
     Raises `PlannerError` where k is not below the number of entities.
     """
     n = len(bundle.entities)
     chosen = sorted({count for count in (*counts, paper_clusters(n)) if count <= n})
     tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver)
     tables["layer0"].insert(3, "paper", tables["layer0"]["n_clusters"] == paper_clusters(n))
+    if lift is not None:
+        tables["lift"] = _lifted(bundle, cohort, chosen, k, solver, lift)
     return tables
 
 
@@ -128,9 +138,7 @@ def layer0_portfolio(
         }
         tables["configurations"] = pd.DataFrame([made])
         if lift is not None:
-            removed = eliminated(bundle, len(config.sizes), k=k, solver=solver)
-            lifted = lift(bundle, cohort, removed).assign(cohort=cohort.name, bundle=bundle.name)
-            tables["lift"] = _with_first(lifted, ["cohort", "bundle"])
+            tables["lift"] = _lifted(bundle, cohort, [len(config.sizes)], k, solver, lift)
         parts.append(tables)
     return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
 
@@ -163,11 +171,21 @@ def layer0_tables(
     }
 
 
-def eliminated(bundle: Bundle, n_clusters: int, *, k: int, solver: Solver | None = None) -> Removed:
-    """Whom each variant puts out of the top-k at this number of clusters."""
-    entities = parameters(bundle)
-    variants = _variants(entities, partition(entities, n_clusters, solver=solver), k, completion_bounds(bundle))
-    return {(criterion, rule): certificates.eliminated for criterion, rule, certificates in variants}
+def eliminated(bundle: Bundle, counts: Sequence[int], *, k: int, solver: Solver | None = None) -> Removed:
+    """Whom each variant puts out of the top-k at each of these numbers of clusters."""
+    entities, bounds = parameters(bundle), completion_bounds(bundle)
+    return {
+        (count, criterion, rule): certificates.eliminated
+        for count in counts
+        for criterion, rule, certificates in _variants(entities, partition(entities, count, solver=solver), k, bounds)
+    }
+
+
+def _lifted(
+    bundle: Bundle, cohort: Cohort, counts: Sequence[int], k: int, solver: Solver | None, lift: Lift
+) -> pd.DataFrame:
+    lifted = lift(bundle, cohort, eliminated(bundle, counts, k=k, solver=solver))
+    return _with_first(lifted.assign(cohort=cohort.name, bundle=bundle.name), ["cohort", "bundle"])
 
 
 def _variants(

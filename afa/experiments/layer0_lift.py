@@ -33,10 +33,10 @@ def layer0_lift(
 ) -> pd.DataFrame:
     """Right calls of all duels after t = 0 to `rounds` observations, with the entities removed and with all.
 
-    removed : by variant (criterion, rule) the names of the entities that Layer 0 eliminates.
-    Returns by (criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the entities left, a
-    tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a winner at full
-    observation (spec S11).
+    removed : by number of clusters, criterion and rule the names of the entities that Layer 0 eliminates.
+    Returns by (n_clusters, criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the
+    entities left, a tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a
+    winner at full observation (spec S11).
     """
     rounds = min(rounds, len(bundle.features))
     target = winners(bundle, cohort.values)
@@ -51,10 +51,13 @@ def layer0_lift(
     everyone, _ = calls(())
     found = {names: calls(names) for names in dict.fromkeys(removed.values())}
     tables = []
-    for (criterion, rule), names in removed.items():
+    for (n_clusters, criterion, rule), names in removed.items():
         right, duels = found[names]
         table = pd.DataFrame(
             {
+                "n_clusters": n_clusters,
+                "criterion": criterion,
+                "rule": rule,
                 "patient": np.repeat(cohort.patients, rounds + 1),
                 "t": np.tile(np.arange(rounds + 1), len(cohort.patients)),
                 "right": right.ravel(),
@@ -62,8 +65,6 @@ def layer0_lift(
                 "duels": duels.ravel().astype(np.int64),
             }
         )
-        table.insert(0, "criterion", criterion)
-        table.insert(1, "rule", rule)
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 

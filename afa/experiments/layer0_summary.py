@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -32,16 +32,23 @@ def summarise_layer0_bundle(tables: Mapping[str, pd.DataFrame], *, resamples: in
     criterion and rule. Per variant: `count`, clusters removed of `n`, and `entities`; `rate`, share of the certificates
     of all patients that are false; `harmed`, patients who lose an entity of their top-k; `contradicted`, certificates
     that some patient contradicts; `duels`, dominations that the other side wins. Per number of clusters `rate`
-    `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation and of activation.
+    `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation and of activation. With the
+    table `lift` also, by t, the `accuracy` of `greedy` on all duels, which knows no clusters, and the `gap` to it of
+    `greedy` on the entities that a variant leaves.
     """
     layer0, patients, clusters = tables["layer0"], tables["patients"], tables["clusters"]
     resampled = _resampled(patients, "layer0_bundle", resamples, confidence)
     paper = layer0.loc[layer0["paper"], "n_clusters"].iloc[0]
     counts = list(dict.fromkeys(layer0["n_clusters"]))
+    cuts = [(paper, ""), *((count, f"clusters={count}") for count in counts)]
     rows = []
-    for count, cut in [(paper, ""), *((count, f"clusters={count}") for count in counts)]:
+    for count, cut in cuts:
         chosen = [table[table["n_clusters"] == count] for table in (layer0, patients, clusters)]
         rows += [_removed(chosen[0], cut), _false(chosen[1], cut, resampled), _geometry(chosen[2], cut)]
+    if "lift" in tables:
+        of_count = dict(list(tables["lift"].groupby("n_clusters", sort=False)))
+        rows += [_gap_to_greedy(of_count[count], cut, resampled) for count, cut in cuts]
+        rows.append(_greedy(of_count[paper], "", resampled))
     return summary_rows("layer0_bundle", pd.concat(rows, ignore_index=True))
 
 
@@ -64,7 +71,7 @@ def summarise_layer0_synthetic(
         cut = f"config={config}"
         rows += [_removed(chosen[0], cut), _false(chosen[1], cut, resampled), _geometry(chosen[2], cut)]
     if "lift" in tables:
-        rows.append(_lift(tables["lift"], resampled))
+        rows += _lift(tables["lift"], resampled)
     return summary_rows("layer0_synthetic", pd.concat(rows, ignore_index=True))
 
 
@@ -118,19 +125,29 @@ def _geometry(clusters: pd.DataFrame, cut: str) -> pd.DataFrame:
     return pd.DataFrame(values).assign(stratum=cuts, n=n)
 
 
-def _lift(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Sign accuracy of `greedy` by t, and what each variant adds to it; intervals over patients."""
-    rounds = np.arange(lift["t"].max() + 1)
+def _lift(lift: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """The lift over all configurations, and in each of them."""
     configs = list(dict.fromkeys(lift["bundle"]))
-    rows = []
-    for cut, chosen in [(None, configs), *((f"config={config}", [config]) for config in configs)]:
+    for cut, chosen in [("", configs), *((f"config={config}", [config]) for config in configs)]:
         among = lift[lift["bundle"].isin(chosen)]
-        for (criterion, rule), variant in among.groupby(VARIANT, sort=False):
-            filtered, alone = (_calls(variant, name) for name in ("right", "right_greedy"))
-            gap = resampled.gap(filtered, alone).assign(reference=f"{criterion}_{rule}")
-            rows.append(gap.assign(metric="gap", stratum=cut, t=rounds))
-        rows.append(resampled.mean(alone).assign(metric="accuracy", stratum=cut, t=rounds))
-    return pd.concat(rows, ignore_index=True).assign(**FOLLOWED)
+        yield _gap_to_greedy(among, cut, resampled)
+        yield _greedy(among, cut, resampled)
+
+
+def _gap_to_greedy(lift: pd.DataFrame, cut: str, resampled: Resampled) -> pd.DataFrame:
+    """By t, what each variant adds to the sign accuracy of `greedy`; intervals over patients."""
+    rows = []
+    for (criterion, rule), variant in lift.groupby(VARIANT, sort=False):
+        gap = resampled.gap(_calls(variant, "right"), _calls(variant, "right_greedy"))
+        rows.append(gap.assign(reference=f"{criterion}_{rule}", t=np.arange(len(gap))))
+    return pd.concat(rows, ignore_index=True).assign(metric="gap", stratum=_cut(cut), **FOLLOWED)
+
+
+def _greedy(lift: pd.DataFrame, cut: str, resampled: Resampled) -> pd.DataFrame:
+    """Sign accuracy of `greedy` by t, which is the same beside every variant."""
+    one = lift[(lift[VARIANT] == lift[VARIANT].iloc[0]).all(axis=1)]
+    table = resampled.mean(_calls(one, "right_greedy"))
+    return table.assign(metric="accuracy", stratum=_cut(cut), t=np.arange(len(table)), **FOLLOWED)
 
 
 def _calls(variant: pd.DataFrame, right: str) -> list[Part]:

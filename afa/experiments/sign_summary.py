@@ -1,4 +1,4 @@
-"""The numbers of sign convergence over a cohort: accuracy at every t, its interval, and constant baselines."""
+"""The numbers of sign convergence over a cohort: accuracy at every t, constant baselines, and what the solves took."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def summarise_sign_convergence(
     the stratum `prior_wrong`, the duels that the bundle alone calls wrong. Once: `majority`, the accuracy of the
     best constant answer per duel; `prevalence`, the share of duels the first entity wins; `count` of tied duels.
     At full observation `rate` in the stratum `other_order`: calls that another order of the same observations makes
-    otherwise.
+    otherwise. Per start `iterations`, sweeps per solve: at each t, without t over all rounds but the first, and for
+    each start but the first the difference to it, its name in `reference`.
     """
     patients = list(dict.fromkeys(rounds["patient"]))
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=PURPOSE)
@@ -41,8 +42,9 @@ def summarise_sign_convergence(
             rows.append(table.assign(stratum=cut, t=np.arange(len(table))))
     rows.append(_constant_answers(duels, patients, resampled))
     rows.append(_order_dependence(orders, patients, resampled).assign(t=int(rounds["t"].max())))
-    whole = pd.concat(rows, ignore_index=True).assign(allocation="random", schedule="every", target="likelihood")
-    return summary_rows("sign_accuracy_random", whole)
+    right = pd.concat(rows, ignore_index=True).assign(target="likelihood")
+    whole = pd.concat([right, _sweeps(rounds, patients, resampled)], ignore_index=True)
+    return summary_rows("sign_accuracy_random", whole.assign(allocation="random", schedule="every"))
 
 
 def _right_and_total(sums: pd.DataFrame, patients: list[str], among: str) -> Part:
@@ -75,3 +77,24 @@ def _order_dependence(orders: pd.DataFrame, patients: list[str], resampled: Resa
         parts = [(by_patient[["different"]].to_numpy(float), by_patient[["compared"]].to_numpy(float))]
         tables.append(resampled.mean(parts).assign(method=method))
     return pd.concat(tables, ignore_index=True).assign(metric="rate", stratum="other_order")
+
+
+def _sweeps(rounds: pd.DataFrame, patients: list[str], resampled: Resampled) -> pd.DataFrame:
+    """Damped sweeps per mean-field solve by start (spec M6), all entities' solves together.
+
+    Every start solves the same states. Before any observation there is nothing to go on from: the first round is the
+    same for all of them, and only the later ones tell them apart. Where nothing is solved there is no row.
+    """
+    tables: list[pd.DataFrame] = []
+    later: dict[str, list[Part]] = {}
+    for start, each in rounds.groupby("start", sort=False):
+        sums = each.groupby(["patient", "t"], sort=False)[["iterations", "solves"]].sum()
+        sweeps, solves = (sums[name].unstack("t").loc[patients].to_numpy(float) for name in sums)
+        later[str(start)] = [(sweeps[:, 1:].sum(axis=1, keepdims=True), solves[:, 1:].sum(axis=1, keepdims=True))]
+        by_t = resampled.mean([(sweeps, solves)]).assign(t=np.arange(sweeps.shape[1]))
+        tables += [table.assign(start=str(start)) for table in (by_t, resampled.mean(later[str(start)]))]
+    first, *others = later
+    for start in others:
+        tables.append(resampled.gap(later[start], later[first]).assign(start=start, reference=first))
+    whole = pd.concat(tables, ignore_index=True)
+    return whole[whole["n"] > 0].assign(metric="iterations")

@@ -241,11 +241,13 @@ OF_TABLE: Mapping[tuple[str, str], Meaning] = {
             ("patients", "duels", Meaning("count", "dominations of entities that have a winner at full observation")),
             ("clusters", "score", Meaning("nats", "score of the centroid at no observation")),
             ("clusters", "gap", Meaning("nats", "smallest l1 distance between centroids")),
+            (
+                "lift",
+                "right",
+                Meaning("count", "right decisions where greedy chooses for the entities left, a tie counting one half"),
+            ),
         )
     },
-    ("layer0_synthetic/lift", "right"): Meaning(
-        "count", "right decisions where greedy chooses for the entities left, a tie counting one half"
-    ),
     ("gauge/targets", "clinical"): Meaning(
         "sign", "1 or -1 for the entity whose label alone is positive, 0 for neither"
     ),

@@ -108,6 +108,35 @@ def test_the_gap_of_an_informed_order_is_its_accuracy_less_that_of_the_random_on
     np.testing.assert_allclose(gap, informed - random)
 
 
+def test_the_gap_of_two_scores_is_that_of_their_accuracies_on_the_same_orders(rows):
+    keys = {"allocation": "random", "target": "likelihood", "stratum": None}
+    for ahead, behind in (("wald", "two_elbo"), ("wald", "stack_a"), ("two_elbo", "stack_a")):
+        gap = accuracy(rows, metric="gap", method=ahead, reference=behind, **keys)
+        first, second = (accuracy(rows, metric="accuracy", method=name, **keys) for name in (ahead, behind))
+        np.testing.assert_allclose(gap, first - second)
+    assert gap.size == first.size
+    behind_itself = rows[(rows["metric"] == "gap") & (rows["method"] == rows["reference"])]
+    assert behind_itself.empty
+
+
+def test_two_scores_are_resampled_on_the_same_patients():
+    """Of two tasks each, p has 0 right by wald and 1 by two_elbo, q 1 and 2: the gap is -1/2 for either alone."""
+    calls = {"p": {"wald": (-1, -1), "two_elbo": (1, -1)}, "q": {"wald": (1, -1), "two_elbo": (1, 1)}}
+    lines = [
+        {"patient": patient, "entity": entity, "allocation": "random", "gain": "", "guide": "", "seed": 0, "step": 0}
+        | {"t": 0, **{method: float(calls[patient][method][i]) for method in ("wald", "two_elbo")}, "stack_a": 1.0}
+        for patient in calls
+        for i, entity in enumerate(("u", "v"))
+    ]
+    random = pd.DataFrame(lines).assign(l1_tight=0, l1_paper=0, hanson_wright=0)
+    steps = pd.concat([random.assign(allocation=name) for name in ("random", "largest_unary", "static_unary")])
+    targets = random[["patient", "entity"]].assign(likelihood=1, clinical=None)
+    tasks = pd.DataFrame({"entity": ["u", "v"], "features": 1})
+    found = summarise_binary(steps, targets, tasks, resamples=200, confidence=0.9)
+    row = found.query("metric == 'gap' and method == 'wald' and reference == 'two_elbo' and t == 0").iloc[0]
+    assert (row["value"], row["low"], row["high"], row["n"]) == (-0.5, -0.5, -0.5, 4)
+
+
 def test_before_any_observation_wald_is_a_coin_and_at_the_end_all_is_right(rows, bundle_tiny):
     shown = accuracy(
         rows, metric="accuracy", method="wald", allocation="random", target="likelihood", stratum=None, gain=None

@@ -15,7 +15,8 @@ from afa.engine.trajectories import sign_paths
 from afa.experiments.layer0_lift import layer0_lift, winners
 from afa.planner import TopKPlanner
 
-NOTHING, SOME = ("sound", "k"), ("f1", "n_minus_k")
+NOTHING, SOME = (5, "sound", "k"), (5, "f1", "n_minus_k")
+VARIANT = ["n_clusters", "criterion", "rule"]
 OUT = ("v1", "v4")
 
 
@@ -68,8 +69,8 @@ def calls_along(bundle: Bundle, left: Bundle, values: np.ndarray, rounds: int) -
     return right
 
 
-def of(table: pd.DataFrame, variant: tuple[str, str]) -> pd.DataFrame:
-    return table[(table["criterion"] == variant[0]) & (table["rule"] == variant[1])].reset_index(drop=True)
+def of(table: pd.DataFrame, variant: tuple[int, str, str]) -> pd.DataFrame:
+    return table[(table[VARIANT] == list(variant)).all(axis=1)].reset_index(drop=True)
 
 
 def test_both_sides_count_what_planners_call_along_their_own_orders(
@@ -93,13 +94,30 @@ def test_where_nothing_is_removed_nothing_differs(table: pd.DataFrame) -> None:
     assert found["right_greedy"].tolist() == of(table, SOME)["right_greedy"].tolist()
 
 
+def test_the_same_entities_removed_at_two_numbers_of_clusters_lift_the_same(
+    bundle: Bundle, cohort: Cohort, table: pd.DataFrame
+) -> None:
+    other = (2, "f1", "k")
+    found = layer0_lift(bundle, cohort, {SOME: OUT, other: OUT}, rounds=4)
+    pd.testing.assert_frame_equal(of(found, other).drop(columns=VARIANT), of(table, SOME).drop(columns=VARIANT))
+
+
+def test_where_one_entity_is_left_its_largest_unary_decides_and_every_duel_is_still_counted() -> None:
+    """One entity has no duel to gain from, so that A7 takes f1, its largest unary; f1 tells all three duels."""
+    bundle = bundle_of([[0.0, 1.0], [0.0, 2.0], [0.5, 4.0]], np.zeros((3, 2, 2)), entities=("u", "v", "w"))
+    cohort = Cohort("made", bundle.features, ("p",), np.array([[1, -1]], dtype=np.int8), pd.DataFrame(index=["p"]))
+    found = layer0_lift(bundle, cohort, {SOME: ("v", "w")}, rounds=1)
+    assert found["duels"].tolist() == [3, 3]
+    assert found["right"].tolist() == [0, 3]
+
+
 def test_before_any_observation_both_sides_are_the_bundle_alone(table: pd.DataFrame) -> None:
     first = of(table, SOME).query("t == 0")
     assert first["right"].tolist() == first["right_greedy"].tolist()
 
 
 def test_there_is_a_row_for_each_variant_patient_and_round(cohort: Cohort, table: pd.DataFrame) -> None:
-    assert not table.duplicated(["criterion", "rule", "patient", "t"]).any()
+    assert not table.duplicated([*VARIANT, "patient", "t"]).any()
     assert len(table) == 2 * len(cohort.patients) * 5
 
 

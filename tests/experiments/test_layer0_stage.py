@@ -191,8 +191,8 @@ def lifted() -> tuple[dict[str, Removed], dict[str, pd.DataFrame]]:
         right = 10 if bundle.name == "strain_C3" else 8
         rounds = {"t": [0, 1, 2], "duels": 10, "right_greedy": [5, 6, 6]}
         each = [
-            {"criterion": c, "rule": r, "patient": p, **rounds, "right": [5, 6, right if names else 6]}
-            for (c, r), names in removed.items()
+            {"n_clusters": n, "criterion": c, "rule": r, "patient": p, **rounds, "right": [5, 6, right if names else 6]}
+            for (n, c, r), names in removed.items()
             for p in cohort.patients
         ]
         return pd.concat(map(pd.DataFrame, each), ignore_index=True)
@@ -203,9 +203,10 @@ def lifted() -> tuple[dict[str, Removed], dict[str, pd.DataFrame]]:
 
 def test_the_lift_is_asked_for_whom_each_variant_removes(lifted: tuple[dict[str, Removed], object]) -> None:
     removed = lifted[0]["pathway_C4"]
-    assert list(removed) == [("f1", "n_minus_k"), ("f1", "k"), ("f2", "n_minus_k"), ("f2", "k"), ("sound", "k")]
-    assert removed["f1", "n_minus_k"] == tuple(f"c1_{i:02d}" for i in range(1, 6))
-    assert removed["sound", "k"] == ()
+    variants = [("f1", "n_minus_k"), ("f1", "k"), ("f2", "n_minus_k"), ("f2", "k"), ("sound", "k")]
+    assert list(removed) == [(4, *variant) for variant in variants]
+    assert removed[4, "f1", "n_minus_k"] == tuple(f"c1_{i:02d}" for i in range(1, 6))
+    assert removed[4, "sound", "k"] == ()
 
 
 def test_the_lift_is_the_gap_to_greedy_of_each_variant(lifted: tuple[object, dict[str, pd.DataFrame]]) -> None:
@@ -241,6 +242,57 @@ def test_the_interval_of_the_lift_is_over_the_patients_that_resamples_draw(portf
     assert (gap["low"] < -0.5).all()
     assert (gap["high"] > -0.5).all()
     assert gap["n"].tolist() == [80, 40, 40]
+
+
+@pytest.fixture(scope="module")
+def lifted_bundle(bundle: Bundle, cohort: Cohort) -> tuple[Removed, dict[str, pd.DataFrame]]:
+    """A made-up lift: each entity removed costs every patient one right call of ten at t = 1, where greedy has six."""
+    asked: Removed = {}
+
+    def lift(bundle: Bundle, cohort: Cohort, removed: Removed) -> pd.DataFrame:
+        nonlocal asked
+        asked = removed
+        greedy = {"t": [0, 1], "duels": 10, "right_greedy": [5, 6]}
+        each = [
+            {"n_clusters": n, "criterion": c, "rule": r, "patient": p, **greedy, "right": [5, 6 - len(names)]}
+            for (n, c, r), names in removed.items()
+            for p in cohort.patients
+        ]
+        return pd.concat(map(pd.DataFrame, each), ignore_index=True)
+
+    tables = layer0_bundle(bundle, cohort, counts=(2, 6, 7, 9), k=2, lift=lift)
+    return asked, tables
+
+
+def test_on_the_bundle_the_lift_is_asked_for_once_for_all_numbers_of_clusters(
+    lifted_bundle: tuple[Removed, dict[str, pd.DataFrame]],
+) -> None:
+    removed, tables = lifted_bundle
+    assert list(dict.fromkeys(count for count, *_ in removed)) == [2, 3, 6, 7]
+    out = tables["layer0"].set_index(["n_clusters", "criterion", "rule"])["entities_out"].to_dict()
+    assert {variant: len(names) for variant, names in removed.items()} == out
+    assert tables["lift"].columns[:5].tolist() == ["cohort", "bundle", "n_clusters", "criterion", "rule"]
+
+
+def test_the_lift_on_the_bundle_is_by_number_of_clusters_and_the_headline_is_the_papers(
+    lifted_bundle: tuple[Removed, dict[str, pd.DataFrame]],
+) -> None:
+    removed, tables = lifted_bundle
+    summary = summarise_layer0_bundle(tables, **QUICK)
+    gaps = chosen(summary, metric="gap", t=1).set_index(["stratum", "reference"])["value"]
+    for (count, criterion, rule), names in removed.items():
+        assert gaps[f"clusters={count}", f"{criterion}_{rule}"] == pytest.approx(-len(names) / 10)
+    headline = chosen(summary, metric="gap", t=1, reference="f1_k").query("stratum.isna()")["value"].item()
+    assert headline == gaps["clusters=3", "f1_k"]
+    assert gaps["clusters=7", "f1_k"] != gaps["clusters=7", "sound_k"]
+
+
+def test_the_accuracy_of_greedy_on_the_bundle_stands_once_whatever_the_clusters(
+    lifted_bundle: tuple[Removed, dict[str, pd.DataFrame]],
+) -> None:
+    accuracy = chosen(summarise_layer0_bundle(lifted_bundle[1], **QUICK), metric="accuracy")
+    assert accuracy[["t", "value", "n"]].to_numpy().tolist() == [[0, 0.5, 300], [1, 0.6, 300]]
+    assert accuracy["stratum"].isna().all()
 
 
 # the portfolio
