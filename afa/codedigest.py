@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
+DIGEST_LENGTH = 16
+"""Hexadecimal digits of a code digest."""
 
 
 def code_digest(root: str) -> str:
@@ -38,12 +40,19 @@ def code_digest(root: str) -> str:
     while pending:
         current = pending.pop()
         if current not in parts:
-            parts[current] = _canonical(_tree(current))
-            pending |= _imports(_tree(current), current)
+            parts[current], imported = _module(current)
+            pending |= imported
     digest = hashlib.sha256()
     for name in sorted(parts):
         digest.update(f"{name}\0{parts[name]}\0".encode())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+@cache
+def _module(module: str) -> tuple[str, frozenset[str]]:
+    """The code of a module and what it imports: every rule of the workflow asks for nearly the same modules."""
+    tree = _tree(module)
+    return _canonical(tree), frozenset(_imports(tree, module))
 
 
 @cache
@@ -103,14 +112,13 @@ def _bindings(statement: ast.AST, module: str) -> set[tuple[str, str]]:
     return {(target, bound) for target, bound in found if target != module}
 
 
-def _canonical(node: ast.AST) -> str:
-    """A dump of the code without docstrings, positions and comments."""
-    copy = ast.parse(ast.unparse(node))
-    for inner in ast.walk(copy):
+def _canonical(node: ast.Module | ast.stmt) -> str:
+    """A dump of the code without docstrings, positions and comments; takes the docstrings out of `node`."""
+    for inner in ast.walk(node):
         body = getattr(inner, "body", None)
         if isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.Module) and body and _is_text(body[0]):
             inner.body = body[1:]
-    return ast.dump(copy)
+    return ast.dump(node if isinstance(node, ast.Module) else ast.Module([node], []))
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -20,13 +20,18 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     copy = tmp_path / "afa"
     shutil.copytree(ROOT / "afa", copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(codedigest, "PACKAGE", copy)
-    codedigest._tree.cache_clear()
+    forget()
     yield copy
+    forget()
+
+
+def forget() -> None:
     codedigest._tree.cache_clear()
+    codedigest._module.cache_clear()
 
 
 def digest(root: str = SIGN) -> str:
-    codedigest._tree.cache_clear()
+    forget()
     return codedigest.code_digest(root)
 
 
