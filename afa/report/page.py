@@ -25,7 +25,7 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.headlines import JUDGED, Headlines, counted, every_line, tell
-from afa.report.page_text import caption, document, items
+from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
 from afa.yamlfile import load_model
@@ -95,6 +95,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.filters["linked"] = linked
     templates.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text).lower())
     return templates.get_template("report.html").render(
         run=run.name,

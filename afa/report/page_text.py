@@ -10,6 +10,7 @@ from typing import Any
 from docutils.core import publish_parts
 from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
 
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 DOCUTILS = {"initial_header_level": 3, "file_insertion_enabled": False, "raw_enabled": False, "report_level": 5}
@@ -31,6 +32,18 @@ def document(path: Path) -> str:
         text = f"{title}\n{text}"
     html = MARKED.sub(r'<p id="\1"><strong>\1,', MARKDOWN.render(text))
     return LINK.sub(r"\2", html).replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
+
+
+def linked(text: str, known: frozenset[str]) -> Markup:
+    """Text, escaped, with a link at every item that is `known`.
+
+    >>> linked("a < b (E1, E99)", frozenset({"E1"}))
+    Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
+    """
+    parts = re.split(r"\b([A-Z]\d+)\b", text)
+    return Markup("").join(
+        Markup('<a href="#{0}">{0}</a>').format(part) if part in known else escape(part) for part in parts
+    )
 
 
 def items(html: str) -> frozenset[str]:
