@@ -8,7 +8,7 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test bench lint lock clean
+.PHONY: help reproduce doctor test bench lint lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,6 +16,9 @@ help: ## what the targets do
 reproduce: $(VENV)/.ready ## the whole workflow; COHORT= BUNDLE= RUN= GEO_MIRROR= PROFILE= choose what and where
 	$(SNAKEMAKE)
 	@echo "report: results/$(or $(RUN),$(COHORT),demo)/report.html"
+
+doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too
+	afa doctor $(if $(PROFILE),--profile $(PROFILE)) $(if $(NETWORK),--network) $(if $(CONFIG),--config $(CONFIG))
 
 test: $(VENV)/.ready ## all tests
 	python -m pytest -n 2 --dist loadscope

@@ -29,7 +29,7 @@ RULES = (
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Elicitation(_Strict):
@@ -171,7 +171,7 @@ class RunConfig(_Strict):
     run: Name | None = Field(None, description="the folder under results/; the cohort's name where empty")
     geo_mirror: Path | None = Field(None, description="a folder with series in GEO's layout; GEO itself where empty")
     geo_cache: Path = Field(Path("data/geo"), description="where files fetched from GEO are kept")
-    k: int = Field(5, ge=1, description="size of the top set, less than the number of entities")
+    top_k: int = Field(5, ge=1, description="size of the top set, less than the number of entities")
     shards: int = Field(4, ge=1, description="jobs that the patients of one stage are split into")
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()

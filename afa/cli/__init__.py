@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli import bundle, cohort, experiment, report, summary, topk
+from afa.cli import bundle, cohort, doctor, experiment, report, summary, topk
 from afa.errors import AfaError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ experiment.app.add_typer(topk.app)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)
+app.command()(doctor.doctor)
 
 DEBUG = "--debug"
 

@@ -15,7 +15,7 @@ rule allocation_truth:
     conda:
         "../../envs/afa.yaml"
     params:
-        k=settings.k,
+        k=settings.top_k,
         solver=SOLVER,
         code=command_digest("topk:experiment_allocation_truth"),
     shell:
@@ -41,7 +41,7 @@ rule allocation_shard:
         part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
         rules=",".join(settings.allocation.rules),
         schedules=",".join(settings.allocation.schedules),
-        k=settings.k,
+        k=settings.top_k,
         seeds=comma_separated(settings.allocation.seeds),
         solver=SOLVER,
         code=command_digest("topk:experiment_allocation"),

@@ -15,7 +15,7 @@ rule explorer:
     threads: 1
     params:
         patients=settings.explorer.patients,
-        k=settings.k,
+        k=settings.top_k,
         solver=SOLVER,
         code=command_digest("report:explorer_page") + template_digest("explorer*"),
     shell:

@@ -13,7 +13,7 @@ rule layer0:
         "../../envs/afa.yaml"
     params:
         clusters=comma_separated(settings.layer0.clusters),
-        k=settings.k,
+        k=settings.top_k,
         solver=SOLVER,
         code=command_digest("topk:experiment_layer0"),
     shell:

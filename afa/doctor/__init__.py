@@ -1,0 +1,1 @@
+"""What `afa doctor` looks at before a run: findings, each one thing that was checked, from facts about the machine."""

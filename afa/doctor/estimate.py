@@ -1,0 +1,220 @@
+"""How many jobs a run has, how long they take and how much they write, by what stored runs took.
+
+The stored numbers are those of another machine and cohort. They are scaled by patients, upwards only, since what a job
+takes to start does not shrink with the cohort; other settings and another bundle do not enter, which is said instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from afa.cohort.config import load_cohort_config
+from afa.config import RunConfig
+from afa.doctor.finding import Finding, counted, ok, size_text, warning
+from afa.errors import ConfigError, Fault, ReportError
+
+STORED = Path("resources/benchmarks")
+COHORTS = Path("config/cohorts")
+COLUMNS = ("rule", "jobs", "seconds", "longest_seconds", "max_rss_mb")
+
+SPACE_PATIENTS = 167
+SPACE_MB = {
+    "bundle": 0.3,
+    "cohort": 2.5,
+    "sign": 4.3,
+    "chaos": 2.5,
+    "allocation": 25.8,
+    "layer1": 2.0,
+    "layer0": 0.1,
+    "layer0_synthetic": 0.3,
+    "binary": 12.6,
+    "calibration": 2.1,
+    "simulated_calibration": 0.5,
+    "elicitation_error": 0.1,
+    "gauge": 29.4,
+    "sanity": 0.4,
+    "errata": 0.1,
+    "notebooks": 18.5,
+    "report": 70.7,
+}
+"""MB of tables, summaries and pages that each stage of the demo cohort left, 167 patients on the recorded bundle."""
+
+SHARDED = ("sign", "chaos", "allocation", "layer1", "gauge")
+"""Stages whose tables lie twice on the disk while their shards are gathered."""
+
+WITHOUT_PATIENTS = frozenset({"bundle", "layer0_synthetic", "simulated_calibration", "notebooks"})
+"""Stages that take as long for any cohort."""
+
+_STAGES = {
+    "build_bundle": "bundle",
+    "copy_bundle": "bundle",
+    "simulate_series": "cohort",
+    "fetch_series": "cohort",
+    "encode_cohort": "cohort",
+    "notebook_page": "notebooks",
+    **dict.fromkeys(("summary", "published", "comparison", "explorer", "run_config", "report_page"), "report"),
+}
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run took, a row per rule with the columns of `COLUMNS`; `patients` is None where nothing says."""
+
+    cohort: str
+    patients: int | None
+    rules: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Jobs, seconds of all jobs one after the other and MB left on disk by stage, and what the whole comes to."""
+
+    stages: pd.DataFrame
+    """Columns stage, jobs, seconds, space_mb; a row per stage in the order of the workflow."""
+    elapsed_seconds: float
+    space_mb: float
+    """With what lies on the disk for a while only."""
+    together_mb: float
+    largest_mb: float
+
+
+def stage_of(rule: str) -> str:
+    """The stage that a rule of the workflow belongs to, as config/README.md names it.
+
+    >>> [stage_of(rule) for rule in ("gauge_shard", "gauge_summary", "gauge_notebook", "encode_cohort")]
+    ['gauge', 'gauge', 'notebooks', 'cohort']
+    """
+    if rule in _STAGES:
+        return _STAGES[rule]
+    if rule.endswith("_notebook"):
+        return "notebooks"
+    for ending in ("_shard", "_summary", "_truth"):
+        rule = rule.removesuffix(ending)
+    return rule
+
+
+def read_stored(folder: Path = STORED) -> list[StoredRun]:
+    """The stored runs, `<cohort>.csv` each; a `ReportError` names a file without one of the `COLUMNS`."""
+    runs = []
+    for path in sorted(folder.glob("*.csv")):
+        rules = pd.read_csv(path, comment="#")
+        lacking = [name for name in COLUMNS if name not in rules.columns]
+        if lacking:
+            step = "write the file again from a run's benchmarks"
+            raise ReportError(Fault(str(path), f"no column {', '.join(lacking)}", ", ".join(COLUMNS), step))
+        runs.append(StoredRun(path.stem, _patients_of(path.stem, rules), rules))
+    return runs
+
+
+def _patients_of(cohort: str, rules: pd.DataFrame) -> int | None:
+    """As the table says, or, of a simulated cohort, as its file says."""
+    if "patients" in rules.columns:
+        return int(rules["patients"].iloc[0])
+    try:
+        simulation = load_cohort_config(COHORTS / f"{cohort}.yaml").simulation
+    except ConfigError:
+        return None
+    return int(simulation["n_patients"]) if simulation else None
+
+
+def nearest(runs: Sequence[StoredRun], cohort: str, patients: int | None) -> StoredRun | None:
+    """The stored run of this cohort, else of the most similar number of patients, else the first by name."""
+    if not runs:
+        return None
+    same = [run for run in runs if run.cohort == cohort]
+    if same:
+        return same[0]
+    known = [run for run in runs if run.patients]
+    if patients is None or not known:
+        return runs[0]
+    return min(known, key=lambda run: abs((run.patients or 0) - patients))
+
+
+def estimate(stored: StoredRun, run: RunConfig, *, patients: int | None, simulated: bool, cores: int) -> Estimate:
+    """The run's jobs, time and space; `patients` None counts as many as the stored run has."""
+    rules = _of_this_run(stored.rules, run, simulated)
+    factor = growth(stored.patients, patients)
+    grows = ~rules["stage"].isin(WITHOUT_PATIENTS)
+    for column in ("seconds", "longest_seconds", "max_rss_mb"):
+        rules[column] = rules[column].where(~grows, rules[column] * factor)
+    stages = rules.groupby("stage", as_index=False)[["jobs", "seconds"]].sum()
+    order = {stage: place for place, stage in enumerate(SPACE_MB)}
+    stages = stages.sort_values("stage", key=lambda names: names.map(order), ignore_index=True)
+    scale = (patients or stored.patients or SPACE_PATIENTS) / SPACE_PATIENTS
+    stages["space_mb"] = [_space(stage, scale) for stage in stages["stage"]]
+    passing = sum(_space(stage, scale) for stage in SHARDED)
+    jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
+    return Estimate(
+        stages=stages,
+        elapsed_seconds=max(float(rules["longest_seconds"].max()), float(rules["seconds"].sum()) / cores),
+        space_mb=float(stages["space_mb"].sum()) + passing,
+        together_mb=float(jobs.head(cores).sum()),
+        largest_mb=float(jobs.max()),
+    )
+
+
+def growth(stored: int | None, patients: int | None) -> float:
+    """By how much the time of a stage over patients is multiplied: never by less than 1."""
+    return max(1.0, patients / stored) if stored and patients else 1.0
+
+
+def _of_this_run(stored: pd.DataFrame, run: RunConfig, simulated: bool) -> pd.DataFrame:
+    """The stored rules that this run has, with their `stage`, and with this run's number of shards."""
+    absent = set() if simulated else {"simulate_series"}
+    rules = stored.loc[~stored["rule"].isin(absent), list(COLUMNS)].copy()
+    rules["stage"] = rules["rule"].map(stage_of)
+    for place in rules.index[rules["rule"].str.endswith("_shard")]:
+        parts = len(run.allocation.gains) + 1 if rules.loc[place, "rule"] == "allocation_shard" else 1
+        jobs = parts * run.shards
+        rules.loc[place, "longest_seconds"] *= max(1.0, rules.loc[place, "jobs"] / jobs)
+        rules.loc[place, "jobs"] = jobs
+    return rules.reset_index(drop=True)
+
+
+def _space(stage: str, scale: float) -> float:
+    return SPACE_MB.get(stage, 0.0) * (1.0 if stage in WITHOUT_PATIENTS else scale)
+
+
+def describe(
+    stored: StoredRun, whole: Estimate, run: RunConfig, *, patients: int | None, cores: int, on_cluster: bool
+) -> list[Finding]:
+    """The estimate in words: the sum, where its numbers are from, and what they do not know of."""
+    seconds = float(whole.stages["seconds"].sum())
+    jobs = counted(int(whole.stages["jobs"].sum()), "job")
+    time = f"{jobs}, {minutes(seconds)} of work"
+    if on_cluster:
+        time += " and what they wait in the queue"
+    else:
+        time += f", some {minutes(whole.elapsed_seconds)} on {counted(cores, 'core')}"
+    known = "" if stored.patients is None else f" ({stored.patients} patients)"
+    source = f"by a stored run of {stored.cohort}{known}, from nothing, on another machine"
+    if stored.patients is None or patients is None:
+        source += "; not scaled, since the number of patients is not known"
+    elif growth(stored.patients, patients) > 1:
+        source += f"; stages over patients scaled to {patients}"
+    elif stored.patients != patients:
+        source += f"; not scaled down to {patients}"
+    findings = [ok("estimate", f"{time}; {size_text(whole.space_mb)} on disk; {source}")]
+    unknown = [key for key in changed(run) if key not in {"cohort", "run", "geo_mirror", "geo_cache", "shards", "top_k"}]
+    if unknown:
+        findings.append(warning("estimate", f"it does not know of {', '.join(unknown)}, which may take more or less"))
+    return findings
+
+
+def changed(run: RunConfig) -> list[str]:
+    """The top-level keys whose values are not the defaults."""
+    default = RunConfig()
+    return [key for key in RunConfig.model_fields if getattr(run, key) != getattr(default, key)]
+
+
+def minutes(seconds: float) -> str:
+    """A time as people say it: minutes, or hours from ninety minutes on.
+
+    >>> minutes(20), minutes(720), minutes(9000)
+    ('1 min', '12 min', '2.5 h')
+    """
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"

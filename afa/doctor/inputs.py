@@ -1,0 +1,159 @@
+"""What a run starts from: the project's own files, the bundle, the cohort's file, and what an earlier run has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from afa.bundle import load_bundle, validate_bundle
+from afa.cohort.cohort import load_cohort
+from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.genes import read_aliases, read_ensembl
+from afa.cohort.geo import Source
+from afa.cohort.simulation_config import simulation_config
+from afa.config import RunConfig, cohort_file
+from afa.doctor.finding import Finding, counted, fault, of_error, ok, warning
+from afa.elicit.consensus import consensus
+from afa.elicit.recorded import read_recorded
+from afa.errors import AfaError, Fault
+from afa.experiments.inputs import check_duels, paper_tables
+from afa.experiments.portfolio_config import load_portfolio
+
+COHORTS = Path("config/cohorts")
+RECORD = Path("resources/elicitation")
+_FEW = 5
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a bundle is about: its entities, in order, and how many features they share."""
+
+    entities: tuple[str, ...]
+    n_features: int
+
+
+def is_project() -> bool:
+    """Whether this is the folder that a run starts from."""
+    return Path("Snakefile").is_file()
+
+
+def check_project() -> list[Finding]:
+    """The files of the project that every run reads, and whether another run holds the folder."""
+    if not is_project():
+        step = "go to the project's folder, the one with the Snakefile"
+        return [fault("project", f"{Path.cwd()}: found no Snakefile", step)]
+    findings = []
+    for read, path in (
+        (read_aliases, Path("resources/genes/aliases.csv")),
+        (read_ensembl, Path("resources/genes/ensembl.csv")),
+        (load_portfolio, Path("config/portfolio.yaml")),
+        (paper_tables, Path("resources/paper")),
+    ):
+        try:
+            read(path)
+        except AfaError as error:
+            findings += of_error("project", error)
+    if not findings:
+        findings.append(ok("project", "gene names, portfolio and the paper's tables can be read"))
+    if any(Path(".snakemake/locks").glob("*")):
+        step = "wait for that run, or, if none is going on, type `snakemake --unlock`"
+        findings.append(warning("project", "Snakemake has locked this folder: a run is going on, or was killed", step))
+    return findings
+
+
+def check_bundle(run: RunConfig) -> tuple[list[Finding], Content | None]:
+    """The bundle of a run, and what it is about where it has no fault."""
+    try:
+        described, content, notes = _recorded(run) if run.bundle is None else _own(run.bundle)
+    except AfaError as error:
+        return of_error("bundle", error), None
+    findings = [ok("bundle", f"{described}, {len(content.entities)} entities, {content.n_features} features")]
+    findings += [warning("bundle", note) for note in notes]
+    if run.top_k >= len(content.entities):
+        smaller = len(content.entities) - 1
+        findings.append(
+            warning("bundle", f"top_k is {run.top_k}, and the top set will have {smaller}, one less than the entities")
+        )
+    return findings, content
+
+
+def _recorded(run: RunConfig) -> tuple[str, Content, list[str]]:
+    recorded = read_recorded(RECORD)
+    kept = consensus(recorded.answers, min_agree=run.elicitation.min_agree).kept
+    content = Content(tuple(recorded.phenotypes["phenotype"]), kept["gene"].nunique())
+    return f"recorded elicitation, {run.elicitation.min_agree} of 3 runs agreeing", content, []
+
+
+def _own(folder: Path) -> tuple[str, Content, list[str]]:
+    bundle = load_bundle(folder)
+    check_duels(bundle, folder)
+    _, notes = validate_bundle(folder)
+    return f"{folder}, {bundle.name} {bundle.version}", Content(bundle.entities, len(bundle.features)), notes
+
+
+def check_cohort_file(run: RunConfig) -> tuple[list[Finding], CohortConfig | None]:
+    """The cohort's file, with its simulation where it has one."""
+    try:
+        path = cohort_file(run, COHORTS)
+        config = load_cohort_config(path)
+        if config.origin == "simulated":
+            simulation_config(config)
+    except AfaError as error:
+        return of_error("cohort", error), None
+    return [ok("cohort", f"{path}: {config.title}")], config
+
+
+def check_labels(config: CohortConfig, entities: Sequence[str]) -> list[Finding]:
+    """Whether label rules and bundle have entities in common."""
+    rules = [entity for entity, rule in config.labels.items() if rule.off is None]
+    used = [entity for entity in rules if entity in entities]
+    unused = [entity for entity in rules if entity not in entities]
+    findings = []
+    if unused:
+        shown = ", ".join(unused[:_FEW]) + (f" and {len(unused) - _FEW} more" if len(unused) > _FEW else "")
+        findings.append(
+            warning("cohort", f"label rules that are not used, since the bundle has no such entity: {shown}")
+        )
+    if not used:
+        step = "add rules under `labels` of the cohort's file, if the series records any of the bundle's entities"
+        findings.append(warning("cohort", "no entity of the bundle has a label: clinical tables will be empty", step))
+    return findings
+
+
+def check_built(folder: Path) -> list[Finding]:
+    """What an earlier run of this name left in `results/<run>`: bundle, cohort and source, with their digests."""
+    built, findings = [], []
+    if (folder / "bundle").exists():
+        built.append("bundle")
+        findings += _rebuilt(validate_bundle(folder / "bundle")[0], folder / "bundle")
+    if (folder / "cohort").exists():
+        built.append("cohort")
+        try:
+            load_cohort(folder / "cohort")
+        except AfaError as error:
+            findings += _rebuilt(error.faults, folder / "cohort")
+    if (folder / "source.json").exists():
+        try:
+            Source.read(folder / "source.json")
+        except AfaError as error:
+            step = f"remove {folder / 'source.json'}, and the run finds the series again"
+            findings += [warning("built", each.found, step) for each in of_error("built", error)]
+    if findings:
+        return findings
+    if not built:
+        return [ok("built", f"{folder} has no bundle or cohort yet: the run begins at the beginning")]
+    return [ok("built", f"{' and '.join(built)} in {folder} are whole and have their digests")]
+
+
+def _rebuilt(faults: Sequence[Fault], folder: Path) -> list[Finding]:
+    found = of_error("built", faults)
+    return [fault(each.check, each.found, f"remove {folder}, and the run makes it again") for each in found]
+
+
+def shards_text(patients: int, shards: int) -> list[Finding]:
+    """Whether there is a patient for every shard."""
+    if patients >= shards:
+        return []
+    step = f"set shards to {patients} or less"
+    return [warning("cohort", f"{counted(patients, 'patient')} in {shards} shards: some jobs have nothing to do", step)]

@@ -1,0 +1,315 @@
+"""Checks of the bundle, the cohort's file, what an earlier run left, and the series behind a cohort."""
+
+import gzip
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from cohort.geo_layout import config, put, series_matrix
+
+from afa.bundle import load_bundle, save_bundle
+from afa.cohort.cohort import Cohort, write_cohort
+from afa.cohort.geo import GEO_URL, fetch, series_folder
+from afa.config import check_run_config
+from afa.doctor import series as series_module
+from afa.doctor.facts import Reply, this_machine
+from afa.doctor.inputs import check_built, check_bundle, check_cohort_file, check_labels, check_project, shards_text
+from afa.doctor.series import check_network, check_samples, check_series, places
+
+ROOT = Path(__file__).parent.parent
+TINY = ROOT / "tests/data/bundle_tiny"
+GSM = [f"GSM{number}" for number in range(1, 26)]
+GROUPS = ["diagnosis: Control"] * 20 + ["diagnosis: UC"] * 5
+SCORES = ["score: "] * 20 + [f"score: {score}" for score in (0, 1, 2, 3, "NA")]
+MATRIX = gzip.compress(series_matrix(GSM, GSM, [GROUPS, SCORES]).encode(), mtime=0)
+VALUES = gzip.compress(b"gene\tGSM1\nA1\t1.5\n", mtime=0)
+LABELS = {"bleeding": {"key": "score", "at_least": 2, "reason": "made up"}}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the project's own files, in which the test works."""
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    (tmp_path / "resources").symlink_to(ROOT / "resources")
+    (tmp_path / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def levels(findings):
+    return [each.level for each in findings]
+
+
+def words(findings, level="fault"):
+    return " | ".join(each.found for each in findings if each.level == level)
+
+
+def test_the_files_of_the_project_can_be_read(here):
+    assert levels(check_project()) == ["ok"]
+
+
+def test_a_folder_without_a_snakefile_is_a_fault(here):
+    (here / "Snakefile").unlink()
+    assert "no Snakefile" in words(check_project())
+
+
+def test_a_missing_portfolio_is_a_fault(here):
+    (here / "config/portfolio.yaml").unlink()
+    assert "portfolio.yaml" in words(check_project())
+
+
+def test_a_locked_folder_is_a_warning(here):
+    put(here / ".snakemake/locks/0.input.lock", b"")
+    assert levels(check_project()) == ["ok", "warning"]
+
+
+def test_the_recorded_bundle_is_counted_as_it_will_be_built(here, recorded_bundle):
+    findings, content = check_bundle(check_run_config({}))
+    assert levels(findings) == ["ok"]
+    assert content.entities == recorded_bundle.entities
+    assert content.n_features == len(recorded_bundle.features)
+
+
+def test_every_fault_of_a_bundle_of_ones_own_is_a_finding(tmp_path):
+    folder = tmp_path / "mine"
+    shutil.copytree(TINY, folder)
+    with (folder / "pairwise.csv").open("a") as table:
+        table.write("bleeding,MUC2,MUC2,1,,\nbleeding,MUC2,CXCL8,high,,\n")
+    findings, content = check_bundle(check_run_config({"bundle": str(folder)}))
+    assert levels(findings) == ["fault"] * len(findings)
+    assert "pairwise.csv, line 6" in words(findings)
+    assert "pairwise.csv, line 7" in words(findings)
+    assert content is None
+
+
+def test_a_bundle_of_ones_own_without_a_fault_says_where_k_is_too_large():
+    findings, content = check_bundle(check_run_config({"bundle": str(TINY), "top_k": 3}))
+    assert "k is 3, and the top set will have 2" in words(findings, "warning")
+    assert "fault" not in levels(findings)
+    assert content.n_features == 5
+    assert "top set" not in words(check_bundle(check_run_config({"bundle": str(TINY), "top_k": 2}))[0], "warning")
+
+
+def test_a_bundle_of_one_entity_is_a_fault(tmp_path):
+    save_bundle(load_bundle(TINY).restrict_entities(["bleeding"]), tmp_path / "one")
+    findings, _ = check_bundle(check_run_config({"bundle": str(tmp_path / "one")}))
+    assert "one entity" in words(findings)
+
+
+def test_every_cohort_of_the_project_has_a_sound_file(here):
+    for path in (here / "config/cohorts").glob("*.yaml"):
+        assert levels(check_cohort_file(check_run_config({"cohort": path.stem}))[0]) == ["ok"]
+
+
+def test_a_cohort_without_a_file_and_one_with_faults_are_faults(here):
+    assert "'nowhere'" in words(check_cohort_file(check_run_config({"cohort": "nowhere"}))[0])
+    path = here / "config/cohorts/demo.yaml"
+    document = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**document, "controls": {"key": "x"}, "titel": "y"}))
+    findings, found = check_cohort_file(check_run_config({}))
+    assert levels(findings) == ["fault", "fault"]
+    assert found is None
+
+
+def test_a_simulation_with_a_fault_is_found_before_it_is_simulated(here):
+    path = here / "config/cohorts/demo.yaml"
+    path.write_text(path.read_text().replace("n_patients: 167", "n_patients: none"))
+    assert "simulation, key n_patients" in words(check_cohort_file(check_run_config({}))[0])
+
+
+def test_label_rules_and_bundle_are_held_together():
+    rules = {**LABELS, "fever": {"key": "score", "above": 1, "reason": "made up"}}
+    assert check_labels(config(labels=LABELS), ["bleeding"]) == []
+    assert "no such entity: fever" in words(check_labels(config(labels=rules), ["bleeding"]), "warning")
+    assert "no entity of the bundle has a label" in words(check_labels(config(labels=LABELS), ["fever"]), "warning")
+
+
+@pytest.fixture
+def left(tmp_path):
+    """What an earlier run left: a bundle and a cohort."""
+    values = np.array([[0, 1], [-1, 0]])
+    labels = pd.DataFrame({"bleeding": [0, 1]}, index=["p1", "p2"])
+    write_cohort(Cohort("small", ("MUC2", "CXCL8"), ("p1", "p2"), values, labels), tmp_path / "run/cohort")
+    save_bundle(load_bundle(TINY), tmp_path / "run/bundle")
+    return tmp_path / "run"
+
+
+def test_what_an_earlier_run_left_is_whole(left):
+    (found,) = check_built(left)
+    assert found.level == "ok"
+    assert "bundle and cohort" in found.found
+
+
+def test_a_run_that_has_left_nothing_begins_at_the_beginning(tmp_path):
+    assert levels(check_built(tmp_path / "run")) == ["ok"]
+
+
+@pytest.mark.parametrize(("file", "folder"), [("bundle/unary.csv", "bundle"), ("cohort/labels.parquet", "cohort")])
+def test_a_changed_file_of_an_earlier_run_is_a_fault_and_its_folder_is_to_be_removed(left, file, folder):
+    with (left / file).open("ab") as stream:
+        stream.write(b"\n")
+    findings = check_built(left)
+    assert "fault" in levels(findings)
+    assert {each.next_step for each in findings} == {f"remove {left / folder}, and the run makes it again"}
+
+
+def test_a_source_whose_files_are_gone_is_a_warning(left):
+    (left / "source.json").write_text("{}")
+    assert levels(check_built(left)) == ["warning"]
+
+
+def test_more_shards_than_patients_are_a_warning():
+    assert shards_text(4, 4) == []
+    assert levels(shards_text(3, 4)) == ["warning"]
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    """A mirror with GEO's own file of the samples and a joined one of the values."""
+    folder = tmp_path / "mirror" / series_folder("GSE123456")
+    put(folder / "matrix/GSE123456_series_matrix.txt.gz", MATRIX)
+    put(folder / "suppl/GSE123456_TPM_matrix.txt.gz", VALUES)
+    return tmp_path / "mirror"
+
+
+def look(settings, mirror=None, cache=Path("nowhere")):
+    return check_series(settings, mirror=mirror, cache=cache)
+
+
+def test_a_whole_mirror_has_nothing_left_to_fetch(mirror):
+    findings, series = look(config(), mirror)
+    assert levels(findings) == ["ok"]
+    assert "joined tables" in findings[0].found
+    assert series.to_fetch == ()
+
+
+@pytest.mark.parametrize("metadata", ["GSE123456_series_matrix.txt.gz", "GSE123456_family.soft.gz"])
+def test_files_are_looked_for_where_the_run_will_look(tmp_path, metadata):
+    settings = config(metadata_file=metadata)
+    samples, values = places(settings)
+    for chosen in ((samples[0], values[0]), (samples[1], values[1])):
+        folder = tmp_path / chosen[0].replace("/", "_")
+        for name in chosen:
+            put(folder / series_folder("GSE123456") / name, b"\0" * 10240 if name.endswith(".tar") else MATRIX)
+        source = fetch(settings, cache=tmp_path, mirror=folder)
+        assert str(source.metadata.path).endswith(chosen[0])
+        assert str(source.expression.path).endswith(chosen[1])
+
+
+def test_a_mirror_that_is_not_there_is_a_fault(tmp_path):
+    findings, series = look(config(), tmp_path / "nowhere")
+    assert "found nothing; expected a folder" in words(findings)
+    assert series.to_fetch is None
+
+
+def test_a_mirror_without_the_values_still_tells_of_the_samples(mirror):
+    next(mirror.rglob("*TPM*")).unlink()
+    findings, series = look(config(), mirror)
+    assert "GSE123456_RAW.tar or " in words(findings)
+    assert series.to_fetch is None
+    assert check_samples(config(), check_run_config({}), series, [])[1] == 5
+
+
+def test_a_truncated_file_of_a_mirror_is_a_fault(mirror):
+    path = next(mirror.rglob("*TPM*"))
+    path.write_bytes(VALUES[:-4])
+    assert "truncated" in words(look(config(), mirror)[0])
+
+
+def test_a_very_large_file_is_not_read_to_its_end(mirror, monkeypatch):
+    monkeypatch.setattr(series_module, "LARGEST_READ_MB", 0)
+    next(mirror.rglob("*TPM*")).write_bytes(VALUES[:-4])
+    findings, series = look(config(), mirror)
+    assert levels(findings) == ["warning"]
+    assert check_samples(config(), check_run_config({}), series, [])[1] == 5
+
+
+def test_without_a_mirror_what_the_cache_lacks_is_to_be_fetched(mirror, tmp_path):
+    folder = series_folder("GSE123456")
+    urls = (f"{GEO_URL}/{folder}/matrix/GSE123456_series_matrix.txt.gz", f"{GEO_URL}/{folder}/suppl/GSE123456_RAW.tar")
+    assert look(config(), cache=tmp_path / "empty")[1].to_fetch == urls
+    assert look(config(), cache=mirror)[1].to_fetch == urls[1:]
+    put(mirror / folder / "suppl/GSE123456_RAW.tar", b"any")
+    assert look(config(), cache=mirror)[1].to_fetch == ()
+    expression = {**config().expression.model_dump(), "sha256": "0" * 64}
+    assert look(config(expression=expression), cache=mirror)[1].to_fetch == urls[1:]
+
+
+def test_a_simulated_series_needs_no_file_and_no_mirror(here, mirror):
+    _, demo = check_cohort_file(check_run_config({}))
+    assert levels(look(demo)[0]) == ["ok"]
+    assert levels(look(demo, mirror)[0]) == ["ok", "warning"]
+    assert look(demo, mirror)[1].to_fetch == ()
+
+
+def sampled(mirror, run=None, entities=("bleeding",), **changes):
+    settings = config(labels=LABELS, **changes)
+    return check_samples(settings, check_run_config(run or {}), look(settings, mirror)[1], entities)
+
+
+def test_the_samples_are_selected_and_labelled_as_the_run_will(mirror):
+    (found,), patients = sampled(mirror)
+    assert found.found == "5 patients and 20 controls of 25 samples; positive labels: bleeding 2 of 4"
+    assert patients == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"patients": {"key": "disease", "values": ["UC"]}}, "no sample characteristic 'disease'"),
+        ({"controls": {"key": "diagnosis", "values": ["Healthy"]}}, "'Healthy'"),
+        (
+            {"controls": {"key": "score", "values": ["1", "2"]}, "patients": {"key": "score", "values": ["0"]}},
+            "2 controls",
+        ),
+        ({"labels": {"bleeding": {"key": "mayo", "above": 1, "reason": "made up"}}}, "labels.bleeding"),
+    ],
+)
+def test_a_cohort_file_that_does_not_fit_the_series_is_a_fault(mirror, changes, expected):
+    settings = config(**{"labels": LABELS, **changes})
+    findings, patients = check_samples(settings, check_run_config({}), look(settings, mirror)[1], ["bleeding"])
+    assert expected in words(findings)
+    assert patients is None
+
+
+def test_twenty_controls_are_too_few_below_level_0_05(mirror):
+    findings, _ = sampled(mirror, {"encoding": {"level": 0.04}})
+    assert "20 controls" in words(findings)
+    assert levels(sampled(mirror, {"encoding": {"level": 0.04, "test": "t"}})[0]) == ["ok"]
+
+
+def test_samples_that_are_still_to_be_fetched_are_no_fault(tmp_path):
+    findings, patients = check_samples(config(), check_run_config({}), look(config(), cache=tmp_path)[1], [])
+    assert levels(findings) == ["ok"]
+    assert patients is None
+
+
+def asked(replies):
+    return replace(this_machine(), ask=replies.__getitem__)
+
+
+def test_nothing_to_fetch_needs_no_network():
+    findings, size = check_network((), asked({}), ask=True)
+    assert (levels(findings), size) == (["ok"], 0)
+
+
+def test_servers_are_asked_only_on_request():
+    findings, _ = check_network(("a", "b"), asked({}), ask=False)
+    assert levels(findings) == ["warning"]
+    assert "a, b" in findings[0].found
+
+
+def test_a_server_that_does_not_answer_is_a_fault_and_sizes_are_summed():
+    replies = {
+        "a": Reply(True, "HTTP status 200", 107.8),
+        "b": Reply(True, "HTTP status 200"),
+        "c": Reply(False, "HTTP status 404"),
+    }
+    findings, size = check_network(tuple(replies), asked(replies), ask=True)
+    assert levels(findings) == ["ok", "ok", "fault"]
+    assert "108 MB" in findings[0].found
+    assert size == 107.8
