@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from afa.cohort.cohort import Cohort
 from afa.files import atomic_file
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
@@ -22,7 +23,8 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
-    "stack_a": {"color": "#0072B2", "linestyle": (0, (5, 1)), "marker": "P"},
+    # Its sign is that of `linearity`, so that where both are shown one line stands for both.
+    "stack_a": {"color": "#0072B2", "linestyle": "-", "marker": "P"},
 }
 INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
     "exact": {"color": "#000000", "linestyle": "-", "marker": "o"},
@@ -35,6 +37,11 @@ STYLE: Any = {
     "pdf.fonttype": 42,
     "font.family": "DejaVu Sans",
     "font.size": 9,
+    "figure.titlesize": 10,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "legend.fontsize": 8,
+    "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -51,6 +58,32 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
     mpl.rcParams.update(STYLE)
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
+
+
+def cohort_words(patients: Cohort) -> str:
+    """The cohort by name, origin and size. That it is simulated, or that nobody recorded what it is, is always said."""
+    said = {"simulated": " (simulated)", None: " (origin not recorded)"}
+    return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
+
+
+def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
+    """What the figure shows, and whose: each figure of a run says its cohort, also when it is cut out of the report."""
+    figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
+
+
+def name_panel(axes: Axes, words: str, **counts: int) -> None:
+    """What a panel shows, and in a second line what it rests on: `n = 167 patients, 45,616 decisions`.
+
+    counts : numbers by what is counted, in the plural, `_` for a blank.
+    """
+    rests_on = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+    axes.set_title(f"{words}\nn = {rests_on}")
+
+
+def without_data(axes: Axes, words: str) -> None:
+    """A panel that has nothing to show says why, and has no scale to be read."""
+    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
+    axes.set(xticks=[], yticks=[])
 
 
 def draw_accuracy(
@@ -80,6 +113,7 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
         markersize=6,
         markerfacecolor="white",
         markeredgecolor=style["color"],
+        zorder=3,
         label=label,
     )
 

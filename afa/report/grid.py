@@ -68,7 +68,7 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:
     """The value of each rule against t, from t = 0; with the interval over patients for the rules in `banded`."""
-    for rule, part in parts.items():
+    for place, (rule, part) in enumerate(parts.items()):
         style, rows = rule_style(rule), part.sort_values("t")
         if rule in banded:
             axes.fill_between(rows["t"], rows["low"], rows["high"], color=style["color"], alpha=0.18, linewidth=0)
@@ -78,6 +78,10 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
             color=style["color"],
             linestyle=style["linestyle"],
             linewidth=1.9 if rule == PRIORITY else 1.2,
+            marker=style["marker"],
+            markersize=3.5,
+            # Shares of the axes' diagonal: markers of lines that run together do not cover each other.
+            markevery=(0.02 * place, 0.18),
             label=rule_name(rule),
         )
     axes.set_xlim(0, None)

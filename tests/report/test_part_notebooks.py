@@ -60,7 +60,7 @@ def test_the_bundles_page_counts_what_is_in_the_files(bundle_tiny, tmp_path):
         line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in text.splitlines() if len(line.split()) > 1
     }
     assert (lines["unary potentials"], lines["couplings"]) == ("5", "3")
-    assert "couplings (n = 3)" in (tmp_path / "bundle.svg").read_text(encoding="utf-8")
+    assert "n = 3 couplings" in (tmp_path / "bundle.svg").read_text(encoding="utf-8")
 
 
 def test_two_entities_without_couplings_have_a_page(tmp_path):

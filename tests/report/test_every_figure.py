@@ -1,0 +1,289 @@
+"""What every figure of the report must have: an owner, its n, named axes, legible text; and every caption and notebook.
+
+The figures are drawn from one small run of all stages, made here through the command line.
+"""
+
+import contextlib
+import io
+import itertools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from bundles import bundle_of
+from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.text import Text
+from typer.testing import CliRunner
+
+from afa.bundle import save_bundle
+from afa.cli import app
+from afa.cohort.cohort import Cohort, write_cohort
+from afa.report.figures import METHOD_STYLE, new_figure
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+SMALLEST_FONT = 8  # points
+LEAST_CONTRAST = 0.2  # difference of luminance, from 0 to 1, that two greys are told apart by
+STAGES = {
+    "sign": "--seeds 0",
+    "chaos": "--selecting 0 --measuring 1",
+    "allocation-truth": "--k 1",
+    "allocation": "--k 1 --seeds 0 --rules random,greedy,priority_clusters --gain cmi --schedules every,paper",
+    "layer1": "--seeds 0",
+    "binary": "--seeds 0",
+    "calibration": "--tasks {tables}/binary --rounds 2",
+    "simulated-calibration": "--simulated 20",
+    "elicitation-error": "--flips 0,0.5 --replicates 1 --simulated 20",
+    "gauge": "--seeds 0 --rounds 2",
+    "layer0": "--clusters 2 --k 1",
+    "layer0-synthetic": "--portfolio {run}/portfolio.yaml --simulated 20",
+    "sanity": "--seeds 0",
+}
+BESIDE = {"allocation": "--truth {tables}/allocation_truth", "calibration": "--tasks {tables}/binary"}
+NOT_SUMMARISED = ("allocation-truth", "sanity")
+WITHOUT_COHORT = ("simulated-calibration", "layer0-synthetic")
+WITHOUT_BUNDLE = ("layer0-synthetic",)
+ERRATA = {
+    "item": [1, 1, 2],
+    "name": ["a", "b", "c"],
+    "label": "eq:a",
+    "claim": "it holds",
+    "claim_value": 1.0,
+    "check": "on small models",
+    "value": 0.5,
+    "low": np.nan,
+    "high": np.nan,
+    "unit": "nats",
+    "n": 9,
+    "holds": [True, False, None],
+    "pending": "",
+    "headline": True,
+}
+
+
+def invoke(*words):
+    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of eight simulated patients, four entities, six features and one synthetic configuration."""
+    folder = tmp_path_factory.mktemp("run")
+    random = np.random.default_rng(5)
+    bundle = bundle_of(random.integers(-1, 2, (4, 6)), random.integers(-1, 2, (4, 6, 6)))
+    names = tuple(f"p{i}" for i in range(8))
+    labels = pd.DataFrame(random.integers(0, 2, (8, 4)), list(names), list(bundle.entities)).astype("Int8")
+    values = random.integers(-1, 2, (8, 6)).astype(np.int8)
+    write_cohort(Cohort("tiny", bundle.features, names, values, labels, {"origin": "simulated"}), folder / "cohort")
+    save_bundle(bundle, folder / "bundle")
+    portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
+    (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
+    tables, summary = folder / "tables", folder / "summary"
+    for stage, options in STAGES.items():
+        name = stage.replace("-", "_")
+        inputs = [] if stage in WITHOUT_BUNDLE else ["--bundle", f"{folder}/bundle"]
+        inputs += [] if stage in WITHOUT_COHORT else ["--cohort", f"{folder}/cohort"]
+        settings = options.format(run=folder, tables=tables).split()
+        invoke("experiment", stage, *inputs, *settings, "--out", f"{tables}/{name}")
+        if stage not in NOT_SUMMARISED:
+            settings = BESIDE.get(stage, "").format(tables=tables).split()
+            rows = f"{summary}/{name}.csv"
+            invoke("summary", stage, f"{tables}/{name}", *settings, "--resamples", "100", "--out", rows)
+    (tables / "errata").mkdir()
+    pd.DataFrame(ERRATA).to_parquet(tables / "errata" / "errata.parquet")
+    invoke("summary", "join", *map(str, sorted(summary.glob("*.csv"))), "--out", f"{folder}/summary.csv")
+    paper = str(ROOT / "resources" / "paper")
+    about = ("--cohort", f"{folder}/cohort", "--paper", paper)
+    invoke("compare", f"{folder}/summary.csv", *about, "--out", f"{folder}/comparison")
+    return folder
+
+
+def cells_of(name):
+    return json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+
+
+def draw(name, run, stem):
+    """The notebook's figure, its code run in this process: a kernel for each would take minutes."""
+    space = {}
+    for cell in cells_of(name):
+        if cell["cell_type"] != "code":
+            continue
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile("".join(cell["source"]), f"{name}, {cell['id']}", "exec"), space)
+        if "parameters" in cell["metadata"].get("tags", []):
+            space |= {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(stem)}
+    return space["fig"]
+
+
+@pytest.fixture(scope="module")
+def figures(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("figures")
+    return {name: draw(name, run, folder / name) for name in NOTEBOOKS}
+
+
+def panels(figure):
+    return [axes for axes in figure.axes if axes.axison and axes.get_label() != "<colorbar>"]
+
+
+def texts(figure):
+    """All text that is drawn: labels of ticks out of view are not."""
+    hidden = set()
+    for axis in itertools.chain.from_iterable((axes.xaxis, axes.yaxis) for axes in figure.axes):
+        low, high = sorted(axis.get_view_interval())
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+            if not axis.axes.axison or not low <= tick.get_loc() <= high:
+                hidden |= {tick.label1, tick.label2}
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text() and text not in hidden]
+
+
+def luminance(color):
+    return float(np.dot(to_rgb(color), (0.299, 0.587, 0.114)))
+
+
+def look(handle):
+    """How a reader without colour tells it apart, and its grey."""
+    if isinstance(handle, Line2D):
+        marker = handle.get_marker(), luminance(handle.get_markerfacecolor()) > 0.99
+        lines = handle.get_linestyle() == "None" or (handle.get_linestyle(), handle.get_linewidth())
+        return (lines, marker), luminance(handle.get_color())
+    if isinstance(handle, Patch):
+        return handle.get_hatch(), luminance(handle.get_facecolor()[:3])
+    patch = handle.patches[0] if getattr(handle, "patches", None) else None
+    return (patch.get_hatch(), luminance(patch.get_facecolor()[:3])) if patch else (type(handle), 0.0)
+
+
+def without_a_name(axes):
+    """Which of the two axes has no name; the vertical one may have it at the panel's left, or have words for ticks."""
+    lacking = [] if axes.get_xlabel() else ["x"]
+    ticks = [tick.get_text() for tick in axes.get_yticklabels()]
+    row = [other for other in panels(axes.figure) if other.get_subplotspec().rowspan == axes.get_subplotspec().rowspan]
+    shared = any(other.get_ylabel() and other.get_ylim() == axes.get_ylim() for other in row)
+    words = any(re.search("[A-Za-z]", tick) for tick in ticks) or not any(ticks)
+    return lacking + ([] if axes.get_ylabel() or shared or words else ["y"])
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_figure_says_whose_it_is_and_that_the_patients_are_simulated(figures, name):
+    title = figures[name].get_suptitle()
+    assert re.search(r"[Cc]ohort tiny \(simulated\)", title), title
+    assert "8 patients" in title
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_panel_says_its_n_and_names_its_axes(figures, name):
+    for axes in panels(figures[name]):
+        title = axes.get_title(loc="left")
+        assert re.search(r"\nn = [\d,]+ [a-z(]", title), title
+        assert without_a_name(axes) == [], title
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_text_is_small_cut_off_or_over_another(figures, name):
+    assert unreadable(figures[name]) == []
+
+
+def unreadable(figure):
+    """What is wrong with the figure's text, in words."""
+    figure.draw_without_rendering()
+    drawn = texts(figure)
+    boxes = [text.get_window_extent() for text in drawn]
+    page = figure.bbox
+    faults = [
+        f"{text.get_text()!r} has {text.get_fontsize()} points" for text in drawn if text.get_fontsize() < SMALLEST_FONT
+    ]
+    for text, box in zip(drawn, boxes, strict=True):
+        if box.x0 < -1 or box.y0 < -1 or box.x1 > page.x1 + 1 or box.y1 > page.y1 + 1:
+            faults.append(f"{text.get_text()!r} is cut off")
+    for (one, a), (other, b) in itertools.combinations(zip(drawn, boxes, strict=True), 2):
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1:
+            faults.append(f"{one.get_text()!r} and {other.get_text()!r} overlap")
+    return faults
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_what_a_legend_tells_apart_differs_in_more_than_colour(figures, name):
+    assert alike(figures[name]) == []
+
+
+def alike(figure):
+    """Pairs of one panel's labels that a reader without colour takes for each other."""
+    pairs = []
+    for axes in panels(figure):
+        entries = [(label, *look(handle)) for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)]
+        for (one, shape, grey), (other, another_shape, another_grey) in itertools.combinations(entries, 2):
+            if shape == another_shape and abs(grey - another_grey) < LEAST_CONTRAST:
+                pairs.append((one, other))
+    return pairs
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_panel_by_t_begins_at_t_0(figures, name):
+    for axes in panels(figures[name]):
+        if axes.get_xlabel().startswith("features observed, t") and axes.get_xticks().size:
+            starts = [line.get_xdata()[0] for line in curves(axes)]
+            by_box = axes.get_xticklabels()[0].get_text() == "0"
+            assert by_box or axes.get_xlim()[0] <= 0, axes.get_title(loc="left")
+            assert by_box or not starts or 0 in starts, axes.get_title(loc="left")
+
+
+def curves(axes):
+    """Connected lines over the data, with something on them."""
+    over = [line for line in axes.get_lines() if all(line.get_transform().contains_branch_seperately(axes.transData))]
+    return [line for line in over if line.get_linestyle() != "None" and len(line.get_xdata())]
+
+
+def test_what_cannot_be_read_or_told_apart_is_found():
+    figure, (axes,) = new_figure(4, 3)
+    axes.set(xticks=[], yticks=[])
+    axes.text(0.1, 0.5, "small", fontsize=7)
+    axes.text(0.5, 0.5, "one")
+    axes.text(0.5, 0.5, "other")
+    axes.text(0.9, 0.9, "far to the right")
+    axes.plot([0, 1], [0, 1], color="#D55E00", label="a")
+    axes.plot([0, 1], [1, 0], color="#0072B2", label="b")
+    axes.plot([0, 1], [0, 0], color="#0072B2", label="c", linestyle="--")
+    figure.set_layout_engine("none")
+    faults = ["'small' has 7.0 points", "'far to the right' is cut off", "'one' and 'other' overlap"]
+    assert unreadable(figure) == faults
+    assert alike(figure) == [("a", "b")]
+
+
+def test_methods_that_share_a_figure_differ_in_line_and_in_marker():
+    styles = {name: style for name, style in METHOD_STYLE.items() if name != "stack_a"}
+    for part in ("linestyle", "marker"):
+        assert len({str(style[part]) for style in styles.values()}) == len(styles)
+    together = ("wald", "two_elbo", "stack_a")
+    assert len({str(METHOD_STYLE[name]["linestyle"]) for name in together}) == len(together)
+
+
+def test_a_figure_drawn_twice_has_the_same_bytes(run, tmp_path):
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        draw("sign_convergence", run, tmp_path / folder / "drawn")
+    for suffix in ("svg", "pdf", "png"):
+        one, other = ((tmp_path / folder / f"drawn.{suffix}").read_bytes() for folder in ("one", "other"))
+        assert one == other, suffix
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_keeps_no_output_and_has_words_and_parameters(name):
+    cells = cells_of(name)
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    assert ["parameters" in cell["metadata"].get("tags", []) for cell in code].count(True) == 1
+    assert "".join(cells[0]["source"]).startswith("# ")
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_caption_has_five_sentences_at_most_and_names_the_cohort(name):
+    caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text(encoding="utf-8")
+    assert '{{ snakemake.config["cohort"] }}' in caption
+    sentences = re.findall(r"[.!?](?=\s|$)", caption)
+    assert 1 <= len(sentences) <= 5, sentences
