@@ -1,40 +1,38 @@
 """Fetching one file over HTTP so that whatever lies at the target is the whole, right file.
 
-Built on pooch. GEO itself was out of reach when this was written: it was tested against local servers that misbehave
-in the ways a public server does, not against GEO.
+GEO itself was out of reach when this was written: it was tested against local servers that misbehave in the ways a
+public server does, not against GEO.
 """
 
 from __future__ import annotations
 
-import sys
+import errno
+import logging
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-import pooch
-import requests
-
-from afa.cohort.archive import Damage, damage_of
+from afa.cohort.archive import damage_of
+from afa.cohort.attempt import AttemptError, attempt
 from afa.errors import DownloadError, Fault
-from afa.files import atomic_file, sha256_of
+from afa.files import sha256_of
 
 LONGEST_WAIT = 300.0
-_CHUNK = 1 << 20
-_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-_BY_HAND = "try again later, or put the file in this place by hand"
+_LONGEST_ASKED = 1e9
+
+log = logging.getLogger(__name__)
 
 
-class _FailedError(Exception):
-    """One attempt failed; `again` says whether another may succeed, `wait` how many seconds the server asked for."""
+class Clock(Protocol):
+    """What is asked of a clock; the module `time` is one."""
 
-    def __init__(
-        self, found: str, expected: str, next_step: str, *, again: bool = False, wait: float | None = None
-    ) -> None:
-        super().__init__(found)
-        self.found, self.expected, self.next_step = found, expected, next_step
-        self.again, self.wait = again, wait
+    def monotonic(self) -> float: ...
+    def time(self) -> float: ...
+    def sleep(self, seconds: float, /) -> None: ...
 
 
 def download(
@@ -44,35 +42,27 @@ def download(
     sha256: str | None = None,
     retries: int = 4,
     timeout: float = 60.0,
+    deadline: float = 7200.0,
     backoff: float = 1.0,
+    clock: Clock = time,
 ) -> Path:
-    """Fetch `url` to `target` and return `target`; a file that is there, with the right hash if one is given, is kept.
+    """Fetch `url` to `target` and return `target`; a file that is there whole, with the right hash if given, is kept.
 
     Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are tried again up to `retries` times,
-    after `backoff` seconds, doubled each time, or after the server's Retry-After. `timeout` (seconds) is the longest
-    silence of the server. Every failure is a `DownloadError`; `target` is then untouched. Processes may share a folder.
+    after `backoff` seconds, doubled each time, or after the server's Retry-After, but never after more than
+    `LONGEST_WAIT`; each wait is logged as a warning. `timeout` (seconds) is the longest silence of the server,
+    `deadline` (seconds) the longest that all attempts and waits take together. Every failure is a `DownloadError`;
+    `target` is then untouched. Processes may share a folder: each writes a file of its own and renames it, and removes
+    what a killed one has left.
     """
     target = Path(target)
-    if target.exists() and (sha256 is None or sha256_of(target) == sha256):
-        return target
-    for attempt in range(retries + 1):
-        try:
-            _attempt(url, target, sha256, timeout)
-            break
-        except _FailedError as failed:
-            wait = backoff * 2**attempt if failed.wait is None else failed.wait
-            if wait > LONGEST_WAIT:
-                step = f"run this again in {wait:.0f} seconds, as the server asks"
-                raise DownloadError(Fault(f"{url} -> {target}", failed.found, failed.expected, step)) from None
-            if not failed.again or attempt == retries:
-                tries = f" ({attempt + 1} attempts)" if attempt else ""
-                fault = Fault(f"{url} -> {target}", failed.found + tries, failed.expected, failed.next_step)
-                raise DownloadError(fault) from None
-            time.sleep(wait)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            fault = Fault(str(target), reason, "room to write the file", "check the disk and the folder's permissions")
-            raise DownloadError(fault) from None
+    try:
+        if not _is_kept(target, sha256):
+            _until_done(partial(attempt, url, target, sha256, timeout), url, retries, deadline, backoff, clock)
+    except AttemptError as failed:
+        raise DownloadError(Fault(f"{url} -> {target}", failed.found, failed.expected, failed.next_step)) from None
+    except OSError as error:
+        raise DownloadError(_disk_fault(target, error)) from None
     return target
 
 
@@ -82,16 +72,18 @@ def check_intact(path: Path) -> None:
     try:
         damage = damage_of(path)
     except OSError as error:
-        fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path and its permissions")
-        raise DownloadError(fault) from None
+        raise DownloadError(_unreadable(path, error)) from None
     if damage is not None:
         step = f"remove {path.name}, fetch it again and put it in this place"
         raise DownloadError(Fault(str(path), damage.found, damage.expected, step))
 
 
 def check_hash(path: Path, sha256: str | None) -> str:
-    """The SHA-256 of a file; a `DownloadError` if it is not the one expected (None: any)."""
-    actual = sha256_of(path)
+    """The SHA-256 of a file; a `DownloadError` if it cannot be read or is not the one expected (None: any)."""
+    try:
+        actual = sha256_of(path)
+    except OSError as error:
+        raise DownloadError(_unreadable(path, error)) from None
     if sha256 is not None and actual != sha256:
         step = (
             f"remove {path.name} and fetch it again, or correct the hash in the cohort's config if GEO changed the file"
@@ -100,107 +92,76 @@ def check_hash(path: Path, sha256: str | None) -> str:
     return actual
 
 
-class _Reply:
-    """What the headers of the last reply said (redirects pass through here too)."""
-
-    def __init__(self) -> None:
-        self.response: requests.Response | None = None
-
-    def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        self.response = response
-        # Some servers announce a .gz file as an encoding of the transfer; unpacking it would store another file.
-        response.raw.headers.pop("Content-Encoding", None)
-
-    def header(self, name: str) -> str:
-        return self.response.headers.get(name, "") if self.response is not None else ""
-
-    @property
-    def is_html(self) -> bool:
-        return self.header("Content-Type").partition(";")[0].strip().lower() in {"text/html", "application/xhtml+xml"}
+def _is_kept(target: Path, sha256: str | None) -> bool:
+    """Whether `target` is there and good; of one that is there and is not, a warning says so."""
+    if not target.exists():
+        return False
+    if sha256 is not None:
+        found = None if sha256_of(target) == sha256 else "a file with another hash"
+    else:
+        damage = damage_of(target)
+        found = None if damage is None else damage.found
+    if found is not None:
+        log.warning("%s: found %s; fetching it again", target, found)
+    return found is None
 
 
-def _attempt(url: str, target: Path, sha256: str | None, timeout: float) -> None:
-    """Fetch once: the file is renamed to `target` only after every check; raises `_FailedError` or `OSError` (disk)."""
-    reply = _Reply()
-    fetch = pooch.HTTPDownloader(
-        progressbar=sys.stderr.isatty(),
-        chunk_size=_CHUNK,
-        timeout=timeout,
-        headers={"Accept-Encoding": "identity"},
-        hooks={"response": reply.note},
-    )
-    with atomic_file(target) as temporary:
+def _until_done(
+    once: Callable[[float], None], url: str, retries: int, deadline: float, backoff: float, clock: Clock
+) -> None:
+    """Call `once` with the seconds left, up to `retries` times again; raises the last `AttemptError`."""
+    end = clock.monotonic() + deadline
+    for number in range(1, retries + 2):
         try:
-            fetch(url, str(temporary), None)
-        except requests.HTTPError:
-            raise _refused(reply) from None
-        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-            raise _FailedError(
-                f"a truncated reply ({_reason(error)})", "the whole file", _BY_HAND, again=True
-            ) from None
-        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
-            raise _FailedError("an address that is not http or https", "one that is", "correct the address") from None
-        except requests.RequestException as error:
-            step = f"check the network and its proxy; {_BY_HAND}"
-            raise _FailedError(f"no answer ({_reason(error)})", "the file", step, again=True) from None
-        _check_body(temporary, reply, sha256)
+            once(end - clock.monotonic())
+        except AttemptError as failed:
+            asked = _seconds_asked(failed.retry_after, clock.time())
+            wait = min(backoff * 2 ** (number - 1) if asked is None else asked, LONGEST_WAIT)
+            if number > 1:
+                failed.found += f" ({number} attempts)"
+            if asked is not None:
+                failed.next_step = f"run this again in {asked:.0f} seconds, as the server asks"
+            if not failed.again or number > retries:
+                raise
+            if clock.monotonic() + wait >= end:
+                failed.found += f", and no time for another attempt within {deadline:g} seconds"
+                raise
+            log.warning("%s: %s; %s (%d left)", url, failed.found, _plan(asked, wait), retries + 1 - number)
+            clock.sleep(wait)
+        else:
+            return
 
 
-def _refused(reply: _Reply) -> _FailedError:
-    """The failure that an HTTP status of 400 or more stands for."""
-    assert reply.response is not None
-    status = reply.response.status_code
-    page = " with an HTML page" if reply.is_html else ""
-    found = f"HTTP status {status}{page}"
-    if status in {404, 410}:
-        return _FailedError(
-            found, "the file", "check the series and the file name in the cohort's config against GEO's folder"
-        )
-    wait = _retry_after(reply.header("Retry-After")) if status in {429, 503} else None
-    return _FailedError(found, "the file", _BY_HAND, again=status in _RETRIED_STATUS, wait=wait)
-
-
-def _retry_after(value: str) -> float | None:
-    """Seconds that a Retry-After header asks for, given as a number or a date; None where it is neither."""
+def _seconds_asked(retry_after: str, now: float) -> float | None:
+    """Seconds that a Retry-After header asks for at `now` (seconds), as a number or a date; None where neither."""
     try:
-        return max(0.0, float(value))
+        seconds = float(retry_after)
     except ValueError:
-        pass
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+        try:
+            when = parsedate_to_datetime(retry_after)
+        except (ValueError, OverflowError):
+            return None
+        seconds = max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
+    return seconds if 0 <= seconds <= _LONGEST_ASKED else None
 
 
-def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
-    """Raise `_FailedError` unless the fetched bytes are whole, are not a page, and have the hash that is expected."""
-    size = path.stat().st_size
-    length = reply.header("Content-Length")
-    if length.isdigit() and int(length) != size:
-        raise _FailedError(f"a truncated reply ({size} bytes)", f"{length} bytes", _BY_HAND, again=True)
-    damage = damage_of(path)
-    if reply.is_html and size:
-        damage = Damage("an HTML page", "the file itself")
-    if damage is not None:
-        # Without a length, a lost connection shows only in the file's own end.
-        again = damage.truncated and not length
-        step = f"open the address in a browser to see what the server says; {_BY_HAND}"
-        raise _FailedError(damage.found, damage.expected, step, again=again)
-    actual = sha256_of(path)
-    if sha256 is not None and actual != sha256:
-        step = "try again; if the server's file has changed, correct the hash in the cohort's config"
-        raise _FailedError(f"a file with SHA-256 {actual}", f"SHA-256 {sha256}", step)
+def _plan(asked: float | None, wait: float) -> str:
+    """What is done after a failed attempt, in words."""
+    if asked is None:
+        return f"trying again in {wait:g} seconds"
+    capped = ", the longest wait" if asked > wait else ""
+    return f"the server asks for {asked:.0f} seconds (Retry-After): trying again in {wait:g} seconds{capped}"
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost message of a chain of library errors, on one line."""
-    while True:
-        inner = error.__cause__ or error.__context__
-        if inner is None or inner is error:
-            break
-        error = inner
-    text = " ".join(str(error).split())
-    return text[:160] or type(error).__name__
+def _disk_fault(target: Path, error: OSError) -> Fault:
+    """What a failure of the disk or of the cache folder means for the reader."""
+    expected, step = "a file that can be written in this place", "check the folder and its disk"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        expected, step = "room to write the file", f"free space on the disk of {target.parent}"
+    elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        expected, step = "a folder that can be read and written", f"correct the permissions of {target.parent}"
+    return Fault(str(target), error.strerror or str(error), expected, f"{step}, or choose another folder for the cache")
+
+
+def _unreadable(path: Path, error: OSError) -> Fault:
+    return Fault(str(path), error.strerror or str(error), "a readable file", "check the path and its permissions")

@@ -66,10 +66,11 @@ class Source:
             raise CohortError(Fault(str(path), f"other content ({error})", "a source list of afa", step)) from None
         for listed in (source.metadata, source.expression):
             where = f"{listed.path} (listed in {path})"
-            if not listed.path.is_file():
-                raise CohortError(Fault(where, "no file", f"{listed.bytes} bytes", step))
-            if listed.path.stat().st_size != listed.bytes:
+            try:
                 found = f"{listed.path.stat().st_size} bytes"
+            except OSError as error:
+                found = error.strerror or str(error)
+            if found != f"{listed.bytes} bytes":
                 raise CohortError(Fault(where, found, f"{listed.bytes} bytes", step))
         return source
 
@@ -82,8 +83,9 @@ def series_folder(series: str) -> str:
 def fetch(config: CohortConfig, *, cache: Path, mirror: Path | None = None, base_url: str = GEO_URL) -> Source:
     """The series' files: from `mirror` alone if one is given (GEO's own files before joined tables), else from GEO.
 
-    Files from GEO lie in `cache` in GEO's folders and are kept. Every file is checked to be whole, and against the hash
-    where the config has one (`DownloadError`); a mirror that lacks a file gives a `CohortError` with all paths tried.
+    Files from GEO lie in `cache` in GEO's folders and are kept; one found there that is not whole is fetched again.
+    Every file is checked to be whole, and against the hash where the config has one (`DownloadError`); a mirror that
+    lacks a file gives a `CohortError` with all paths tried.
     """
     folder = series_folder(config.series)
     metadata = f"{'soft' if _is_soft(config.metadata_file) else 'matrix'}/{config.metadata_file}"
@@ -125,7 +127,11 @@ def _from_mirror(config: CohortConfig, folder: Path, metadata: str, expression: 
     if config.expression.joined_file is not None:
         joined = folder / "suppl" / config.expression.joined_file
         wanted[1].append((joined, config.expression.joined_sha256, "mirror_joined"))
-    found = [next((choice for choice in choices if choice[0].is_file()), None) for choices in wanted]
+    try:
+        found = [next((choice for choice in choices if choice[0].is_file()), None) for choices in wanted]
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CohortError(Fault(str(folder), reason, "a folder that can be read", "correct its permissions")) from None
     step = "put one of these files there, or leave GEO_MIRROR out to fetch the series from GEO"
     faults = [
         Fault(" or ".join(str(path) for path, _, _ in choices), "no such file", "one of them in the mirror", step)

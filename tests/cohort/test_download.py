@@ -2,23 +2,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 from cohort.geo_layout import raw_tar
 from cohort.http_server import Reply, Site, serve
 
-from afa.cohort import download as module
 from afa.cohort.download import check_intact, download
 from afa.errors import DownloadError
 
@@ -77,6 +68,17 @@ def test_a_file_that_is_there_is_not_fetched_again(target, sha256):
     with serve({"/file.txt.gz": Reply(b"other")}) as site:
         get(f"{site.url}/file.txt.gz", target, sha256=sha256)
         assert site.requests == []
+
+
+@pytest.mark.parametrize("damaged", [b"", GZ[:-20], PAGE])
+def test_a_damaged_file_that_is_there_is_fetched_again_and_said_to_be(target, damaged, caplog):
+    target.parent.mkdir()
+    target.write_bytes(damaged)
+    with serve({"/file.txt.gz": Reply(GZ)}) as site:
+        get(f"{site.url}/file.txt.gz", target)
+    assert target.read_bytes() == GZ
+    assert f"{target}: found " in caplog.text
+    assert "fetching it again" in caplog.text
 
 
 def test_a_file_with_another_hash_is_fetched_again(target):
@@ -161,48 +163,6 @@ def test_a_lasting_failure_ends_after_the_retries(target, bad, said):
     assert not target.exists()
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("form", ["seconds", "date"])
-def test_the_servers_retry_after_is_waited_for(target, monkeypatch, status, form):
-    waits: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", waits.append)
-    asked = "7" if form == "seconds" else format_datetime(datetime.now(UTC) + timedelta(seconds=8), usegmt=True)
-    with serve({"/file.txt.gz": [Reply(b"", status, {"Retry-After": asked}), Reply(GZ)]}) as site:
-        get(f"{site.url}/file.txt.gz", target)
-    assert len(waits) == 1
-    assert 5 < waits[0] <= 8
-
-
-def test_a_short_retry_after_is_really_waited_for(target):
-    with serve({"/file.txt.gz": [Reply(b"", 503, {"Retry-After": "0.2"}), Reply(GZ)]}) as site:
-        start = time.monotonic()
-        get(f"{site.url}/file.txt.gz", target)
-    assert time.monotonic() - start >= 0.2
-
-
-def test_a_retry_after_that_says_nothing_falls_back_to_the_doubled_wait(target, monkeypatch):
-    waits: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", waits.append)
-    busy = Reply(b"", 503, {"Retry-After": "soon"})
-    with serve({"/file.txt.gz": [busy, busy, Reply(GZ)]}) as site:
-        get(f"{site.url}/file.txt.gz", target, backoff=0.5)
-    assert waits == [0.5, 1.0]
-
-
-def test_a_server_that_asks_for_an_hour_is_not_waited_for(target):
-    with serve({"/file.txt.gz": Reply(b"", 503, {"Retry-After": "3600"})}) as site:
-        assert "run this again in 3600 seconds" in refusal(site, target)
-
-
-def test_a_silent_server_is_given_up(target):
-    never = threading.Event()
-    with serve({"/file.txt.gz": Reply(GZ, wait=never)}) as site:
-        message = refusal(site, target, timeout=0.1, retries=1)
-        never.set()
-    assert "no answer" in message
-    assert "timed out" in message
-
-
 def test_a_host_that_refuses_is_named_with_the_next_step(target):
     with serve({}) as site:
         pass
@@ -214,45 +174,6 @@ def test_a_host_that_refuses_is_named_with_the_next_step(target):
 def test_an_address_that_is_not_http_is_refused(target):
     with pytest.raises(DownloadError, match="not http or https"):
         get("nonsense", target)
-
-
-def test_a_target_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with serve({"/a": Reply(b"x")}) as site, pytest.raises(DownloadError, match="room to write the file"):
-        get(f"{site.url}/a", tmp_path / "file" / "a")
-
-
-def test_downloads_at_once_in_threads_leave_one_whole_file(target):
-    with serve({"/file.txt.gz": Reply(GZ)}) as site, ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: get(f"{site.url}/file.txt.gz", target), range(8)))
-    assert target.read_bytes() == GZ
-
-
-def _fetch_in_a_process(url: str, target: Path) -> bytes:
-    return get(url, target, sha256=SHA).read_bytes()
-
-
-def test_two_processes_may_share_a_cache(target):
-    with serve({"/file.txt.gz": Reply(GZ)}) as site, get_context("spawn").Pool(2) as pool:
-        seen = pool.starmap(_fetch_in_a_process, [(f"{site.url}/file.txt.gz", target)] * 2)
-    assert seen == [GZ, GZ]
-
-
-def test_a_killed_download_leaves_nothing_at_the_target(tmp_path):
-    hold = threading.Event()
-    target = tmp_path / "file.bin"
-    half = Reply(b"x" * (2 << 20), length=4 << 20, hold=hold)
-    code = "import sys, pathlib as p, afa.cohort.download as d; d.download(sys.argv[1], p.Path(sys.argv[2]))"
-    with serve({"/file.bin": half}) as site:
-        run = subprocess.Popen([sys.executable, "-c", code, f"{site.url}/file.bin", str(target)])
-        deadline = time.monotonic() + 30
-        while not any(path.stat().st_size for path in tmp_path.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        run.kill()
-        run.wait()
-        hold.set()
-    assert any(path.stat().st_size for path in tmp_path.iterdir())
-    assert not target.exists()
 
 
 def test_a_tar_is_fetched_whole_or_not_at_all(tmp_path):

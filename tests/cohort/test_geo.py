@@ -124,6 +124,29 @@ def test_a_fetched_file_must_have_the_configs_hash(tmp_path):
         refusal(fetch, config(expression=expression), cache=tmp_path, base_url=site.url, error=DownloadError)
 
 
+def test_files_put_into_the_cache_by_hand_need_no_network(tmp_path):
+    put(place(tmp_path, config(), "matrix/GSE123456_series_matrix.txt.gz"), MATRIX)
+    put(place(tmp_path, config(), "suppl/GSE123456_RAW.tar"), TAR)
+    assert fetch(config(), cache=tmp_path, base_url="http://127.0.0.1:9").expression.form == "geo"
+
+
+def test_a_cut_file_in_the_cache_is_fetched_again(tmp_path):
+    kept = put(place(tmp_path, config(), "matrix/GSE123456_series_matrix.txt.gz"), MATRIX)
+    cut = put(place(tmp_path, config(), "suppl/GSE123456_RAW.tar"), TAR[:700])
+    with serve({f"/{FOLDER}/suppl/GSE123456_RAW.tar": Reply(TAR)}) as site:
+        fetch(config(), cache=tmp_path, base_url=site.url)
+        assert site.requests == [f"/{FOLDER}/suppl/GSE123456_RAW.tar"]
+    assert (kept.read_bytes(), cut.read_bytes()) == (MATRIX, TAR)
+
+
+def test_a_series_broken_off_goes_on_with_the_file_that_is_missing(tmp_path):
+    paths = [f"/{FOLDER}/matrix/GSE123456_series_matrix.txt.gz", f"/{FOLDER}/suppl/GSE123456_RAW.tar"]
+    with serve({paths[0]: Reply(MATRIX), paths[1]: [Reply(b"", 403), Reply(TAR)]}) as site:
+        assert "HTTP status 403" in refusal(fetch, config(), cache=tmp_path, base_url=site.url, error=DownloadError)
+        fetch(config(), cache=tmp_path, base_url=site.url)
+        assert site.requests == [*paths, paths[1]]
+
+
 def test_a_simulated_series_is_never_asked_of_geo(tmp_path):
     assert "give its folder as the mirror" in refusal(fetch, config(origin="simulated"), cache=tmp_path)
 
