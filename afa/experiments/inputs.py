@@ -64,8 +64,8 @@ def top_k_size(bundle: Bundle, k: int, report: Callable[[str], None]) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """The indices below n of part I of N, from a text `I/N`; parts differ in size by at most one."""
-    left, _, right = shard.partition("/")
+    """The indices below n of part I of N, from a text `I/N` or `I-of-N`; parts differ in size by at most one."""
+    left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
         raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
     part, parts = int(left) - 1, int(right)

@@ -1,0 +1,212 @@
+"""The workflow on a Slurm cluster of this machine against the same workflow run locally.
+
+For `make test-cluster`, as root; `make test` does not collect it. One run on the cluster serves all tests: it is
+cancelled on its way, looked at, and taken up again, and one of its jobs first asks for too little memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from afa.files import sha256_of
+
+ROOT = Path(__file__).parents[2]
+SLURM = Path(__file__).parent / "slurm.sh"
+RUN = Path("results/small")
+COMPARED = ("tables", "summary", "published", "figures", "comparison")
+TARGETS = [
+    *(f"{RUN}/{made}" for made in ("summary.csv", "published", "comparison")),
+    *(f"{RUN}/figures/{name}.svg" for name in ("comparison", "cohort", "allocation", "gauge")),
+]
+SETTINGS = {
+    "bundle": "tests/data/bundle_tiny",
+    "run": RUN.name,
+    "shards": 2,
+    "random_order": {"seeds": [0]},
+    "gauge": {"seeds": [0], "rounds": [2]},
+    "calibration": {"rounds": [2], "simulated": 20},
+    "elicitation_error": {"flips": [0, 0.2], "replicates": 1, "simulated": 20},
+    "chaos": {"selecting_seeds": [0], "measuring_seeds": [1]},
+    "allocation": {"rules": ["random", "greedy"], "gains": ["cmi"], "schedules": ["every"], "seeds": [0]},
+    "layer0": {"clusters": [2], "simulated": 20},
+    "layer1": {"seeds": [0]},
+    "sanity": {"seeds": [0]},
+    "bootstrap": {"resamples": 100},
+}
+SHORT_OF_MEMORY = "allocation_truth"
+FIRST_MB, NEXT_MB = 150, 2400
+SITE = [
+    "--slurm-status-command=squeue",  # no accounting here
+    "--slurm-init-seconds-before-status-checks=2",
+    "--latency-wait=5",
+    "--set-resources",
+    f"{SHORT_OF_MEMORY}:mem_mb={FIRST_MB}*{NEXT_MB // FIRST_MB}**(attempt-1)",
+    "--group-components",
+    *(f"shards_of_{stage}={parts}" for stage, parts in {"allocation": 4, "sign": 2, "chaos": 2, "layer1": 2}.items()),
+    "pages=4",
+]
+LONG = ("binary", "sanity", "elicitation_error")
+"""Stages of one job that takes some seconds even here."""
+SECONDS = 900
+
+
+@dataclass(frozen=True)
+class OnSlurm:
+    """What became of the run: its folder, the log of either half, what lay there in between, and Slurm's jobs."""
+
+    folder: Path
+    cancelled: str
+    resumed: str
+    returncode: int
+    left_between: dict[str, str]
+    hidden_between: list[str]
+    queued_between: str
+    jobs: list[dict[str, str]]
+
+
+def checkout(folder: Path) -> Path:
+    """The project's files in a folder of its own, with a portfolio of one configuration and the reduced settings."""
+    for name in ("Snakefile", "profiles", "workflow", "notebooks", "resources", "envs", "tests", "docs"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "config", folder / "config")
+    portfolio = folder / "config/portfolio.yaml"
+    first, *_ = yaml.safe_load(portfolio.read_text()).items()
+    portfolio.write_text(yaml.safe_dump(dict([first]), sort_keys=False))
+    (folder / "small.yaml").write_text(yaml.safe_dump(SETTINGS))
+    return folder
+
+
+def snakemake(folder: Path, log: str, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = ["snakemake", "--configfile", "small.yaml", *arguments, "--", *TARGETS]
+    with (folder / log).open("wb") as stream:
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of every file that must be the same on any executor; Snakemake's own time stamps hold nothing."""
+    files = [path for part in COMPARED for path in (folder / RUN / part).rglob("*") if path.is_file()]
+    return {str(p.relative_to(folder)): sha256_of(p) for p in files if p.name != ".snakemake_timestamp"}
+
+
+def hidden(folder: Path) -> list[str]:
+    """What was begun and not finished: files are written under a hidden name first."""
+    found = [path for path in (folder / RUN).rglob(".*") if path.name != ".snakemake_timestamp"]
+    return [str(path.relative_to(folder)) for path in found]
+
+
+def finished(log: str) -> Counter[str]:
+    """How many jobs of each rule a log says have ended well."""
+    return Counter(re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", log, flags=re.MULTILINE))
+
+
+def slurm(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = checkout(tmp_path_factory.mktemp("local"))
+    run = snakemake(folder, "log", "--cores", "2")
+    assert run.wait(SECONDS) == 0, (folder / "log").read_text()[-4000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = str(tmp_path_factory.mktemp("slurm"))
+    try:
+        subprocess.run([SLURM, "start", folder], check=True)
+        yield
+    finally:
+        subprocess.run([SLURM, "stop", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def on_slurm(local: Path, cluster: None, tmp_path_factory: pytest.TempPathFactory) -> OnSlurm:
+    folder = checkout(tmp_path_factory.mktemp("on_slurm"))
+    arguments = ["--profile", "profiles/slurm", *SITE]
+    # where this runs in the background, Ctrl-C would be ignored, and by snakemake too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin = time.perf_counter()
+    run = snakemake(folder, "cancelled.log", *arguments)
+    try:
+        while not cancelling_tells_something(folder):
+            assert run.poll() is None, (folder / "cancelled.log").read_text()[-4000:]
+            assert time.perf_counter() - begin < SECONDS
+            time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
+    finally:
+        run.kill()
+    for _ in range(60):
+        queued = slurm("squeue", "--noheader")
+        if not queued:
+            break
+        time.sleep(0.5)
+    between, unfinished = digests(folder), hidden(folder)
+    again = snakemake(folder, "resumed.log", *arguments)
+    try:
+        again.wait(SECONDS)
+    finally:
+        again.kill()
+    jobs = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in slurm("scontrol", "show", "jobs", "-o").splitlines()]
+    texts = [(folder / name).read_text() for name in ("cancelled.log", "resumed.log")]
+    return OnSlurm(folder, *texts, again.returncode, between, unfinished, queued, jobs)
+
+
+def cancelling_tells_something(folder: Path) -> bool:
+    """Some stages are complete, and a job has begun one that is not."""
+    done = finished((folder / "cancelled.log").read_text())
+    begun = [path.stem for path in (folder / RUN / "logs").glob("*.log") if path.stem in LONG]
+    return any(rule.endswith("_summary") for rule in done) and any(
+        not (folder / RUN / "tables" / stage).exists() for stage in begun
+    )
+
+
+def test_a_cancelled_run_leaves_no_job_in_the_queue(on_slurm: OnSlurm) -> None:
+    assert on_slurm.queued_between == ""
+    cancelled = [job for job in on_slurm.jobs if job["JobState"] == "CANCELLED"]
+    assert any(job["RunTime"] != "00:00:00" for job in cancelled)
+
+
+def test_a_cancelled_run_leaves_whole_files_only(local: Path, on_slurm: OnSlurm) -> None:
+    expected = digests(local)
+    assert on_slurm.left_between
+    assert on_slurm.left_between.items() <= expected.items()
+    assert on_slurm.hidden_between == []
+
+
+def test_the_run_is_taken_up_where_it_was_cancelled(on_slurm: OnSlurm) -> None:
+    assert on_slurm.returncode == 0, on_slurm.resumed[-4000:]
+    before, after = finished(on_slurm.cancelled), finished(on_slurm.resumed)
+    several = {rule for rule in before | after if rule.endswith("_shard")}
+    assert set(before) - several
+    assert (set(before) & set(after)) - several == set()
+
+
+def test_tables_and_figures_are_the_same_bytes_as_on_one_machine(local: Path, on_slurm: OnSlurm) -> None:
+    expected = digests(local)
+    assert {name.split("/")[2] for name in expected} == set(COMPARED)
+    assert digests(on_slurm.folder) == expected
+    assert hidden(on_slurm.folder) == []
+
+
+def test_a_job_that_exceeds_its_memory_is_killed_and_runs_again_with_more(on_slurm: OnSlurm) -> None:
+    tries = [job for job in on_slurm.jobs if job.get("Comment") == f"rule_{SHORT_OF_MEMORY}"]
+    assert ("FAILED", f"{FIRST_MB}M") in [(job["JobState"], job["MinMemoryNode"]) for job in tries]
+    assert tries[-1]["JobState"] == "COMPLETED"
+    assert tries[-1]["MinMemoryNode"] in (f"{NEXT_MB}M", f"{NEXT_MB / 1024:.5g}G")

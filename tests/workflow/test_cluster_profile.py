@@ -1,0 +1,119 @@
+"""What the workflow asks of a cluster: every rule something, by stored runs that know the rules there are."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROFILE = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))
+STORED = sorted((ROOT / "resources/benchmarks").glob("*.csv"))
+TARGETS = {"all", "cohort", "bundle", "tables"}
+OTHER_WAY = {"copy_bundle"}
+"""Rules that the stored runs have another one for."""
+SHARDS = 3
+SPLIT = {"sign_shard": 1, "chaos_shard": 1, "gauge_shard": 1, "layer1_shard": 1, "allocation_shard": 4}
+"""Rules of which there is a job per shard, and into how many cells each part of the patients is split."""
+
+
+def snakemake(*arguments: str, folder: Path = ROOT) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = ["snakemake", "--nolock", "--config", "run=planned", "bundle=tests/data/bundle_tiny", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def planned() -> list[tuple[str, str]]:
+    """(rule, what is said of the job) of every job of a run that starts from nothing."""
+    text = snakemake(f"shards={SHARDS}", "-n", "--forceall")
+    return re.findall(r"^(?:local)?rule (\w+):\n((?:    .+\n)+)", text, flags=re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def rules() -> set[str]:
+    return set(re.findall(r"^\w+$", snakemake("--list-rules"), flags=re.MULTILINE))
+
+
+def test_every_job_asks_for_memory_and_time(planned: list[tuple[str, str]]) -> None:
+    assert len(planned) > 50
+    silent = {rule for rule, said in planned if not re.search(r"resources: .*\bruntime=\d+.*\bmem_mb=\d+", said)}
+    assert silent <= TARGETS
+
+
+def test_stored_runs_name_rules_of_the_workflow_only(rules: set[str]) -> None:
+    assert STORED
+    for path in STORED:
+        named = {row["rule"] for row in csv.DictReader(path.open(encoding="utf-8"))}
+        elicited = {rule for rule in named if rule.startswith("elicit_")} | {"build_bundle"}
+        assert named - rules - elicited == set(), path.name
+
+
+def test_every_rule_is_in_a_stored_run(rules: set[str]) -> None:
+    named = {row["rule"] for path in STORED for row in csv.DictReader(path.open(encoding="utf-8"))}
+    assert rules - named - TARGETS - OTHER_WAY == set()
+
+
+def test_other_requests_make_nothing_again(tmp_path: Path) -> None:
+    for name in ("Snakefile", "profiles", "workflow", "config", "notebooks", "envs", "tests", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for part in (ROOT / "resources").iterdir():
+        (tmp_path / "resources").mkdir(exist_ok=True)
+        if part.name != "benchmarks":
+            (tmp_path / "resources" / part.name).symlink_to(part)
+    snakemake("--cores", "1", "--", "bundle", folder=tmp_path)
+    stored = tmp_path / "resources/benchmarks/large.csv"
+    stored.parent.mkdir()
+    stored.write_text("rule,longest_seconds,max_rss_mb\ncopy_bundle,9000,90000\n")
+    assert "mem_mb=135750" in snakemake("-n", "--forceall", "--", "bundle", folder=tmp_path)
+    assert "Nothing to be done" in snakemake("-n", "--", "bundle", folder=tmp_path)
+
+
+def test_the_profile_names_no_site() -> None:
+    text = yaml.safe_dump(PROFILE)
+    assert not re.search(r"account|partition|qos|constraint|/home|/scratch", text)
+
+
+def test_the_profile_groups_rules_that_there_are_each_once(rules: set[str]) -> None:
+    grouped = [entry.split("=")[0] for entry in PROFILE["groups"]]
+    assert set(grouped) <= rules
+    assert len(set(grouped)) == len(grouped)
+
+
+def test_stages_go_out_with_their_summaries_and_notebooks_with_their_pages(rules: set[str]) -> None:
+    group = dict(entry.split("=") for entry in PROFILE["groups"])
+    for rule in rules:
+        if rule.endswith("_summary"):
+            assert group[rule] == group[rule.removesuffix("_summary")]
+        if rule.endswith("_notebook"):
+            assert group[rule] == group["notebook_page"]
+
+
+def test_a_rule_has_a_job_per_shard_and_cell_or_one_and_a_page_per_notebook(planned: list[tuple[str, str]]) -> None:
+    jobs = Counter(rule for rule, _ in planned)
+    notebooks = sum(rule.endswith("_notebook") for rule in jobs)
+    expected = {rule: cells * SHARDS for rule, cells in SPLIT.items()} | {"notebook_page": notebooks}
+    assert {rule: n for rule, n in jobs.items() if n > 1} == expected
+
+
+def test_no_rule_makes_more_files_than_its_shards_or_a_page_per_notebook_or_a_figure_in_its_forms(
+    planned: list[tuple[str, str]],
+) -> None:
+    made: Counter[str] = Counter()
+    for rule, said in planned:
+        made[rule] += len(re.findall(r"output: (.*)", said)[0].split(", ")) if "output: " in said else 0
+    jobs = Counter(rule for rule, _ in planned)
+    assert {rule: made[rule] for rule in SPLIT} == {rule: jobs[rule] for rule in SPLIT}
+    assert made["notebook_page"] == jobs["notebook_page"]
+    assert (
+        max(files for rule, files in made.items() if jobs[rule] == 1) <= 4
+    )  # a notebook and three forms of its figure
