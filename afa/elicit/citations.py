@@ -1,0 +1,200 @@
+"""Checking what an answer cites against what was retrieved for its question.
+
+An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. What was not among the abstracts of
+the prompt is flagged, whether or not it exists elsewhere. Author and year alone cannot be checked, and are counted so.
+Whole numbers in square brackets are taken for numbers of abstracts, as the prompt writes those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from afa.elicit.abstracts import Abstract
+from afa.elicit.answers import Answer, BinaryTurn, PairAnswer, UnaryAnswer
+from afa.elicit.store import UNKNOWN, Question
+
+Kind = Literal["number", "pmid", "doi", "other", "author_year"]
+Verdict = Literal["retrieved", "not retrieved", "cannot be checked"]
+CITATION_COLUMNS = ["prompt", "run", "phenotype", "gene1", "gene2", "item", "kind", "citation", "verdict"]
+COUNT_COLUMNS = [
+    *CITATION_COLUMNS[:6],
+    "claims_literature",
+    "cited",
+    "retrieved",
+    "not_retrieved",
+    "cannot_be_checked",
+    "flagged",
+]
+
+_NUMBERS = re.compile(r"\[\s*\d{1,4}(?:\s*[,;\u2013-]\s*\d{1,4})*\s*\]", re.ASCII)
+_RANGE = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?", re.ASCII)
+_YEAR = re.compile(r"(?:19|20)\d\d", re.ASCII)
+_PMIDS = re.compile(
+    r"\bPMIDs?(?![a-z])[\s:#\[(]*(\d{1,9}(?:(?:\s*[,;/&]\s*|\s+and\s+)(?:PMID:?\s*)?\d{4,9})*)", re.I | re.ASCII
+)
+_PMID_ADDRESS = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov|ncbi\.nlm\.nih\.gov/pubmed)/(\d{1,9})", re.I | re.ASCII)
+_DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"'<>\]},;]+", re.ASCII)
+_OTHER = re.compile(r"\bPMC\d{4,9}\b|\bPPR\d{3,9}\b|\barXiv:\s?\d{4}\.\d{4,5}\b", re.I | re.ASCII)
+_AUTHOR_YEAR = re.compile(
+    r"\b[^\W\d_][\w'\u2019-]+(?:\s+[A-Z]{1,3})?,?\s+(?:et\s+al\.?|and\s+colleagues)(?:,?\s*\(?(?:19|20)\d\d\)?)?"
+    r"|\(\s*[A-Z][\w'\u2019-]+(?:\s+(?:and|&)\s+[A-Z][\w'\u2019-]+)?,?\s+(?:19|20)\d\d[a-z]?\s*\)"
+)
+_MOST_IN_RANGE = 50
+
+
+@dataclass(frozen=True)
+class Citation:
+    """One thing cited, as a kind and its own name: a number, a PMID, a DOI in small letters, or what stood there."""
+
+    kind: Kind
+    name: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one gene of an answer, or the answer as a whole (`item` empty), cites by number and in its texts."""
+
+    item: str
+    numbers: Sequence[int]
+    texts: Sequence[str]
+    claims_literature: bool
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The citations of one part of an answer."""
+
+    question: Question
+    item: str
+    claims_literature: bool
+    citations: tuple[Citation, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many of the citations got a verdict."""
+        return sum(each.verdict == verdict for each in self.citations)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it cites something that was not retrieved, or claims literature and cites nothing retrieved."""
+        return self.count("not retrieved") > 0 or (self.claims_literature and self.count("retrieved") == 0)
+
+
+def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
+    """The citations of an answer, one entry per gene or one in all; abstracts : of the prompt, in its order."""
+    return [
+        Checked(question, part.item, part.claims_literature, tuple(_judged(part, abstracts))) for part in parts(answer)
+    ]
+
+
+def parts(answer: Answer) -> list[Part]:
+    """Where an answer may cite; a ranking of phenotypes cites nowhere."""
+    if isinstance(answer, UnaryAnswer):
+        return [
+            Part(
+                gene.gene_symbol,
+                gene.reference_indices,
+                (gene.mechanism_of_action, gene.snippet),
+                gene.evidence_source == "literature",
+            )
+            for gene in answer.genes
+        ]
+    if isinstance(answer, PairAnswer):
+        claims = answer.evidence_source == "literature"
+        return [Part("", answer.reference_indices, (answer.supporting_text,), claims)]
+    return [Part("", (), (answer.supporting_text,), False)] if isinstance(answer, BinaryTurn) else []
+
+
+def retrieved_references(references: str, shown: int) -> str:
+    """Of numbers with blanks between, those of the `shown` abstracts of the prompt; `UNKNOWN` stays as it is."""
+    if references == UNKNOWN:
+        return references
+    return " ".join(number for number in references.split() if 1 <= int(number) <= shown)
+
+
+def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
+    """One row per citation, with the columns of `CITATION_COLUMNS`."""
+    rows = [
+        (*_named(each), citation.kind, citation.name, citation.verdict)
+        for each in answers
+        for citation in each.citations
+    ]
+    return pd.DataFrame(rows, columns=CITATION_COLUMNS)
+
+
+def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
+    """One row per answer, or gene of one, with the columns of `COUNT_COLUMNS`; those that cite nothing too."""
+    rows = [
+        (
+            *_named(each),
+            each.claims_literature,
+            len(each.citations),
+            each.count("retrieved"),
+            each.count("not retrieved"),
+            each.count("cannot be checked"),
+            each.flagged,
+        )
+        for each in answers
+    ]
+    return pd.DataFrame(rows, columns=COUNT_COLUMNS)
+
+
+def cited(text: str) -> Iterator[tuple[Kind, str]]:
+    """What a text cites, in its order by kind: numbers in brackets, PMIDs, DOIs, other identifiers, authors.
+
+    >>> list(cited("[UC] down in [1, 3-4]; PMID 123456; doi:10.1136/GUT.1."))
+    [('number', '1'), ('number', '3'), ('number', '4'), ('pmid', '123456'), ('doi', '10.1136/gut.1')]
+    """
+    for brackets in _NUMBERS.findall(text):
+        yield from (("number", str(number)) for number in _in_brackets(brackets))
+    for listed in _PMIDS.findall(text):
+        yield from (("pmid", number.lstrip("0") or "0") for number in re.findall(r"\d+", listed))
+    yield from (("pmid", number.lstrip("0") or "0") for number in _PMID_ADDRESS.findall(text))
+    yield from (("doi", _without_end(doi).lower()) for doi in _DOI.findall(text))
+    yield from (("other", "".join(name.upper().split())) for name in _OTHER.findall(text))
+    yield from (("author_year", " ".join(name.split())) for name in _AUTHOR_YEAR.findall(text))
+
+
+def _judged(part: Part, abstracts: Sequence[Abstract]) -> Iterator[Citation]:
+    numbers = {str(number) for number in range(1, len(abstracts) + 1)}
+    known: dict[str, set[str]] = {
+        "number": numbers,
+        "pmid": {each.id for each in abstracts if each.source == "pubmed"},
+        "doi": {each.doi for each in abstracts if each.doi},
+        "other": {each.id for each in abstracts if each.source == "preprint"},
+    }
+    named: list[tuple[Kind, str]] = [("number", str(number)) for number in part.numbers]
+    named += [citation for text in part.texts for citation in cited(text)]
+    for kind, name in dict.fromkeys(named):
+        if kind == "author_year":
+            yield Citation(kind, name, "cannot be checked")
+        else:
+            yield Citation(kind, name, "retrieved" if name in known[kind] else "not retrieved")
+
+
+def _in_brackets(brackets: str) -> Iterator[int]:
+    """The numbers of [1, 3-5]; a year in brackets is none."""
+    for first, last in _RANGE.findall(brackets):
+        if _YEAR.fullmatch(first):
+            continue
+        start, end = int(first), int(last or first)
+        # A range that is no list of abstracts stands for its ends.
+        yield from range(start, end + 1) if start <= end < start + _MOST_IN_RANGE else (start, end)
+
+
+def _without_end(doi: str) -> str:
+    """A DOI without the punctuation of the sentence that it ends; its own brackets stay."""
+    while doi and (doi[-1] in ".:" or (doi[-1] == ")" and doi.count("(") < doi.count(")"))):
+        doi = doi[:-1]
+    return doi
+
+
+def _named(each: Checked) -> tuple[str, str, str, str, str, str]:
+    values = each.question.values
+    names = (values.get("phenotype", ""), values.get("gene1", ""), values.get("gene2", ""))
+    return (each.question.prompt, each.question.run, *names, each.item)

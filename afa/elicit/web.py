@@ -1,0 +1,210 @@
+"""Asking a public literature service over HTTP: paced, bounded, and tried again where another attempt may succeed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from itertools import count
+from typing import Any, Literal, Protocol, TypeVar
+
+import requests
+
+from afa.errors import ElicitationError, Fault
+
+LONGEST_WAIT = 60.0
+"""Seconds between two attempts at most, whatever the service asks for."""
+SLACK = 1.1
+"""The service counts requests as they arrive: these are sent further apart by this factor than its limit has it."""
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+_CHUNK = 1 << 16
+
+Parsed = TypeVar("Parsed")
+log = logging.getLogger(__name__)
+
+
+class Clock(Protocol):
+    """What is asked of a clock; the module `time` is one."""
+
+    def monotonic(self) -> float: ...
+    def time(self) -> float: ...
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long a service is asked: `retries` after the first attempt, `backoff` seconds before the first of them.
+
+    timeout : seconds of silence. deadline : seconds for the body of one reply. largest : bytes of one reply.
+    """
+
+    retries: int = 4
+    backoff: float = 1.0
+    timeout: float = 30.0
+    deadline: float = 120.0
+    largest: int = 32 << 20
+
+
+USUAL = Bounds()
+
+
+class ReplyError(Exception):
+    """A reply that is not what was asked for; `again`: another attempt may succeed, `wait`: seconds asked for."""
+
+    def __init__(self, found: str, expected: str = "an answer", *, again: bool, wait: float | None = None) -> None:
+        super().__init__(found)
+        self.found, self.expected, self.again, self.wait = found, expected, again, wait
+
+
+class Pace:
+    """Keeps the requests of all threads of this process `SLACK / per_second` seconds apart."""
+
+    def __init__(self, per_second: float, clock: Clock = time) -> None:
+        self._apart, self._clock = SLACK / per_second, clock
+        self._next = -math.inf
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when the next request may be sent."""
+        with self._lock:
+            now = self._clock.monotonic()
+            start = max(now, self._next)
+            self._next = start + self._apart
+        if start > now:
+            self._clock.sleep(start - now)
+
+
+class Web:
+    """One service: what is asked of it, and what is said of it where that fails.
+
+    What identifies the user belongs in the body of a request, never in its address: errors and logs show addresses.
+    """
+
+    def __init__(
+        self,
+        per_second: float,
+        bounds: Bounds = USUAL,
+        *,
+        transient: frozenset[int] = TRANSIENT,
+        clock: Clock = time,
+    ) -> None:
+        self._pace, self._bounds, self._transient, self._clock = Pace(per_second, clock), bounds, transient, clock
+
+    def get(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
+        """What `parse` makes of the reply to a GET with `fields` in the address."""
+        return self._asked("GET", url, fields, parse)
+
+    def post(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
+        """What `parse` makes of the reply to a POST with `fields` in the body."""
+        return self._asked("POST", url, fields, parse)
+
+    def _asked(
+        self,
+        method: Literal["GET", "POST"],
+        url: str,
+        fields: Mapping[str, str],
+        parse: Callable[[bytes], Parsed],
+    ) -> Parsed:
+        """Attempts until one succeeds; `parse` may raise a `ReplyError` of its own.
+
+        Raises
+        ------
+        ElicitationError : the last attempt failed; it names the address, without the fields of a POST.
+
+        """
+        for number in count(1):
+            self._pace.wait()
+            try:
+                return parse(self._body(method, url, fields))
+            except ReplyError as error:
+                if not error.again or number > self._bounds.retries:
+                    found = f"{error.found} ({number} attempts)" if number > 1 else error.found
+                    step = "try again later; what was retrieved so far is kept"
+                    if not error.again:
+                        step = "check the address and the question; what was retrieved so far is kept"
+                    raise ElicitationError(Fault(url, found, error.expected, step)) from None
+                wait = min(self._bounds.backoff * 2 ** (number - 1) if error.wait is None else error.wait, LONGEST_WAIT)
+                log.warning("%s: %s; trying again in %g seconds", url, error.found, wait)
+            self._clock.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def _body(self, method: str, url: str, fields: Mapping[str, str]) -> bytes:
+        where = {"params": fields} if method == "GET" else {"data": fields}
+        try:
+            with requests.request(
+                method,
+                url,
+                headers={"User-Agent": "afa"},
+                timeout=self._bounds.timeout,
+                stream=True,
+                # A redirect would carry the body to another host, or drop it.
+                allow_redirects=False,
+                **where,  # type: ignore[arg-type]
+            ) as reply:
+                if reply.status_code != requests.codes.ok:
+                    raise self._refused(reply)
+                return self._whole(reply)
+        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
+            raise ReplyError("an address that cannot be asked", "http or https", again=False) from None
+        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError):
+            raise ReplyError("a reply that broke off", "the whole of it", again=True) from None
+        except requests.Timeout:
+            raise ReplyError(f"silence for {self._bounds.timeout:g} seconds", again=True) from None
+        except requests.RequestException as error:
+            raise ReplyError(f"no answer ({type(error).__name__})", again=True) from None
+
+    def _whole(self, reply: requests.Response) -> bytes:
+        end, body = self._clock.monotonic() + self._bounds.deadline, bytearray()
+        for chunk in reply.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > self._bounds.largest:
+                found = f"a reply of more than {self._bounds.largest} bytes"
+                raise ReplyError(found, "less, for what was asked", again=False)
+            if self._clock.monotonic() > end:
+                raise ReplyError(f"no whole reply in {self._bounds.deadline:g} seconds", again=True)
+        return bytes(body)
+
+    def _refused(self, reply: requests.Response) -> ReplyError:
+        # The body of a refusal is not shown: one of PubMed repeats the key or the caller's address.
+        status = reply.status_code
+        wait = _seconds(reply.headers.get("Retry-After", ""), self._clock.time())
+        return ReplyError(f"HTTP status {status}", again=status in self._transient, wait=wait)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The object that a reply holds; a `ReplyError` where it is none, which another attempt may mend."""
+    try:
+        # Not strict: control characters of a question come back unescaped.
+        document = json.loads(body, strict=False)
+    except (ValueError, RecursionError):
+        raise ReplyError(unreadable(body, "JSON"), "JSON", again=True) from None
+    if not isinstance(document, dict):
+        raise ReplyError("JSON that is no object", "an object", again=True)
+    return document
+
+
+def unreadable(body: bytes, form: str) -> str:
+    """What a reply is that cannot be read."""
+    start = body[:1000].lstrip().lower()
+    if not start:
+        return "an empty reply"
+    return "an HTML page" if start.startswith((b"<!doctype html", b"<html")) else f"{form} that is cut or broken"
+
+
+def _seconds(retry_after: str, now: float) -> float | None:
+    """Seconds that a Retry-After header asks for, as a number or a date; None where neither."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            when = parsedate_to_datetime(retry_after)
+        except (ValueError, OverflowError):
+            return None
+        seconds = max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
+    return seconds if 0 <= seconds < math.inf else None
