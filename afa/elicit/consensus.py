@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pandas as pd
@@ -25,7 +26,7 @@ class ConsensusResult:
     dropped: pd.DataFrame
 
 
-def consensus(answers: pd.DataFrame, *, min_agree: int) -> ConsensusResult:
+def consensus(answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None) -> ConsensusResult:
     """Keep a gene for a phenotype where at least `min_agree` runs name it and all that name it agree on direction.
 
     Parameters
@@ -35,7 +36,9 @@ def consensus(answers: pd.DataFrame, *, min_agree: int) -> ConsensusResult:
         lit_prob in [0, 1]; other columns are ignored. Row order does not matter, except that phenotypes come out in
         the order of their first appearance.
     min_agree
-        Number of runs that must name a gene, from 1 to the number of distinct runs in `answers`.
+        Number of runs that must name a gene, from 1 to the number of runs.
+    runs
+        All runs that were asked; those in `answers` where not given.
 
     Raises
     ------
@@ -44,7 +47,7 @@ def consensus(answers: pd.DataFrame, *, min_agree: int) -> ConsensusResult:
     The potential is +1 for Upregulated and -1 for Downregulated, the confidence the mean `lit_prob` of the naming runs.
 
     """
-    n_runs = int(answers["run"].nunique())
+    n_runs = int(answers["run"].nunique()) if runs is None else len(runs)
     _check(answers, min_agree, n_runs)
     kept, dropped = [], []
     for phenotype in answers["phenotype"].unique():

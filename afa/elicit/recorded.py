@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.csvfile import RowFaults, earlier_row, name_column, number_column, read_table
+from afa.csvfile import LONGEST_NAME, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.elicit.consensus import SIGN
 from afa.errors import ElicitationError, Fault
+from afa.regularfile import read_whole
 
 RUNS = ("r1", "r2", "r3")
 GENE_KEYS = (
@@ -28,6 +31,7 @@ GENE_KEYS = (
 )
 PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")
 PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}
+MOST_FAULTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def read_recorded(folder: str | Path) -> Recorded:
     """Read `phenotypes.csv` and `raw/` of a recorded elicitation; an `ElicitationError` lists every fault at once."""
     root = Path(folder)
     faults: list[Fault] = []
-    phenotypes = _read_phenotypes(root / "phenotypes.csv", faults)
+    phenotypes = read_phenotypes(root / "phenotypes.csv", faults)
     if faults:
         raise ElicitationError(faults)
     names = phenotypes["phenotype"].tolist()
@@ -66,13 +70,13 @@ def read_recorded(folder: str | Path) -> Recorded:
     ]
     pairs = [_read_pairs(root / "raw" / "pairwise" / f"{name}.csv", name, faults) for name in names]
     if faults:
-        raise ElicitationError(faults)
+        raise ElicitationError(_first(faults, root))
     columns = ["run", "phenotype", "gene", "direction", "lit_prob", "mechanism"]
     digest = _digest(root, [root / "phenotypes.csv", *sorted(expected)])
     return Recorded(phenotypes, pd.DataFrame(genes, columns=columns), pd.concat(pairs, ignore_index=True), digest)
 
 
-def _read_phenotypes(path: Path, faults: list[Fault]) -> pd.DataFrame:
+def read_phenotypes(path: Path, faults: list[Fault]) -> pd.DataFrame:
     rows = RowFaults(path)
     columns = ("phenotype", "group", "definition")
     table = read_table(path, required=columns, faults=rows)
@@ -80,6 +84,9 @@ def _read_phenotypes(path: Path, faults: list[Fault]) -> pd.DataFrame:
     names = pd.Series(list(table.columns["phenotype"]), dtype=object)
     for row in np.flatnonzero(names.duplicated() & (codes >= 0)).tolist():
         rows.add(int(table.lines[row]), "phenotype", f"{names[row]} again", "each phenotype once", "remove the row")
+    for row in np.flatnonzero(~names.map(_names_a_file).to_numpy(bool) & (codes >= 0)).tolist():
+        step = "leave out slashes and dots at the start"
+        rows.add(int(table.lines[row]), "phenotype", quoted(names[row]), "a name that a file can have", step)
     faults += rows.listed()
     if not faults and not len(table):
         faults.append(Fault(str(path), "no rows", "at least one phenotype", "add the phenotypes"))
@@ -90,11 +97,11 @@ def _read_answer(folder: Path, run: str, phenotype: str, faults: list[Fault]) ->
     """The genes of one answer file as rows of `Recorded.answers`; faulty ones are left out."""
     path = folder / f"{phenotype}.json"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
+        document = json.loads(read_whole(path).decode("utf-8-sig"), object_pairs_hook=_unique_keys)
     except OSError as error:
         faults.append(Fault(str(path), error.strerror or "an error", "the answer of this run", "add the file"))
         return []
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         faults.append(Fault(str(path), f"text that is not JSON ({error})", "one JSON object", "mend the file"))
         return []
     if not isinstance(document, dict) or not isinstance(document.get("genes"), list) or not document["genes"]:
@@ -103,7 +110,7 @@ def _read_answer(folder: Path, run: str, phenotype: str, faults: list[Fault]) ->
         return []
     for key, value in (("phenotype", phenotype), ("run", run)):
         if document.get(key) != value:
-            found = repr(document.get(key))
+            found = _short(document.get(key))
             faults.append(Fault(f"{path}, key {key}", found, f"{value!r}, as the file is named", "move or correct it"))
     faults += _key_faults(str(path), document, ("phenotype", "run", "genes"), missing=False)
     genes = []
@@ -125,18 +132,24 @@ def _read_answer(folder: Path, run: str, phenotype: str, faults: list[Fault]) ->
 def _gene_faults(where: str, gene: Any) -> Iterator[Fault]:
     """What is wrong with one gene of an answer; genes are counted from 0, as in the JSON list."""
     if not isinstance(gene, dict):
-        yield Fault(where, repr(gene)[:60], "an object", "correct the answer")
+        yield Fault(where, _short(gene), "an object", "correct the answer")
         return
     yield from _key_faults(where, gene, GENE_KEYS, missing=True)
     for key in (key for key in GENE_KEYS if key in gene and key != "lit_prob"):
         value = gene[key]
         if not isinstance(value, str) or (key == "gene_symbol" and (not value or value != value.strip())):
-            yield Fault(f"{where}, key {key}", repr(value)[:60], "text", "correct the answer")
+            yield Fault(f"{where}, key {key}", _short(value), "text", "correct the answer")
+        elif not _can_be_written(value):
+            expected = "text without NUL and halves of characters"
+            yield Fault(f"{where}, key {key}", _short(value), expected, "correct the answer")
+        elif key == "gene_symbol" and not (value.isprintable() and len(value) <= LONGEST_NAME):
+            expected = f"a name of at most {LONGEST_NAME} characters, none of them invisible"
+            yield Fault(f"{where}, key {key}", _short(value), expected, "correct the answer")
         elif key == "direction_in_disease" and value not in SIGN:
-            yield Fault(f"{where}, key {key}", repr(value), " or ".join(SIGN), "correct the answer")
+            yield Fault(f"{where}, key {key}", _short(value), " or ".join(SIGN), "correct the answer")
     probability = gene.get("lit_prob", 0.0)
     if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
-        yield Fault(f"{where}, key lit_prob", repr(probability)[:60], "a number in [0, 1]", "correct the answer")
+        yield Fault(f"{where}, key lit_prob", _short(probability), "a number in [0, 1]", "correct the answer")
 
 
 def _key_faults(where: str, document: Mapping[str, Any], keys: Sequence[str], *, missing: bool) -> list[Fault]:
@@ -152,9 +165,8 @@ def _key_faults(where: str, document: Mapping[str, Any], keys: Sequence[str], *,
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} given twice")
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"key {twice[:LONGEST_NAME]!r} given twice")
     return document
 
 
@@ -176,7 +188,7 @@ def _read_pairs(path: Path, phenotype: str, faults: list[Fault]) -> pd.DataFrame
     for row, direction in enumerate(columns["lit_direction"]):
         if direction not in PAIR_SIGN:
             expected = ", ".join(PAIR_SIGN)
-            rows.add(int(table.lines[row]), "lit_direction", repr(direction), expected, "correct the answer")
+            rows.add(int(table.lines[row]), "lit_direction", quoted(direction), expected, "correct the answer")
     probability = number_column(table, "lit_prob", rows, low=0.0, high=1.0)
     faults += rows.listed()
     return pd.DataFrame(
@@ -189,6 +201,25 @@ def _read_pairs(path: Path, phenotype: str, faults: list[Fault]) -> pd.DataFrame
             "text": columns["supporting_text"],
         }
     )
+
+
+def _first(faults: list[Fault], root: Path) -> list[Fault]:
+    if len(faults) <= MOST_FAULTS:
+        return faults
+    more = f"{len(faults) - MOST_FAULTS} more faults"
+    return [*faults[:MOST_FAULTS], Fault(str(root), more, "none", "mend those named above and try again")]
+
+
+def _names_a_file(name: str) -> bool:
+    return "/" not in name and "\\" not in name and not name.startswith(".")
+
+
+def _can_be_written(text: str) -> bool:
+    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
+
+
+def _short(value: Any) -> str:
+    return reprlib.repr(value)[:60]
 
 
 def _digest(root: Path, paths: Sequence[Path]) -> str:

@@ -51,6 +51,7 @@ def record(tmp_path: Path) -> Path:
         + "B,A,opposite,0.7,model_knowledge,they part\nA,C,same,0.8,model_knowledge,\nB,C,unclear,0.5,none,\n"
     )
     (folder / "phenotypes.csv").write_text("phenotype,group,definition\ncolitis,gi,Inflamed colon\n")
+    (folder / "study.yaml").write_text("name: recorded\ndisease: colitis\ntissue: colon\n")
     return folder
 
 
@@ -233,7 +234,8 @@ def test_a_stricter_consensus_keeps_couplings_only_between_its_survivors(record:
 
 
 def test_a_pair_of_survivors_that_was_not_asked_is_refused(record: Path, tmp_path: Path) -> None:
-    with pytest.raises(ElicitationError, match=re.escape("found 3 pairs of surviving genes not asked (A-D, B-D, C-D)")):
+    counted = "found no answer to 3 of 6 questions (3 never asked); first colitis A-D"
+    with pytest.raises(ElicitationError, match=re.escape(counted)):
         build_recorded_bundle(record, tmp_path / "bundle", min_agree=1)
     assert not (tmp_path / "bundle").exists()
 

@@ -1,38 +1,26 @@
-# The bundle: from the recorded answers, or the user's own, checked and in canonical form.
+# The bundle: elicited, or the user's own, checked and in canonical form.
 if settings.bundle is None:
 
-    rule build_bundle:
-        input:
-            record="resources/elicitation",
-        output:
-            bundle=directory(f"{RUN}/bundle"),
-            dropped=f"{RUN}/bundle_dropped.csv",
-        log:
-            f"{RUN}/logs/build_bundle.log",
-        benchmark:
-            f"{RUN}/benchmarks/build_bundle.tsv"
-        conda:
-            "../../envs/afa.yaml"
-        params:
-            min_agree=settings.elicitation.min_agree,
-            code=command_digest("bundle:bundle_build"),
-        shell:
-            "afa bundle build {input.record} --min-agree {params.min_agree}"
-            " --out {output.bundle} --dropped {output.dropped} > {log} 2>&1"
+    include: "elicit.smk"
 
 else:
 
     rule copy_bundle:
         input:
-            bundle=settings.bundle,
+            bundle=ancient(settings.bundle),
+            tables=files_of(settings.bundle, "bundle.yaml", "*.csv"),
         output:
             bundle=directory(f"{RUN}/bundle"),
         log:
             f"{RUN}/logs/copy_bundle.log",
         benchmark:
             f"{RUN}/benchmarks/copy_bundle.tsv"
+        localrule: True
         conda:
             "../../envs/afa.yaml"
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
         params:
             code=command_digest("bundle:bundle_copy"),
         shell:

@@ -1,0 +1,280 @@
+"""`afa elicit`: from questions to a bundle, by recorded answers or by models asked live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from afa.cli.options import Out
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from afa.elicit.literature import Literature
+    from afa.elicit.live import Asking, Terms
+    from afa.elicit.source import Source
+    from afa.elicit.study import Study
+
+app = typer.Typer(help="Elicitation: ask models or read a record, filter, build a bundle.", no_args_is_help=True)
+
+StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
+RecordFolder = Annotated[Path | None, typer.Option("--record", help="folder of answers; by default the study's record")]
+MinAgree = Annotated[int, typer.Option(min=1, help="runs that must name a gene, all with one direction")]
+UnaryTables = Annotated[Path, typer.Option("--unary", help="what `afa elicit unary` wrote")]
+ConsensusTables = Annotated[Path, typer.Option("--consensus", help="what `afa elicit consensus` wrote")]
+EvidenceTables = Annotated[Path, typer.Option("--evidence", help="what `afa elicit evidence` wrote")]
+PairTables = Annotated[Path, typer.Option("--pairwise", help="what `afa elicit pairwise` wrote")]
+IsLive = Annotated[bool, typer.Option("--live", help="ask the model of AFA_LLM_MODEL for what the record lacks")]
+Calls = Annotated[int | None, typer.Option("--calls", min=0, help="cap: calls that the record may come to")]
+Tokens = Annotated[int | None, typer.Option("--tokens", min=0, help="cap: tokens of prompts and answers")]
+Money = Annotated[float | None, typer.Option("--money", min=0, help="cap: money, in the currency of the prices")]
+NoCaps = Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")]
+PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="of a million tokens of prompts")]
+AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="of a million tokens of answers")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="calls that are open at once")]
+
+
+@app.command("import")
+def elicit_import(
+    folder: Annotated[Path, typer.Argument(help="folder with phenotypes.csv and raw/")],
+    out: Annotated[Path, typer.Option("--out", help="folder of answers to write recorded.jsonl into")],
+) -> None:
+    """Write answers that were recorded as files of another form as a record."""
+    from afa.elicit.imported import imported
+    from afa.elicit.record_file import write_record
+
+    typer.echo(f"{write_record(imported(folder), out, 'recorded'):,} answers into {out}")
+
+
+@app.command("unary")
+def elicit_unary(
+    study: StudyFolder,
+    out: Out,
+    record: RecordFolder = None,
+    live: IsLive = False,
+    calls: Calls = None,
+    tokens: Tokens = None,
+    money: Money = None,
+    no_caps: NoCaps = False,
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+    at_once: AtOnce = 4,
+) -> None:
+    """The genes of each phenotype by each voter: tables asked, named, dropped, and citations."""
+    from afa.elicit.stage_tables import write_stage
+    from afa.elicit.stages import unary_stage
+    from afa.elicit.study import load_study
+
+    settings = load_study(study)
+    terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
+    source, literature = _opened(settings, study, record, terms)
+    tables = unary_stage(settings, source, literature)
+    write_stage(out, tables)
+    counts = f"{len(tables['named']):,} genes named, {len(tables['dropped']):,} of no use"
+    typer.echo(f"{len(tables['asked']):,} questions, {counts}{_cited(tables)}")
+
+
+@app.command("consensus")
+def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree: MinAgree = 2) -> None:
+    """Keep the genes that enough voters name, all with one direction: tables kept and dropped."""
+    from afa.elicit.stage_tables import read_stage, write_stage
+    from afa.elicit.stages import consensus_stage
+    from afa.elicit.study import load_study
+
+    tables = consensus_stage(load_study(study), read_stage(unary, "named")["named"], min_agree=min_agree)
+    write_stage(out, tables)
+    typer.echo(f"{len(tables['kept']):,} genes kept, {len(tables['dropped']):,} dropped")
+
+
+@app.command("evidence")
+def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: Out) -> None:
+    """Keep the genes with a reference that was retrieved, where the study asks for that: tables kept and dropped."""
+    from afa.elicit.stage_tables import read_stage, write_stage
+    from afa.elicit.stages import evidence_stage
+    from afa.elicit.study import load_study
+
+    settings = load_study(study)
+    named, kept = read_stage(unary, "named")["named"], read_stage(consensus, "kept")["kept"]
+    tables = evidence_stage(settings, named, kept)
+    write_stage(out, tables)
+    off = "" if settings.settings.references else "; the study does not filter by references"
+    typer.echo(f"{len(tables['kept']):,} genes kept, {len(tables['dropped']):,} dropped{off}")
+
+
+@app.command("pairwise")
+def elicit_pairwise(
+    study: StudyFolder,
+    evidence: EvidenceTables,
+    out: Out,
+    record: RecordFolder = None,
+    live: IsLive = False,
+    calls: Calls = None,
+    tokens: Tokens = None,
+    money: Money = None,
+    no_caps: NoCaps = False,
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+    at_once: AtOnce = 4,
+) -> None:
+    """Every pair of the genes that are left of a phenotype: tables asked, pairs, dropped, and citations."""
+    from afa.elicit.stage_tables import read_stage, write_stage
+    from afa.elicit.stages import pairwise_stage
+    from afa.elicit.study import load_study
+
+    settings = load_study(study)
+    kept = read_stage(evidence, "kept")["kept"]
+    terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
+    source, literature = _opened(settings, study, record, terms)
+    tables = pairwise_stage(settings, source, literature, kept)
+    write_stage(out, tables)
+    typer.echo(f"{len(tables['asked']):,} questions, {len(tables['dropped']):,} pairs unclear{_cited(tables)}")
+
+
+@app.command("bundle")
+def elicit_bundle(
+    study: StudyFolder,
+    unary: UnaryTables,
+    consensus: ConsensusTables,
+    evidence: EvidenceTables,
+    pairwise: PairTables,
+    out: Out,
+    min_agree: MinAgree = 2,
+    dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
+) -> None:
+    """Build the bundle that the tables of the other stages make."""
+    from afa.elicit.stage_tables import read_stage, write_csv
+    from afa.elicit.stages import bundle_stage
+    from afa.elicit.study import load_study
+
+    stages = {
+        "unary": read_stage(unary, "asked", "named", "dropped"),
+        "consensus": read_stage(consensus, "dropped"),
+        "evidence": read_stage(evidence, "kept", "dropped"),
+        "pairwise": read_stage(pairwise, "asked", "pairs"),
+    }
+    bundle, left_out = bundle_stage(load_study(study), stages, out, min_agree=min_agree)
+    if dropped:
+        write_csv(dropped, left_out)
+    typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
+
+
+@app.command("estimate")
+def elicit_estimate(
+    study: StudyFolder,
+    record: RecordFolder = None,
+    min_agree: MinAgree = 2,
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+) -> None:
+    """What a live run would still use at most; nothing is asked."""
+    from afa.elicit.account import Prices
+    from afa.elicit.live import Terms
+    from afa.elicit.outlook import outlook
+    from afa.elicit.study import load_study
+
+    settings = load_study(study)
+    terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
+    table = outlook(_asking(settings, study, record, terms, asks=False)[0], min_agree=min_agree)
+    typer.echo(table.to_string(index=False))
+
+
+@app.command("account")
+def elicit_account(
+    record: Annotated[Path, typer.Argument(help="folder of answers")],
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+) -> None:
+    """What the answers of a record have used, by prompt, run, model and outcome."""
+    from afa.elicit.account import Prices
+    from afa.elicit.outlook import account_table
+    from afa.elicit.store import Store
+
+    store = Store(record)
+    table = account_table(store.entries(), Prices(prompt_price, answer_price))
+    typer.echo(table.to_string(index=False) if len(table) else f"no answers in {record}")
+    if store.torn:
+        typer.echo(f"{store.torn} attempts broke off while they were written, and are not counted")
+
+
+@app.command("merge")
+def elicit_merge(
+    records: Annotated[list[Path], typer.Argument(help="folders of answers")],
+    out: Annotated[Path, typer.Option("--out", help="folder to write the merged record into")],
+    model: Annotated[str, typer.Option(help="only answers of this model")] = "",
+    prompt: Annotated[str, typer.Option(help="only answers to the wording whose digest begins so")] = "",
+) -> None:
+    """Put records of several people into one, the same for any order of them."""
+    from afa.elicit.merging import merge
+
+    typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
+
+
+def _terms(
+    calls: int | None,
+    tokens: int | None,
+    money: float | None,
+    no_caps: bool,
+    prompt_price: float,
+    answer_price: float,
+    at_once: int,
+) -> Terms:
+    from afa.elicit.account import Caps, Prices
+    from afa.elicit.live import Terms
+
+    return Terms(Caps(calls, tokens, money), Prices(prompt_price, answer_price), no_caps, at_once)
+
+
+def _opened(settings: Study, study: Path, record: Path | None, terms: Terms | None) -> tuple[Source, Literature | None]:
+    """Where answers come from: models by these terms, or without terms the record."""
+    from afa.elicit.source import Record
+    from afa.elicit.store import Store
+
+    if terms is not None:
+        asking, literature = _asking(settings, study, record, terms, asks=True)
+        return asking.source(typer.echo), literature
+    folder = _record_of(study, record)
+    source = Record(Store(folder).entries(), settings.settings.models, str(folder))
+    return source, _literature(settings, study, folder, online=False)
+
+
+def _asking(
+    settings: Study, study: Path, record: Path | None, terms: Terms, *, asks: bool
+) -> tuple[Asking, Literature | None]:
+    """Clients for the study; where nothing is to be asked, without an endpoint and a key."""
+    import os
+
+    from afa.elicit.endpoint import MODEL, Endpoint
+    from afa.elicit.live import asking
+    from afa.elicit.worded import no_abstracts
+
+    nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
+    endpoint = Endpoint.from_environment() if asks else nowhere
+    folder = _record_of(study, record)
+    literature = _literature(settings, study, folder, online=asks)
+    abstracts = no_abstracts if literature is None else literature.shown if asks else literature.expected
+    return asking(settings, folder, terms, abstracts, endpoint), literature
+
+
+def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> Literature | None:
+    if not settings.settings.abstracts:
+        return None
+    from afa.elicit.literature import literature
+
+    return literature(settings, study, record, online=online)
+
+
+def _record_of(study: Path, record: Path | None) -> Path:
+    from afa.elicit.study import RECORD_FOLDER
+
+    return record or study / RECORD_FOLDER
+
+
+def _cited(tables: Mapping[str, DataFrame]) -> str:
+    """How many answers cite what was not retrieved."""
+    counts = tables.get("citation_counts")
+    if counts is None or not counts["cited"].sum():
+        return ""
+    return f"; {int(counts['not_retrieved'].sum()):,} of {int(counts['cited'].sum()):,} citations were not retrieved"

@@ -1,0 +1,92 @@
+"""Stages through files give what the same functions give in memory, and our record in both its forms one bundle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from elicit.elicit_lab import Lab
+from typer.testing import CliRunner
+
+from afa.cli import app
+from afa.elicit.imported import imported
+from afa.elicit.recorded_bundle import build_recorded_bundle
+from afa.elicit.stage_tables import COLUMNS, read_stage, write_stage
+from afa.elicit.store import UNKNOWN, Store
+from afa.errors import ElicitationError
+
+RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
+AWKWARD = 'a "quoted", torn\rline\r\nand\nmore; NA é\u2028'
+
+
+def test_the_record_in_the_repository_is_what_its_raw_files_make(tmp_path: Path) -> None:
+    made = CliRunner().invoke(app, ["elicit", "import", str(RECORDED), "--out", str(tmp_path)])
+    assert made.exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["recorded.jsonl"]
+    assert (tmp_path / "recorded.jsonl").read_bytes() == (RECORDED / "record" / "recorded.jsonl").read_bytes()
+
+
+def test_what_the_record_does_not_have_is_unknown() -> None:
+    entries = list(Store(RECORDED / "record").entries())
+    assert len(entries) == 75 + 5879
+    for name in ("model", "parameters", "prompt_digest", "messages", "time", "tokens", "served_model"):
+        assert {getattr(entry, name) for entry in entries} == {UNKNOWN}
+    answer = (RECORDED / "raw/unary/r2/anemia.json").read_text()
+    assert answer in {entry.raw for entry in entries}
+    assert {json.dumps(entry.raw) for entry in imported(RECORDED)} == {json.dumps(entry.raw) for entry in entries}
+
+
+@pytest.mark.parametrize("min_agree", [2, 3])
+def test_the_stages_and_the_one_command_make_the_same_bundle_of_our_record(tmp_path: Path, min_agree: int) -> None:
+    lab = Lab(tmp_path)
+    lab.study, lab.record = RECORDED, RECORDED / "record"
+    lab.elicit(min_agree=min_agree)
+    _, dropped = build_recorded_bundle(RECORDED, tmp_path / "bundle", min_agree=min_agree)
+    for path in (tmp_path / "bundle").iterdir():
+        assert (lab.run / "bundle" / path.name).read_bytes() == path.read_bytes()
+    assert (lab.run / "dropped.csv").read_text() == dropped.to_csv(index=False, lineterminator="\n")
+    genes = pd.read_csv(tmp_path / "bundle" / "unary.csv").groupby("entity").size()
+    assert len(read_stage(lab.run / "pairwise", "asked")["asked"]) == (genes * (genes - 1) // 2).sum()
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    named = ("r1", "fever", "NA", "Upregulated", 0.1 + 0.2, AWKWARD, "literature", "1 2")
+    tables = {
+        "named": pd.DataFrame([named], columns=COLUMNS["named"]),
+        "kept": pd.DataFrame([("fever", "NA", -1, 1 / 3, 2)], columns=COLUMNS["kept"]),
+        "dropped": pd.DataFrame([], columns=COLUMNS["dropped"]),
+    }
+    write_stage(tmp_path / "stage", tables)
+    for name, table in read_stage(tmp_path / "stage", *tables).items():
+        assert table.values.tolist() == tables[name].values.tolist()
+        assert list(table.columns) == list(tables[name].columns)
+
+
+def test_a_table_with_a_fault_is_refused_by_line_and_column(tmp_path: Path) -> None:
+    write_stage(tmp_path, {"kept": pd.DataFrame([("fever", "A", 5, 0.5, 2)], columns=COLUMNS["kept"])})
+    with pytest.raises(ElicitationError, match=r"kept.csv, line 2, column potential: found '5'; expected a number in"):
+        read_stage(tmp_path, "kept")
+
+
+def test_a_stage_that_was_not_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ElicitationError, match=r"nothing/named.csv: found No such file"):
+        read_stage(tmp_path / "nothing", "named")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"references": True}, "references needs abstracts above 0"),
+        ({"models": {"r9": "m"}}, "models names r9, no voter"),
+        ({"voters": ["r1", "r1"]}, "a voter stands twice"),
+        ({"voters": ["pairs"]}, "is named pairs"),
+        ({"manner": {"colour": "red"}}, "key manner.colour"),
+        ({"manner": {"answers": 0}}, "manner, answers: found 0"),
+    ],
+)
+def test_a_study_that_cannot_be_asked_is_refused(tmp_path: Path, settings: dict, told: str) -> None:
+    lab = Lab(tmp_path, **settings)
+    result = CliRunner().invoke(app, lab.command("unary"))
+    assert told in str(result.exception)

@@ -1,0 +1,164 @@
+# From questions to a bundle: recorded answers, or with `live` a model that is asked for what its record lacks.
+from afa.elicit.study import KEYWORDS_FILE, PHENOTYPES_FILE, RECORD_FOLDER, STUDY_FILE
+
+ELICITATION = settings.elicitation
+RECORD = ELICITATION.record or ELICITATION.study / RECORD_FOLDER
+STUDY_FILES = files_of(ELICITATION.study, STUDY_FILE, PHENOTYPES_FILE)
+# A live stage appends to its record, which is therefore no input: it would be newer than what was made of it.
+RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
+KEYWORD_FILES = files_of(ELICITATION.study, KEYWORDS_FILE) if ELICITATION.live else []
+
+
+def live_options(prompt):
+    """What changes the answers of a live stage. The key is read by the command, from the environment alone."""
+    if not ELICITATION.live:
+        return ""
+    from afa.elicit.endpoint import MODEL
+    from afa.elicit.prompts import prompt_digest
+
+    return f"{prompt_digest(prompt)[:DIGEST_LENGTH]} of {os.environ.get(MODEL, 'no model')}"
+
+
+# Caps and prices are no parameters of a rule: another cap makes no other answers.
+TERMS = ELICITATION.terms
+
+
+localrules:
+    elicit_unary,
+    elicit_consensus,
+    elicit_evidence,
+    elicit_pairwise,
+    build_bundle,
+
+
+rule elicit_unary:
+    input:
+        study=ancient(ELICITATION.study),
+        files=STUDY_FILES,
+        keywords=KEYWORD_FILES,
+        answers=RECORD_FILES,
+    output:
+        tables=directory(f"{RUN}/elicitation/unary"),
+    log:
+        f"{RUN}/logs/elicit_unary.log",
+    benchmark:
+        f"{RUN}/benchmarks/elicit_unary.tsv"
+    retries: 0
+    conda:
+        "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        record=f"--record '{RECORD}'",
+        live="--live" if ELICITATION.live else "",
+        wording=live_options("unary"),
+        code=command_digest("elicit:elicit_unary"),
+    shell:
+        "afa elicit unary {input.study} {params.record} {params.live} {TERMS} --out {output.tables} > {log} 2>&1"
+
+
+rule elicit_consensus:
+    input:
+        study=ancient(ELICITATION.study),
+        files=STUDY_FILES,
+        unary=f"{RUN}/elicitation/unary",
+    output:
+        tables=directory(f"{RUN}/elicitation/consensus"),
+    log:
+        f"{RUN}/logs/elicit_consensus.log",
+    benchmark:
+        f"{RUN}/benchmarks/elicit_consensus.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        min_agree=ELICITATION.min_agree,
+        code=command_digest("elicit:elicit_consensus"),
+    shell:
+        "afa elicit consensus {input.study} --unary {input.unary} --min-agree {params.min_agree}"
+        " --out {output.tables} > {log} 2>&1"
+
+
+rule elicit_evidence:
+    input:
+        study=ancient(ELICITATION.study),
+        files=STUDY_FILES,
+        unary=f"{RUN}/elicitation/unary",
+        consensus=f"{RUN}/elicitation/consensus",
+    output:
+        tables=directory(f"{RUN}/elicitation/evidence"),
+    log:
+        f"{RUN}/logs/elicit_evidence.log",
+    benchmark:
+        f"{RUN}/benchmarks/elicit_evidence.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        code=command_digest("elicit:elicit_evidence"),
+    shell:
+        "afa elicit evidence {input.study} --unary {input.unary} --consensus {input.consensus}"
+        " --out {output.tables} > {log} 2>&1"
+
+
+rule elicit_pairwise:
+    input:
+        study=ancient(ELICITATION.study),
+        files=STUDY_FILES,
+        keywords=KEYWORD_FILES,
+        answers=RECORD_FILES,
+        evidence=f"{RUN}/elicitation/evidence",
+    output:
+        tables=directory(f"{RUN}/elicitation/pairwise"),
+    log:
+        f"{RUN}/logs/elicit_pairwise.log",
+    benchmark:
+        f"{RUN}/benchmarks/elicit_pairwise.tsv"
+    retries: 0
+    conda:
+        "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        record=f"--record '{RECORD}'",
+        live="--live" if ELICITATION.live else "",
+        wording=live_options("pairwise"),
+        code=command_digest("elicit:elicit_pairwise"),
+    shell:
+        "afa elicit pairwise {input.study} --evidence {input.evidence} {params.record} {params.live} {TERMS}"
+        " --out {output.tables} > {log} 2>&1"
+
+
+rule build_bundle:
+    input:
+        study=ancient(ELICITATION.study),
+        files=STUDY_FILES,
+        unary=f"{RUN}/elicitation/unary",
+        consensus=f"{RUN}/elicitation/consensus",
+        evidence=f"{RUN}/elicitation/evidence",
+        pairwise=f"{RUN}/elicitation/pairwise",
+    output:
+        bundle=directory(f"{RUN}/bundle"),
+        dropped=f"{RUN}/bundle_dropped.csv",
+    log:
+        f"{RUN}/logs/build_bundle.log",
+    benchmark:
+        f"{RUN}/benchmarks/build_bundle.tsv"
+    conda:
+        "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        min_agree=ELICITATION.min_agree,
+        code=command_digest("elicit:elicit_bundle"),
+    shell:
+        "afa elicit bundle {input.study} --unary {input.unary} --consensus {input.consensus}"
+        " --evidence {input.evidence} --pairwise {input.pairwise} --min-agree {params.min_agree}"
+        " --out {output.bundle} --dropped {output.dropped} > {log} 2>&1"
