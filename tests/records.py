@@ -1,0 +1,61 @@
+"""Small recorded elicitations, written as the record that the workflow reads."""
+
+import json
+
+from afa.elicit.store import UNKNOWN, Entry, Question, Store
+from afa.elicit.study import PAIR_RUN, RECORD_FOLDER
+
+WORDS = {1: "Upregulated", -1: "Downregulated"}
+PAIR_WORDS = {1: "same", -1: "opposite", 0: "unclear"}
+
+
+def write_study(folder, phenotypes, runs=("r1", "r2", "r3")):
+    """`study.yaml` and `phenotypes.csv` of a study; its record is empty."""
+    folder.mkdir(exist_ok=True, parents=True)
+    text = f"name: small\ndisease: IBD\ntissue: colon\nvoters: [{', '.join(runs)}]\n"
+    (folder / "study.yaml").write_text(text, encoding="utf-8")
+    lines = ["phenotype,group,definition", *(f"{name},,what {name} is" for name in phenotypes)]
+    (folder / "phenotypes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def add_genes(folder, phenotype, run, genes, wording=UNKNOWN, model=UNKNOWN):
+    """Append a unary answer: genes by name, each with its sign, or with (sign, lit_prob)."""
+    parts = []
+    for gene, given in genes.items():
+        sign, lit_prob = given if isinstance(given, tuple) else (given, 0.5)
+        part = {"gene_symbol": gene, "category": "c", "direction_in_disease": WORDS[sign], "mechanism_of_action": "m"}
+        part |= {"tissue": "t", "lit_prob": lit_prob, "evidence_source": "model_knowledge"}
+        parts.append(part if wording == UNKNOWN else {**part, "snippet": "", "reference_indices": []})
+    document = {"phenotype": phenotype, "genes": parts}
+    if wording == UNKNOWN:
+        document["run"] = run
+    _append(folder, Question("unary", {"phenotype": phenotype}, run), document, wording, model)
+
+
+def add_pairs(folder, phenotype, pairs, wording=UNKNOWN, lit_prob=0.5):
+    """Append an answer for each pair of genes, by its sign."""
+    for (one, other), sign in pairs.items():
+        document = {"lit_direction": PAIR_WORDS[sign], "lit_prob": lit_prob, "evidence_source": "model_knowledge"}
+        document |= (
+            {"supporting_text": "s"} if wording == UNKNOWN else {"supporting_text": "s", "reference_indices": []}
+        )
+        question = Question("pairwise", {"phenotype": phenotype, "gene1": one, "gene2": other}, PAIR_RUN)
+        _append(folder, question, document, wording, UNKNOWN)
+
+
+def _append(folder, question, document, wording, model):
+    entry = Entry(
+        question=question,
+        model=model,
+        parameters=UNKNOWN,
+        prompt_digest=wording,
+        messages=UNKNOWN,
+        outcome="answered",
+        raw=json.dumps(document),
+        detail="",
+        attempt=1,
+        time=UNKNOWN,
+        tokens=UNKNOWN,
+    )
+    Store(folder / RECORD_FOLDER).append(entry)

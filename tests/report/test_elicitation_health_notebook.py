@@ -1,0 +1,50 @@
+"""The notebook on the elicitation's health with a record; test_every_figure.py draws it without one."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_every_figure import ROOT, alike, draw, invoke, panels, unreadable
+
+from afa.bundle import save_bundle
+from afa.cohort.cohort import Cohort, write_cohort
+
+RULES = ROOT / "workflow" / "rules" / "report.smk"
+
+
+@pytest.fixture(scope="module")
+def run(recorded_bundle, recorded_elicitation, tmp_path_factory):
+    """A run of twenty random patients on the recorded bundle; half of its phenotypes have labels."""
+    folder = tmp_path_factory.mktemp("health")
+    random = np.random.default_rng(5)
+    names = tuple(f"p{i}" for i in range(20))
+    values = random.integers(-1, 2, (20, len(recorded_bundle.features))).astype(np.int8)
+    chosen = list(recorded_bundle.entities[::2])
+    labels = pd.DataFrame(random.integers(0, 2, (20, len(chosen))), list(names), chosen).astype("Int8")
+    cohort = Cohort("tiny", recorded_bundle.features, names, values, labels, {"origin": "simulated"})
+    write_cohort(cohort, folder / "cohort")
+    save_bundle(recorded_bundle, folder / "bundle")
+    tables, rows = f"{folder}/tables/elicitation_health", f"{folder}/summary/elicitation_health.csv"
+    inputs = ("--bundle", f"{folder}/bundle", "--cohort", f"{folder}/cohort", "--study", str(recorded_elicitation))
+    invoke("experiment", "elicitation-health", *inputs, "--draws", "50", "--out", tables)
+    invoke("summary", "elicitation-health", tables, "--resamples", "50", "--out", rows)
+    return folder
+
+
+def test_all_panels_have_something_to_show_and_can_be_read_and_told_apart(run, tmp_path):
+    figure = draw("elicitation_health", run, tmp_path / "drawn")
+    assert unreadable(figure) == []
+    assert alike(figure) == []
+    assert len(panels(figure)) == 6
+    assert all(axes.get_xticks().size for axes in panels(figure))
+    assert all(re.search(r"\nn = [1-9][\d,]* [a-z]", axes.get_title(loc="left")) for axes in panels(figure))
+
+
+def test_the_stage_and_its_page_are_in_the_report():
+    text = RULES.read_text(encoding="utf-8")
+    stages, _, pages = text.partition("NOTEBOOKS = {")
+    assert '"elicitation_health",' in stages
+    page = pages.partition('"elicitation_health": {')[2].partition("},")[0]
+    assert '"summary/elicitation_health.csv"' in page
+    assert '"tables/elicitation_health"' in page
