@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.elicit.imported import imported
 from afa.elicit.recorded_bundle import build_recorded_bundle
+from afa.elicit.source import Record
 from afa.elicit.stage_tables import COLUMNS, read_stage, write_stage
+from afa.elicit.stages import all_stages
 from afa.elicit.store import UNKNOWN, Store
+from afa.elicit.study import load_study
 from afa.errors import ElicitationError
 
 RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
@@ -49,6 +52,16 @@ def test_the_stages_and_the_one_command_make_the_same_bundle_of_our_record(tmp_p
     assert (lab.run / "dropped.csv").read_text() == dropped.to_csv(index=False, lineterminator="\n")
     genes = pd.read_csv(tmp_path / "bundle" / "unary.csv").groupby("entity").size()
     assert len(read_stage(lab.run / "pairwise", "asked")["asked"]) == (genes * (genes - 1) // 2).sum()
+
+
+def test_every_gene_and_pair_of_our_record_is_kept_or_dropped_with_a_reason() -> None:
+    stages = all_stages(load_study(RECORDED), Record(imported(RECORDED)), None, min_agree=2)
+    named = stages["unary"]["named"].drop_duplicates(["phenotype", "gene"])
+    assert len(stages["consensus"]["kept"]) + len(stages["consensus"]["dropped"]) == len(named)
+    assert stages["evidence"]["kept"].equals(stages["consensus"]["kept"])
+    pairs, dropped = stages["pairwise"]["pairs"], stages["pairwise"]["dropped"]
+    assert (pairs["sign"] == 0).sum() == len(dropped)
+    assert (dropped["reason"] != "").all()
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
