@@ -33,9 +33,25 @@ class _Strict(BaseModel):
 
 
 class Elicitation(_Strict):
-    """How the recorded answers become a bundle; not used when `bundle` names a folder."""
+    """How answers of a model become a bundle; not used when `bundle` names a folder."""
 
-    min_agree: int = Field(2, ge=2, le=3, description="runs that must name a gene, all with one direction")
+    min_agree: int = Field(2, ge=1, description="runs that must name a gene, all with one direction")
+    study: Path = Field(Path("resources/elicitation"), description="a folder with study.yaml and phenotypes.csv")
+    record: Path | None = Field(None, description="the folder of answers; `record` in the study's where empty")
+    live: bool = Field(False, description="ask the model of AFA_LLM_MODEL for what the record lacks")
+    calls: int | None = Field(None, ge=0, description="cap of a live run: calls that the record may come to")
+    tokens: int | None = Field(None, ge=0, description="cap of a live run: tokens of prompts and answers")
+    money: float | None = Field(None, ge=0, description="cap of a live run, in the currency of the prices")
+    prompt_price: float = Field(0.0, ge=0, description="of a million tokens of prompts")
+    answer_price: float = Field(0.0, ge=0, description="of a million tokens of answers")
+    at_once: int = Field(4, ge=1, description="calls that are open at once")
+
+    @property
+    def terms(self) -> str:
+        """The options of a live run that say what it may cost; empty where nothing is asked."""
+        names = ("calls", "tokens", "money", "prompt_price", "answer_price", "at_once")
+        given = {name: getattr(self, name) for name in names if self.live}
+        return " ".join(f"--{name.replace('_', '-')} {v}" for name, v in given.items() if v is not None)
 
 
 class Encoding(_Strict):
@@ -156,6 +172,54 @@ class Comparison(_Strict):
     )
 
 
+class Baselines(_Strict):
+    """Language models that plan by themselves (app. llm-planning-prompts); off unless live or with a record."""
+
+    record: Path | None = Field(None, description="a folder of answers; where empty, data/llm_baselines if live")
+    live: bool = Field(False, description="ask the model of AFA_LLM_MODEL for what the record lacks")
+    study: Path = Field(Path("resources/elicitation"), description="study.yaml: the disease, and how models are asked")
+    model: str | None = Field(None, description="its name; AFA_LLM_MODEL, or the only one of the record, where empty")
+    methods: tuple[Literal["mrf_llm", "rag_llm"], ...] = Field(("mrf_llm", "rag_llm"), min_length=1)
+    tasks: tuple[Literal["binary", "top_k"], ...] = Field(("binary", "top_k"), min_length=1)
+    turns: Literal["checkpoints", "stateless", "trajectory"] = Field("checkpoints", description="when it is asked")
+    order: Literal["planner", "random"] = Field("planner", description="what is observed at checkpoints")
+    rounds: tuple[PositiveInt, ...] = Field((10, 50, 100, 150), description="t read out, beside 0 and M")
+    patients: int = Field(10, ge=1, description="how many are asked about")
+    seed: int = Field(0, description="which patients, and which random order")
+    entities: tuple[str, ...] = Field((), description="of the binary task; all where empty")
+    abstracts: int = Field(8, ge=1, description="shown on a phenotype to rag_llm")
+    calls: int | None = Field(None, ge=0, description="cap over all that the record has used")
+    tokens: int | None = Field(None, ge=0, description="cap on tokens of prompts and answers")
+    money: float | None = Field(None, ge=0, description="cap in the currency of the prices")
+    prompt_price: float = Field(0, ge=0, description="of a million tokens of prompts")
+    answer_price: float = Field(0, ge=0, description="of a million tokens of answers")
+    at_once: int = Field(4, ge=1, description="calls that are open at once")
+
+    @property
+    def folder(self) -> Path | None:
+        """Where answers are read and kept; None where the baselines are not run."""
+        return self.record or (Path("data/llm_baselines") if self.live else None)
+
+    @property
+    def asked(self) -> list[str]:
+        """The options that say what is asked of whom."""
+        words = {name: ",".join(map(str, getattr(self, name))) for name in ("methods", "tasks", "rounds")}
+        words |= {
+            name: str(getattr(self, name)) for name in ("turns", "order", "patients", "seed", "abstracts", "study")
+        }
+        words |= {"model": self.model} if self.model else {}
+        entities = [f"--entity={name}" for name in self.entities]
+        return [*(f"--{name}={word}" for name, word in words.items()), *entities]
+
+    @property
+    def terms(self) -> list[str]:
+        """The options of a live run; empty where nothing is asked."""
+        names = ("calls", "tokens", "money", "prompt_price", "answer_price", "at_once")
+        given = {name: getattr(self, name) for name in names}
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value is not None]
+        return ["--live", *options] if self.live else []
+
+
 class Bootstrap(_Strict):
     """Intervals over patients."""
 
@@ -185,6 +249,7 @@ class RunConfig(_Strict):
     layer0: Layer0 = Layer0()
     layer1: Layer1 = Layer1()
     sanity: Sanity = Sanity()
+    baselines: Baselines = Baselines()
     bootstrap: Bootstrap = Bootstrap()
     explorer: Explorer = Explorer()
     comparison: Comparison = Comparison()

@@ -30,6 +30,15 @@ OURS = {
     "geo_cache",
     "shards",
     "elicitation.min_agree",
+    "elicitation.study",
+    "elicitation.record",
+    "elicitation.live",
+    "elicitation.calls",
+    "elicitation.tokens",
+    "elicitation.money",
+    "elicitation.prompt_price",
+    "elicitation.answer_price",
+    "elicitation.at_once",
     "encoding.test",
     "encoding.level",
     "random_order.starts",
@@ -52,6 +61,25 @@ OURS = {
     "layer0.clusters",
     "layer0.simulated",
     "sanity.seeds",
+    "baselines.record",
+    "baselines.live",
+    "baselines.study",
+    "baselines.model",
+    "baselines.methods",
+    "baselines.tasks",
+    "baselines.turns",
+    "baselines.order",
+    "baselines.rounds",
+    "baselines.patients",
+    "baselines.seed",
+    "baselines.entities",
+    "baselines.abstracts",
+    "baselines.calls",
+    "baselines.tokens",
+    "baselines.money",
+    "baselines.prompt_price",
+    "baselines.answer_price",
+    "baselines.at_once",
     "bootstrap.resamples",
     "bootstrap.confidence",
     "explorer.patients",
@@ -139,8 +167,11 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("shards", "many"),
         ("shards", 2.5),
         ("bundle", 3),
-        ("elicitation.min_agree", 1),
-        ("elicitation.min_agree", 4),
+        ("elicitation.min_agree", 0),
+        ("elicitation.live", "often"),
+        ("elicitation.calls", -1),
+        ("elicitation.money", "much"),
+        ("elicitation.at_once", 0),
         ("encoding.test", "exact"),
         ("encoding.level", 0),
         ("encoding.level", 1),
@@ -157,6 +188,9 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("allocation.rules", ["greedier"]),
         ("allocation.gains", ["cmi", "ig"]),
         ("allocation.schedules", []),
+        ("baselines.turns", "some"),
+        ("baselines.methods", ["mrf_llm", "gpt"]),
+        ("baselines.patients", 0),
         ("bootstrap.resamples", 99),
         ("bootstrap.confidence", 1),
         ("comparison.confidence", 0),
@@ -165,6 +199,14 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
 )
 def test_a_value_of_the_wrong_kind_or_size_is_refused_by_its_key(key: str, value: Any) -> None:
     assert f"the configuration, key {key}" in fault_of(nested(key, value))
+
+
+def test_the_baselines_are_off_unless_there_is_a_record_or_a_live_model() -> None:
+    assert check_run_config({}).baselines.folder is None
+    assert check_run_config({"baselines": {"record": "answers"}}).baselines.folder == Path("answers")
+    live = check_run_config({"baselines": {"live": True, "calls": 9}}).baselines
+    assert live.folder == Path("data/llm_baselines")
+    assert live.terms == ["--live", "--calls=9", "--prompt-price=0", "--answer-price=0", "--at-once=4"]
 
 
 def test_every_fault_is_reported_at_once() -> None:
@@ -184,6 +226,16 @@ def test_a_run_is_named_by_its_cohort_unless_it_has_a_name() -> None:
 
 def test_the_rules_of_the_default_grid_are_all_that_there_are() -> None:
     assert RunConfig().allocation.rules == tuple(RULES)
+
+
+def test_without_live_no_stage_has_a_term_of_asking() -> None:
+    assert check_run_config({"elicitation": {"calls": 10, "money": 5}}).elicitation.terms == ""
+
+
+def test_the_terms_of_a_live_run_are_its_caps_and_prices_as_options() -> None:
+    settings = check_run_config({"elicitation": {"live": True, "calls": 10, "money": 2.5, "prompt_price": 1}})
+    expected = "--calls 10 --money 2.5 --prompt-price 1.0 --answer-price 0.0 --at-once 4"
+    assert settings.elicitation.terms == expected
 
 
 def test_a_rule_of_ones_own_is_named_by_module_and_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,16 @@ command runs and nothing else.
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from afa.cli import bundle, cohort, doctor, experiment, report, summary, topk
+from afa.cli import baselines, bundle, cohort, doctor, elicit, experiment, report, summary, topk
 from afa.errors import AfaError
+from afa.shortage import shortage
 
 app = typer.Typer(
     help="Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.",
@@ -22,7 +25,10 @@ app = typer.Typer(
 )
 app.add_typer(cohort.app, name="cohort")
 app.add_typer(bundle.app, name="bundle")
+app.add_typer(elicit.app, name="elicit")
 experiment.app.add_typer(topk.app)
+experiment.app.add_typer(baselines.experiments)
+summary.app.add_typer(baselines.summaries)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)
@@ -39,12 +45,18 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of `afa`: an error of afa's own is a line on standard error and exit code 2."""
+    """Entry point of `afa`: an error of afa's own, or a want of memory or disk, is a line and exit code 2.
+
+    SIGTERM unwinds like Ctrl-C, so that a job which a cluster cancels clears away what it has begun to write.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
-    except AfaError as error:
-        if DEBUG in sys.argv:
+    except Exception as error:
+        told = error if isinstance(error, AfaError) else shortage(error, sys.argv[1:])
+        if told is None or DEBUG in sys.argv:
             raise
-        for fault in error.faults:
-            typer.echo(f"afa: {fault}", err=True)
+        with suppress(OSError):  # the log may be on the disk that is full
+            for fault in told.faults:
+                typer.echo(f"afa: {fault}", err=True)
         sys.exit(2)

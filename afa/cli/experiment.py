@@ -158,6 +158,34 @@ def experiment_elicitation_error(
     write_tables(tables, out)
 
 
+@app.command("elicitation-health")
+def experiment_elicitation_health(
+    bundle: BundleFolder,
+    cohort: CohortFolder,
+    out: Out,
+    study: Annotated[
+        Path | None, typer.Option(help="folder with study.yaml; without it only signs are compared")
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="folder of answers; by default the study's record")] = None,
+    asked: Annotated[
+        list[Path] | None, typer.Option(help="what `afa elicit unary` or `pairwise` wrote; repeatable")
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="resamples of patients, and as many shuffles")] = 1000,
+) -> None:
+    """Agreement of a record's answers over runs and wordings, and of a bundle's signs with a cohort's data."""
+    from afa.elicit.stage_tables import read_stage
+    from afa.elicit.study import RECORD_FOLDER, load_study
+    from afa.experiments.elicitation_health import elicitation_health
+    from afa.experiments.inputs import load_inputs
+    from afa.experiments.recorded_answers import read_answers
+    from afa.experiments.tables import write_tables
+
+    model, patients = load_inputs(bundle, cohort)
+    counting = {digest for folder in asked or () for digest in read_stage(folder, "asked")["asked"]["answer"]}
+    answers = read_answers(load_study(study), record or study / RECORD_FOLDER, counting) if study else None
+    write_tables(elicitation_health(model, patients, answers, draws=draws), out)
+
+
 @app.command("gauge")
 def experiment_gauge(
     bundle: BundleFolder,

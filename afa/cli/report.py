@@ -99,6 +99,17 @@ def explorer_page(
     write_explorer(explored, out, typer.echo)
 
 
+@app.command("benchmarks")
+def store_benchmarks(
+    run: Annotated[Path, typer.Argument(help="folder of a finished run, results/<run>")],
+    out: Annotated[Path, typer.Option(help="such as resources/benchmarks/<cohort>.csv")],
+) -> None:
+    """Keep what the jobs of a run took: what later runs ask of a cluster is derived from it."""
+    from afa.report.stored_run import store_run
+
+    store_run(run, out)
+
+
 @app.command("provenance")
 def record_provenance(
     target: Annotated[list[str], typer.Argument(help="files or folders that the workflow made")],

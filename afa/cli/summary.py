@@ -111,6 +111,20 @@ def summary_elicitation_error(
     write_summary([summarise_elicitation_error(*parts, resamples=resamples, confidence=confidence)], out)
 
 
+@app.command("elicitation-health")
+def summary_elicitation_health(
+    tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95
+) -> None:
+    """Agreement of recorded answers over runs and wordings, and of signs with the data, beside chance."""
+    from afa.experiments.elicitation_health import TABLES
+    from afa.experiments.elicitation_health_summary import summarise_elicitation_health
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in TABLES}
+    write_summary([summarise_elicitation_health(parts, resamples=resamples, confidence=confidence)], out)
+
+
 @app.command("gauge")
 def summary_gauge(tables: Tables, out: Out, resamples: Resamples = 1000, confidence: Confidence = 0.95) -> None:
     """The closure against the true gauge: agreement, correlation within duels, accuracy of each."""

@@ -9,6 +9,7 @@ import pandas as pd
 
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_file
+from afa.spreadsheet import marked_table, unmarked_table
 
 COLUMNS = [
     "table",
@@ -73,6 +74,7 @@ METRICS = [
     "contraction",
     "iterations",
     "nats",
+    "cost",
 ]
 KEYS = COLUMNS[: COLUMNS.index("value")]
 TEXT = COLUMNS[: COLUMNS.index("t")]
@@ -103,7 +105,7 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
     whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
     whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable")
     with atomic_file(path) as temporary:
-        whole.to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
+        marked_table(whole).to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
@@ -121,4 +123,4 @@ def read_summary(path: str | Path) -> pd.DataFrame:
     if list(rows.columns) != COLUMNS:
         found, step = f"columns {', '.join(rows.columns[:5])}, ...", "run its stage again"
         raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))
-    return rows
+    return unmarked_table(rows, TEXT)

@@ -123,6 +123,36 @@ COMMON: Mapping[str, Meaning] = {
     "runs": Meaning("count", "duels times orders"),
     "magnitude": Meaning("nats", "mean over duels of the absolute D"),
     "nonzero": Meaning("count", "the patient's values that are not 0"),
+    # health of the elicitation
+    "prompt": Meaning("", "prompt that was asked: unary or pairwise"),
+    "wording": Meaning("", "SHA-256 of the prompt's template, or unknown where the record does not say"),
+    "wording_a": Meaning("", "first of two wordings of a prompt"),
+    "wording_b": Meaning("", "second of two wordings"),
+    "run": Meaning("", "name of the run, which asks every question by itself"),
+    "run_a": Meaning("", "first of two runs"),
+    "run_b": Meaning("", "second of two runs"),
+    "feature_a": Meaning("", "first gene of a pair"),
+    "feature_b": Meaning("", "second gene of a pair"),
+    "asked": Meaning("count", "runs that were asked for the entity's genes, or pairs that were asked about"),
+    "answered": Meaning("count", "those of them with one answer in this wording"),
+    "sign": Meaning("sign", "direction of a gene, or sign of a pair: 1 or -1"),
+    "lit_prob": Meaning("0 to 1", "probability that answers give their sign, a mean over the answers with that sign"),
+    "named_by": Meaning("count", "runs that name the gene for the entity"),
+    "phenotypes": Meaning("count", "entities that the record names the gene for"),
+    "shared": Meaning("count", "genes in both sets"),
+    "union": Meaning("count", "genes in either set"),
+    "same": Meaning("count", "shared ones with one direction"),
+    "expected_same": Meaning("count", "pairs with one sign that the shares of the signs alone would give"),
+    "min_agree": Meaning("count", "runs that must name a gene, all with one direction"),
+    "orders": Meaning("count", "orders of the runs that the counts are summed over"),
+    "kept": Meaning("count", "genes that the consensus of the first runs keeps"),
+    "other_runs": Meaning("count", "runs of the other consensus"),
+    "shared_runs": Meaning("count", "runs that both consensuses have"),
+    "unary_product": Meaning("sign", "product of the unary signs of a pair's genes; 0 where one has none"),
+    "correlation": Meaning("-1 to 1", "Pearson's, of the two genes over the cohort; missing where one never varies"),
+    "unaries": Meaning("count", "unary potentials of the entity"),
+    "couplings": Meaning("count", "couplings of the entity"),
+    "delta": Meaning("-1 to 1", "Cliff's delta of the gene between patients of label 1 and of label 0"),
     # Layer 0
     "n_clusters": Meaning("count", "number of clusters"),
     "criterion": Meaning("", "f1 or f2, the paper's two Lipschitz constants, or sound"),
@@ -211,7 +241,53 @@ COMMON: Mapping[str, Meaning] = {
     "difference": Meaning("as `unit`", "ours less the paper's"),
 }
 
+LANGUAGE_MODELS: Mapping[str, Meaning] = {
+    "method": Meaning("", "mrf_llm, rag_llm, or the planner's score that is read out"),
+    "task": Meaning("", "binary (one phenotype) or top_k (all of them)"),
+    "entity": Meaning("", "phenotype of a binary task; empty for the top k"),
+    "t": Meaning("observations", "features observed when the model was asked"),
+    "evidence": Meaning("", "order of observation: planner, random, or the model whose picks were measured"),
+    "outcome": Meaning("", "answered, refused, unparsable, incomplete, failed; stands: not asked after done"),
+    "asked": Meaning("count", "times that the turn was asked; in faults and calls, which of them, from 1"),
+    "attempt": Meaning("count", "try at one question, from 1"),
+    "decided": Meaning("", "whether there is a decision; where not, it counts as wrong"),
+    "decision": Meaning("sign", "1 the condition, -1 control, 0 a tie of the planner's score; missing: none"),
+    "probability": Meaning("0 to 1", "lit_prob, the model's probability of the condition; missing: none"),
+    "labels": Meaning("", "legal labels of the decision, the likeliest first, as a JSON list"),
+    "done": Meaning("", "whether the model ended the measuring; its last decision then stands"),
+    "pick": Meaning("", "what the answer names to be measured next; empty: nothing"),
+    "pick_fault": Meaning("", "what the pick breaks, see docs/baselines.md; empty: nothing"),
+    "label_fault": Meaning("", "what the labels break; empty: nothing"),
+    "measured": Meaning("", "feature that was measured next; empty at checkpoints and at the end"),
+    "by_rule": Meaning("", "whether that is the first feature by name, for want of a legal pick"),
+    "part": Meaning("", "part of the answer: pick or labels"),
+    "kind": Meaning("", "what that part broke"),
+    "prompt_tokens": Meaning("count", "tokens of the prompt by the endpoint's count; missing: not counted"),
+    "answer_tokens": Meaning("count", "tokens of the answer"),
+    "model": Meaning("", "the model that was asked"),
+    "served_model": Meaning("", "the model that the endpoint says has answered"),
+    "prompt": Meaning("", "name of the prompt"),
+    "prompt_digest": Meaning("", "SHA-256 of its wording and schema"),
+    "parameters": Meaning("", "how the model was asked, as JSON"),
+    "time": Meaning("", "when, UTC"),
+    "p_at_k": Meaning("0 to 1", "of the k labels, those that are the best at full observation, over k; 0: no decision"),
+    "clinical_p_at_k": Meaning("0 to 1", "positives among the labelled entities that rank highest, over their number"),
+    "turns": Meaning("", "when models are asked: checkpoints, stateless or trajectory"),
+    "order": Meaning("", "what is observed: planner, random, or the model's own picks"),
+    "patients": Meaning("count", "patients who are asked about"),
+    "seed": Meaning("", "which patients, and which random order"),
+    "k": Meaning("count", "size of the top set"),
+    "answers": Meaning("count", "times that a turn is asked at most"),
+    "disease": Meaning("", "as the prompts name it"),
+    "features": Meaning("count", "features of the bundle, M"),
+    "top_k_rule": Meaning("", "allocation rule of the planner's own order in the top-k setting"),
+}
 OF_TABLE: Mapping[tuple[str, str], Meaning] = {
+    **{
+        (f"llm_baselines/{table}", column): meaning
+        for table in ("turns", "faults", "calls", "readouts", "targets", "protocol")
+        for column, meaning in LANGUAGE_MODELS.items()
+    },
     **{
         (f"allocation/{table}", column): meaning
         for table in ("rounds", "choices")
@@ -259,6 +335,30 @@ OF_TABLE: Mapping[tuple[str, str], Meaning] = {
     ("elicitation_error/references", "raw"): Meaning("0 to 1", "exact accuracy of the sign of S on drawn patients"),
     ("elicitation_error/references", "calibrated"): Meaning("0 to 1", "exact Bayes accuracy on drawn patients"),
     ("elicitation_error/labels", "positive"): Meaning("count", "patients with a positive label"),
+    ("elicitation_health/answers", "lit_prob"): Meaning("0 to 1", "probability that the answer gives its direction"),
+    ("elicitation_health/answers", "same"): Meaning("count", "other runs that name the gene with this direction"),
+    ("elicitation_health/wordings", "shared"): Meaning("count", "genes or pairs in the answers to both wordings"),
+    ("elicitation_health/wordings", "union"): Meaning("count", "genes in either answer; of pairs as `shared`"),
+    ("elicitation_health/wordings", "same"): Meaning("count", "shared ones with one direction or sign"),
+    ("elicitation_health/genes", "difference"): Meaning(
+        "ternary units", "mean value of patients of label 1 less that of patients of label 0"
+    ),
+    ("elicitation_health/genes", "p_value"): Meaning("0 to 1", "two-sided, of delta, by shuffled labels"),
+    ("elicitation_health/draws", "target"): Meaning("", "what signs are held against: see docs/summary.md"),
+    ("elicitation_health/draws", "kind"): Meaning("", "observed, resampled or shuffled"),
+    ("elicitation_health/draws", "entity"): Meaning("", "entity that is counted by itself; empty for all"),
+    ("elicitation_health/draws", "draw"): Meaning("", "number of the resample or shuffle, from 0"),
+    ("elicitation_health/draws", "right"): Meaning("count", "signs that are right, ties left out"),
+    ("elicitation_health/draws", "n"): Meaning("count", "signs that the data decide: all but ties"),
+    **{
+        (f"elicitation_health/{table}", "runs"): Meaning("count", "runs of the consensus")
+        for table in ("kept", "stability")
+    },
+    **{
+        (f"elicitation_health/{table}", column): Meaning("count", f"patients of label {label}")
+        for table in ("genes", "entities")
+        for column, label in (("positive", 1), ("negative", 0))
+    },
 }
 
 

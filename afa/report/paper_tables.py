@@ -18,6 +18,7 @@ from afa.errors import Fault, ReportError
 PAPER_FEATURES = 216
 COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference"]
 METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linearity": "linearity", "kl": "kl"}
+MODELS = {"MRF-LLM": "mrf_llm", "RAG-LLM": "rag_llm"}
 F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
 START = "uniform"
 TEXT_COLUMNS = ("Sim", "Story")
@@ -128,7 +129,7 @@ def _random_sign(row: str, _: str) -> Cell | None:
 def _classification(row: str, column: str) -> Cell | None:
     target, method = row.split(" / ")
     if target == "LLM":
-        return None
+        return Cell({"table": "llm_baselines", "metric": "accuracy", "method": MODELS[method], "target": "likelihood"})
     method = METHODS[method]
     keys = {"table": "binary", "method": method, "target": target.lower(), "schedule": "every", "start": START}
     if column.endswith("gain (pp)"):
@@ -211,7 +212,7 @@ def _allocation(row: str, column: str) -> Cell | None:
 def _top_five(row: str, _: str) -> Cell | None:
     quantity, name = row.split(" / ")
     if quantity == "P@5 LLM baselines":
-        return None
+        return Cell({"table": "llm_baselines", "metric": "p_at_k", "method": MODELS[name], "target": "likelihood"})
     gain, rule = name.split()
     keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
     few = {**keys, "metric": "count", "stratum": "not_comparable", "guide": "linearity", "start": START}

@@ -186,9 +186,10 @@ def test_what_no_stage_answers_is_not_run_and_says_what_lacks(small):
 
 
 def test_language_models_are_not_run_and_say_why(small):
-    for found in (cell(small, "tab_classification_with_llm", "LLM / MRF-LLM", "t=10"), claim(small, "c050")):
-        assert found["verdict"] == NOT_RUN
-        assert "no language model is at hand" in found["reason"]
+    printed, said = cell(small, "tab_classification_with_llm", "LLM / MRF-LLM", "t=10"), claim(small, "c073")
+    assert (printed["verdict"], said["verdict"]) == (NOT_RUN, NOT_RUN)
+    assert said["reason"] == "no table llm_baselines in this run"
+    assert "A run without answers of a language model" in printed["note"]
 
 
 def test_a_claim_about_other_work_asks_for_nothing(small):

@@ -1,0 +1,172 @@
+"""The numbers of the language models that plan, beside those of the planner on the same patients and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from afa.baselines.course import STANDS
+from afa.baselines.credit import BALANCED, TARGETS, Cut, credits_of, target_of
+from afa.baselines.ours import BINARY_RULE, GAIN
+from afa.baselines.protocol import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
+from afa.elicit.account import Prices
+from afa.errors import ElicitationError, Fault
+from afa.experiments.accuracy import Part, Resampled, constant_answers, right_of
+from afa.experiments.summary import summary_rows
+
+SCRIPTED = "scripted"
+"""How the names of models begin that answer by a script, in tests."""
+SAME_ORDER = "same_order"
+DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
+"""The planner's own score of each task, under which it is counted what the planner asks: nothing."""
+NO_PRICES = Prices()
+
+
+def summarise_baselines(
+    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float, prices: Prices = NO_PRICES
+) -> pd.DataFrame:
+    """Summary rows `llm_baselines` of the tables of `afa.baselines.stage.run_baselines`, all patients together.
+
+    By target and t, of each model and of every score of the planner along its own order: `accuracy` and
+    `balanced_accuracy` of the binary task, `p_at_k` of the top k; a decision that is missing is wrong. `gap`: the model
+    less the score in `reference`. Stratum `<task> same_order`: the scores along the order that the model in `reference`
+    observed, and `gap` along it. `rate`, `<task> missing`: turns without a decision. `count`, by task: turns, how they
+    ended, faults by kind, calls and tokens, the planner's beside; `cost` where there are prices. Once: `majority` and
+    `prevalence`, targets left out, and the protocol, in a stratum.
+
+    Raises
+    ------
+    ElicitationError : answers of a scripted model.
+
+    """
+    refuse_scripted(tables["calls"])
+    readouts, targets, protocol = tables["readouts"], tables["targets"], tables["protocol"].iloc[0]
+    patients, rounds = list(dict.fromkeys(readouts["patient"])), sorted(set(readouts["t"]))
+    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="llm_baselines")
+    credit = credits_of(readouts, targets, patients)
+    rows = [
+        *_shares(credit, resampled, rounds, {BINARY: BINARY_RULE, TOP_K: str(protocol["top_k_rule"])}),
+        *_missing(readouts, resampled, patients, rounds),
+        *_beside(targets, resampled, patients),
+        *_ends(tables["turns"], tables["faults"]),
+        *_usage(tables["calls"], prices),
+        _in_words(protocol),
+    ]
+    return summary_rows("llm_baselines", pd.concat(rows, ignore_index=True))
+
+
+def refuse_scripted(calls: pd.DataFrame) -> None:
+    """An `ElicitationError` where a model says by its name, or by the one that was served, that it is scripted."""
+    names = sorted({*calls["model"], *calls["served_model"]})
+    scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
+    if scripted:
+        step = "no number of it may stand in a result; ask a real model, or give its record"
+        raise ElicitationError(Fault("llm_baselines", f"answers of {', '.join(scripted)}", "a language model's", step))
+
+
+def _shares(
+    credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
+) -> Iterator[pd.DataFrame]:
+    """Every share, and the gap of each model to each score along either order."""
+    observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
+    for cut, parts in credit.items():
+        shares = resampled.mean(parts).assign(t=rounds, metric=cut.metric, target=cut.target)
+        if cut.method in KNOWLEDGE:
+            yield shares.assign(method=cut.method)
+            continue
+        if cut.evidence == PLANNER:
+            yield shares.assign(method=cut.method, **_own_order(cut.task, rules))
+        for (task, model), evidence in observed.items():
+            if task != cut.task:
+                continue
+            mine = credit[cut._replace(method=model, evidence=evidence)]
+            gap = resampled.gap(mine, parts).assign(t=rounds, metric="gap", target=cut.target, method=model)
+            if cut.evidence == PLANNER and cut.metric != BALANCED:
+                yield gap.assign(reference=cut.method, **_own_order(task, rules))
+            if cut.evidence == evidence:
+                same: dict[str, Any] = {"stratum": f"{task} {SAME_ORDER}", "start": "uniform"}
+                yield shares.assign(method=cut.method, reference=model, **same)
+                if cut.metric != BALANCED:
+                    yield gap.assign(reference=cut.method, **same)
+
+
+def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
+    """Key columns of the planner along its own order."""
+    own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
+    return own | {"guide": "linearity" if task == TOP_K else None}
+
+
+def _missing(
+    readouts: pd.DataFrame, resampled: Resampled, patients: Sequence[str], rounds: Sequence[int]
+) -> Iterator[pd.DataFrame]:
+    """The share of turns read out without a decision, by task, model and t."""
+    models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
+    for (task, method), rows in models.groupby(["task", "method"], sort=False):
+        lacks = rows.assign(lacks=~rows["decided"], one=1.0)
+        sums = lacks.groupby(["patient", "t"])[["lacks", "one"]].sum().unstack("t").loc[list(patients)]
+        part = sums["lacks"].to_numpy(dtype=np.float64), sums["one"].to_numpy(dtype=np.float64)
+        shares = resampled.mean([part]).assign(t=rounds, metric="rate", method=str(method))
+        yield shares.assign(stratum=f"{task} missing")
+
+
+def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Majority, prevalence and what is left out, of the binary task."""
+    if targets.empty:
+        return
+    for name in TARGETS:
+        truth = target_of(targets, name, patients)
+        left_out = "tied_at_full_observation" if name == "likelihood" else "without_label"
+        row = {"metric": "count", "stratum": left_out, "value": int((truth == 0).sum()), "n": truth.size}
+        yield pd.DataFrame([{**row, "target": name}])
+        if truth.any():
+            for metric, answer in zip(("majority", "prevalence"), constant_answers(truth), strict=True):
+                share = resampled.mean([right_of(answer[:, :, None], truth, truth != 0)])
+                yield share.assign(metric=metric, target=name)
+
+
+def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """How turns ended, and what answers broke, by task and model."""
+    for (method, task), rows in turns.groupby(["method", "task"], sort=False):
+        asked = rows[rows["outcome"] != STANDS]
+        counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}
+        counts |= {str(name): int(n) for name, n in asked["outcome"].value_counts().sort_index().items()}
+        counts |= {"asked_again": int((asked["asked"] - 1).sum()), "picked_by_rule": int(asked["by_rule"].sum())}
+        broken = faults[(faults["method"] == method) & (faults["task"] == task)]
+        kinds = (broken["part"] + " " + broken["kind"]).value_counts().sort_index()
+        counts |= {f"illegal {name}": int(n) for name, n in kinds.items()}
+        yield _counts(str(method), str(task), counts, len(asked))
+
+
+def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
+    """Calls, tokens and cost of the models, and beside them the planner's, which asks nobody."""
+    for (method, task), rows in calls.groupby(["method", "task"], sort=False):
+        prompt, answer = (int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens"))
+        uncounted = int(rows["prompt_tokens"].isna().sum())
+        counts = {"calls": len(rows), "prompt_tokens": prompt, "answer_tokens": answer, "calls_uncounted": uncounted}
+        yield _counts(str(method), str(task), counts, len(rows))
+        if prices.of(1, 1) > 0:
+            yield _cost(str(method), str(task), prices.of(prompt, answer), len(rows), prices)
+    for task in TASKS:
+        if (calls["task"] == task).any():
+            yield _counts(DEFAULT_SCORE[task], task, {"calls": 0, "prompt_tokens": 0, "answer_tokens": 0}, 0)
+            yield _cost(DEFAULT_SCORE[task], task, 0.0, 0, prices)
+
+
+def _cost(method: str, task: str, value: float, n: int, prices: Prices) -> pd.DataFrame:
+    row = {"metric": "cost", "method": method, "stratum": f"{task} {prices.currency}", "value": value, "n": n}
+    return pd.DataFrame([row])
+
+
+def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:
+    rows = [{"stratum": f"{task} {name}", "value": float(count), "n": n} for name, count in counts.items()]
+    return pd.DataFrame(rows).assign(metric="count", method=method)
+
+
+def _in_words(protocol: pd.Series) -> pd.DataFrame:
+    """The protocol: patients, and in the stratum how they were asked about."""
+    words = f"turns={protocol['turns']} order={protocol['order']} seed={protocol['seed']} k={protocol['k']}"
+    n = int(protocol["patients"])
+    return pd.DataFrame([{"metric": "count", "stratum": words, "value": float(n), "n": n}])

@@ -1,0 +1,176 @@
+"""`afa experiment baselines` and `afa summary baselines`: language models that plan by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from afa.cli.options import (
+    BundleFolder,
+    CohortFolder,
+    Confidence,
+    Damping,
+    MaxIterations,
+    Out,
+    Resamples,
+    Threads,
+    Tolerance,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from afa.baselines.asked import Source
+    from afa.baselines.briefing import Abstracts, Briefing, Trial
+    from afa.baselines.protocol import Protocol
+    from afa.elicit.live import Terms
+    from afa.elicit.study import Study
+
+    Trials = Sequence[tuple[Trial, Briefing]]
+    Opened = tuple[Source, Callable[[Trials], None], Callable[[], None]]
+
+experiments = typer.Typer()
+summaries = typer.Typer()
+
+PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="of a million tokens of prompts")]
+AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="of a million tokens of answers")]
+
+
+@experiments.command("baselines")
+def experiment_baselines(
+    bundle: BundleFolder,
+    cohort: CohortFolder,
+    study: Annotated[Path, typer.Option(help="folder with study.yaml: the disease, and how models are asked")],
+    record: Annotated[Path, typer.Option(help="folder of answers; with --live it is added to")],
+    out: Out,
+    live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks")] = False,
+    model: Annotated[str, typer.Option(help="the model; empty: AFA_LLM_MODEL, or the only one of the record")] = "",
+    methods: Annotated[str, typer.Option(help="mrf_llm, rag_llm, or both")] = "mrf_llm,rag_llm",
+    tasks: Annotated[str, typer.Option(help="binary, top_k, or both")] = "binary,top_k",
+    turns: Annotated[str, typer.Option(help="checkpoints, stateless or trajectory")] = "checkpoints",
+    order: Annotated[str, typer.Option(help="what is observed at checkpoints: planner or random")] = "planner",
+    rounds: Annotated[str, typer.Option(help="comma-separated t that are read out, beside 0 and M")] = "10,50,100,150",
+    patients: Annotated[int, typer.Option(min=1, help="how many patients are asked about")] = 10,
+    seed: Annotated[int, typer.Option(help="which patients, and which random order")] = 0,
+    entity: Annotated[list[str] | None, typer.Option(help="of the binary task, repeatable; none: all")] = None,
+    abstracts: Annotated[int, typer.Option(min=1, help="shown on a phenotype")] = 8,
+    k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
+    calls: Annotated[int | None, typer.Option("--calls", min=0, help="cap: calls the record may come to")] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", min=0, help="cap: tokens of prompts and answers")] = None,
+    money: Annotated[float | None, typer.Option("--money", min=0, help="cap: in the currency of the prices")] = None,
+    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")] = False,
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="calls that are open at once")] = 4,
+    damping: Damping = 0.5,
+    tolerance: Tolerance = 1e-4,
+    max_iterations: MaxIterations = 200,
+    threads: Threads = 1,
+) -> None:
+    """Language models that plan, by recorded answers or live, and our planner before the same patients."""
+    from afa.baselines.protocol import Protocol
+    from afa.baselines.setting import Setting
+    from afa.baselines.stage import run_baselines
+    from afa.elicit.account import Caps, Prices
+    from afa.elicit.study import load_study
+    from afa.experiments.inputs import check_duels, load_inputs, numbers, top_k_size
+    from afa.experiments.tables import write_tables
+    from afa.inference.meanfield import Solver
+
+    potentials, people = load_inputs(bundle, cohort)
+    about = load_study(study)
+    plan = Protocol(
+        methods=methods.split(","),
+        tasks=tasks.split(","),
+        turns=turns,
+        order=order,
+        rounds=numbers("--rounds", rounds),
+        patients=patients,
+        seed=seed,
+        entities=tuple(entity or ()),
+        k=k if tasks == "binary" else top_k_size(potentials, k, typer.echo),
+        answers=about.settings.manner.answers,
+    )
+    if "top_k" in plan.tasks:
+        check_duels(potentials, bundle)
+    if live:
+        from afa.elicit.live import Terms
+
+        terms = Terms(Caps(calls, tokens, money), Prices(prompt_price, answer_price), no_caps, at_once)
+        source, before, after = _live(record, about, plan, model, terms)
+    else:
+        source, before, after = _replayed(record, about, plan, model)
+    solver = Solver(damping, tolerance, max_iterations)
+    tables = run_baselines(
+        Setting.of(potentials, people, plan, solver=solver, threads=threads),
+        source,
+        disease=about.settings.disease,
+        abstracts=_abstracts(about, study, record, abstracts, online=live) if "rag_llm" in plan.methods else None,
+        before=before,
+        progress=live,
+    )
+    after()
+    write_tables(tables, out)
+
+
+@summaries.command("baselines")
+def summary_baselines(
+    tables: Annotated[Path, typer.Argument(help="what `afa experiment baselines` wrote")],
+    out: Out,
+    resamples: Resamples = 1000,
+    confidence: Confidence = 0.95,
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+    currency: Annotated[str, typer.Option(help="of the prices")] = "USD",
+) -> None:
+    """Language models that plan: their decisions beside the planner's, and what they cost."""
+    from afa.baselines.stage import TABLES
+    from afa.baselines.summary import summarise_baselines
+    from afa.elicit.account import Prices
+    from afa.experiments.summary import write_summary
+    from afa.experiments.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in TABLES}
+    prices = Prices(prompt_price, answer_price, currency)
+    write_summary([summarise_baselines(parts, resamples=resamples, confidence=confidence, prices=prices)], out)
+
+
+def _replayed(record: Path, study: Study, plan: Protocol, model: str) -> Opened:
+    """A record without any call, of which nothing is to be said."""
+    from afa.baselines.asked import recorded
+    from afa.baselines.protocol import prompts_of
+    from afa.elicit.store import Store
+
+    source = recorded(Store(record), model or None, study.settings.manner, prompts_of(plan))
+    return source, lambda _: None, lambda: None
+
+
+def _live(record: Path, study: Study, plan: Protocol, model: str, terms: Terms) -> Opened:
+    """A live model; what is left to ask is told before, and what the record has used after."""
+    from afa.baselines.live import estimate, live
+    from afa.elicit.endpoint import Endpoint
+    from afa.elicit.live import shown
+
+    source = live(record, Endpoint.from_environment(), study.settings.manner, terms, model or None)
+
+    def before(trials: Trials) -> None:
+        typer.echo(f"left to ask: {shown(estimate(trials, plan, source), terms.prices)}")
+
+    def after() -> None:
+        typer.echo(f"the record has used: {shown(source.client.account.used, terms.prices)}")
+
+    return source, before, after
+
+
+def _abstracts(study: Study, folder: Path, record: Path, shown: int, *, online: bool) -> Abstracts:
+    """What is retrieved on a phenotype: from the cache in the record's folder, and live from the services too."""
+    from dataclasses import replace
+
+    from afa.elicit.literature import literature
+    from afa.elicit.store import Question
+
+    settings = study.settings.model_copy(update={"abstracts": shown})
+    found = literature(replace(study, settings=settings), folder, record, online=online)
+    return lambda phenotype: found.shown(Question("unary", {"phenotype": phenotype}, ""))

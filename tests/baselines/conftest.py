@@ -1,0 +1,57 @@
+"""A workshop for the LLM planners: bundle, cohort, study, record, and the command that asks or replays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from baselines.planning import keep_abstracts, small_cohort, write_study
+from elicit.llm_server import Endpoint
+from typer.testing import CliRunner
+
+from afa.bundle import load_bundle
+from afa.cli import app
+from afa.cohort.cohort import write_cohort
+from afa.experiments.tables import read_table
+
+TINY = Path(__file__).parents[1] / "data/bundle_tiny"
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Folders of one small study; `run` calls the command and gives the folder of its tables."""
+
+    root: Path
+
+    @property
+    def record(self) -> Path:
+        return self.root / "record"
+
+    def run(self, out: str, *options: str, endpoint: Endpoint | None = None, fails: bool = False) -> Path:
+        """Ask live where there is an endpoint, else replay."""
+        folders = {"bundle": TINY, "cohort": self.root / "cohort", "study": self.root / "study", "record": self.record}
+        command = ["experiment", "baselines", "--out", str(self.root / out), "--k", "2", "--patients", "5"]
+        command += [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
+        command += ["--rounds", "1,3", *options, *(["--live", "--no-caps"] if endpoint else [])]
+        # Never written to: every search lies in the cache, and the address leads nowhere.
+        services = {"NCBI_EMAIL": "nobody@example.org", "AFA_PUBMED_URL": "http://127.0.0.1:9"}
+        environment = {**endpoint.environment, **services} if endpoint else {}
+        result = CliRunner().invoke(app, command, env=environment)
+        self.root.joinpath(f"{out}.log").write_text(f"{result.output}\n{result.exception!r}")
+        assert fails == (result.exit_code != 0), f"{result.output}\n{result.exception!r}"
+        if fails:
+            raise result.exception
+        return self.root / out
+
+    def table(self, out: str, name: str):
+        return read_table(self.root / out, name)
+
+
+@pytest.fixture
+def workshop(tmp_path) -> Workshop:
+    bundle = load_bundle(TINY)
+    write_cohort(small_cohort(bundle.features, bundle.entities), tmp_path / "cohort")
+    write_study(tmp_path / "study", bundle.entities)
+    keep_abstracts(tmp_path / "record", bundle.entities)
+    return Workshop(tmp_path)

@@ -1,0 +1,74 @@
+# Language models that plan by themselves: only by a record of answers, or live.
+BASELINES = settings.baselines
+BASELINE_TERMS = " ".join(BASELINES.terms)
+BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
+
+if BASELINES.folder is not None:
+    from afa.baselines.protocol import prompt_digests
+    from afa.elicit.endpoint import MODEL
+
+    rule llm_baselines:
+        input:
+            bundle=f"{RUN}/bundle",
+            cohort=f"{RUN}/cohort",
+            study=files_of(
+                BASELINES.study, "study.yaml", "phenotypes.csv", "keywords.csv"
+            ),
+            # A live run adds to the record, which must not call for another run.
+            answers=(
+                []
+                if BASELINES.live
+                else files_of(BASELINES.folder, "*.jsonl", "retrieved/**/*")
+            ),
+        output:
+            tables=directory(f"{RUN}/tables/llm_baselines"),
+        log:
+            f"{RUN}/logs/llm_baselines.log",
+        benchmark:
+            f"{RUN}/benchmarks/llm_baselines.tsv"
+        retries: 0
+        conda:
+            "../../envs/afa.yaml"
+        threads: 1
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
+        params:
+            record=f"--record={BASELINES.folder}",
+            asked=BASELINES.asked,
+            k=f"--k {settings.top_k}",
+            solver=SOLVER,
+            code=command_digest("baselines:experiment_baselines") + prompt_digests(),
+            # Caps and prices are no parameters of this rule: another cap makes no other answers.
+            live=(
+                f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"
+                if BASELINES.live
+                else ""
+            ),
+        shell:
+            "afa experiment baselines --bundle {input.bundle} --cohort {input.cohort} {params.record:q}"
+            " {params.asked:q} {BASELINE_TERMS} {params.k} {params.solver} --threads {threads}"
+            " --out {output.tables} > {log} 2>&1"
+
+    rule llm_baselines_summary:
+        input:
+            tables=f"{RUN}/tables/llm_baselines",
+        output:
+            rows=f"{RUN}/summary/llm_baselines.csv",
+        log:
+            f"{RUN}/logs/llm_baselines_summary.log",
+        benchmark:
+            f"{RUN}/benchmarks/llm_baselines_summary.tsv"
+        conda:
+            "../../envs/afa.yaml"
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
+        params:
+            resamples=RESAMPLES,
+            prompt_price=f"--prompt-price {BASELINES.prompt_price}",
+            answer_price=f"--answer-price {BASELINES.answer_price}",
+            code=command_digest("baselines:summary_baselines"),
+        shell:
+            "afa summary baselines {input.tables} {params.resamples} {params.prompt_price} {params.answer_price}"
+            " --out {output.rows} > {log} 2>&1"
