@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
+from afa.csvfile import LONGEST_NAME
 from afa.files import sha256_of
 
 HEADER = "bundle.yaml"
@@ -35,6 +36,8 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 ANNOTATIONS = ("confidence", "evidence")
 REQUIRED_FILES = ("unary.csv", "pairwise.csv")
 VALUE_DOMAIN = [-1, 0, 1]
+LARGEST_SPACE = 100_000_000
+"""Entities times features: their table of unary potentials is dense."""
 PROVENANCE_KEYS = ("model", "prompts", "date", "consensus")
 
 
@@ -43,6 +46,8 @@ def _quoted_text(value: Any) -> Any:
         raise ValueError("text; put it in quotes, because YAML reads this as something else")
     if not value or value != value.strip() or not value.isprintable():
         raise ValueError("text that is not empty and has no spaces around it or invisible characters")
+    if len(value) > LONGEST_NAME:
+        raise ValueError(f"text of at most {LONGEST_NAME} characters")
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from afa.bundle_format import (
     ANNOTATIONS,
     HEADER,
+    LARGEST_SPACE,
     PROVENANCE_KEYS,
     REQUIRED_COLUMNS,
     REQUIRED_FILES,
@@ -21,9 +23,11 @@ from afa.bundle_format import (
     Potentials,
     digests_of,
 )
-from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, read_table
+from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, earlier_row, name_column, number_column, read_table
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
+
+MOST_FAULTS = 1_000
 
 
 @dataclass
@@ -38,9 +42,16 @@ class Reading:
 def read_folder(path: str | Path) -> Reading:
     """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
     folder = Path(path)
-    if not folder.is_dir():
+    try:
+        if folder.is_dir():
+            return _read_folder(folder)
         found = "a file" if folder.exists() else "nothing"
-        return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", "check the path")])
+    except OSError as error:
+        found = error.strerror or "an error"
+    return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", "check the path")])
+
+
+def _read_folder(folder: Path) -> Reading:
     header, faults = _read_header(folder)
     tables = {name: RowFaults(folder / name) for name in REQUIRED_COLUMNS}
     rows = {name: _read_rows(folder, name, tables[name]) for name in REQUIRED_COLUMNS}
@@ -76,6 +87,13 @@ def read_folder(path: str | Path) -> Reading:
     if not faults and not (entities and features):
         lacking = "no entity" if not entities else "no feature"
         faults.append(Fault(str(folder), lacking, "at least one", "add rows to unary.csv"))
+    if len(entities) * len(features) > LARGEST_SPACE:
+        found = f"{len(entities)} entities on {len(features)} features"
+        step = "remove what is not used, or split the bundle"
+        faults.append(Fault(str(folder), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
+    if len(faults) > MOST_FAULTS:
+        more = f"{len(faults) - MOST_FAULTS} more faults"
+        faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and check again")]
     if faults:
         return Reading(faults=faults)
     content = Content(header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases)
@@ -94,12 +112,9 @@ def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
     for key, names in (("entities", header.entities or []), ("features", header.features or [])):
         if key in header.model_fields_set and names == []:
             faults.append(Fault(f"{path}, key {key}", "an empty list", "at least one name", "remove the key"))
-        counted: dict[str, int] = {}
-        for name in names:
-            counted[name] = counted.get(name, 0) + 1
         faults += [
             Fault(f"{path}, key {key}", f"{name} {count} times", "each name once", "remove the others")
-            for name, count in counted.items()
+            for name, count in Counter(names).items()
             if count > 1
         ]
     return header, faults
@@ -128,7 +143,7 @@ def _names(
             for column in columns:
                 seen.update(dict.fromkeys(table.columns.get(column, ())))
     return tuple(
-        name for name in seen if name and name == name.strip() and name.isprintable()
+        name for name in seen if name and name == name.strip() and name.isprintable() and len(name) <= LONGEST_NAME
     ), "used in unary.csv or pairwise.csv"
 
 
@@ -181,7 +196,7 @@ def _aliases(
     name_column(table, "alias", faults)
     known = set(features)
     first: dict[str, int] = {}
-    aliases: dict[str, tuple[str, ...]] = {}
+    aliases: dict[str, list[str]] = {}
     for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
         if index < 0 or not alias:
             continue
@@ -193,8 +208,8 @@ def _aliases(
             faults.add(line, "alias", found, "each alias once", step)
         else:
             first[alias] = line
-            aliases[features[index]] = (*aliases.get(features[index], ()), alias)
-    return aliases
+            aliases.setdefault(features[index], []).append(alias)
+    return {name: tuple(others) for name, others in aliases.items()}
 
 
 def _once(table: CsvTable, codes: NDArray[np.int64], faults: RowFaults, expected: str) -> None:
@@ -220,7 +235,7 @@ def _digest_faults(folder: Path, header: Header) -> list[Fault]:
         where = f"{folder / HEADER}, key digests.{name}"
         step = f"restore the file, or, if the edit is meant, run `afa bundle stamp {folder}`"
         if name not in REQUIRED_COLUMNS:
-            close = difflib.get_close_matches(name, REQUIRED_COLUMNS, n=1)
+            close = difflib.get_close_matches(name[:LONGEST_NAME], REQUIRED_COLUMNS, n=1)
             step = f"rename it to {close[0]}" if close else "remove the key"
             faults.append(Fault(where, "a digest of an unknown file", ", ".join(REQUIRED_COLUMNS), step))
         elif name not in present:

@@ -6,6 +6,7 @@ import csv
 import difflib
 import io
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,9 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.errors import Fault
+from afa.regularfile import read_whole
 
 ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbage collector and read half as fast
 SHOWN_PER_KIND = 50
+LONGEST_NAME = 200
+_LONGEST_SHOWN = 60
+_MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would take seconds for each
 
 
 class RowFaults:
@@ -150,20 +155,26 @@ def name_column(
 ) -> NDArray[np.int64]:
     """The indices (n_rows,) in `known` of a column of names; -1 where faulty.
 
-    A name must not be empty, have spaces around it or hold invisible characters. With `known` it must be one of its
-    keys; `known_from` says in a fault where those are listed. Without `known` every sound name gets index 0.
+    A name must not be empty, longer than `LONGEST_NAME`, have spaces around it or hold invisible characters. With
+    `known` it must be one of its keys; `known_from` says in a fault where those are listed. Without `known` every
+    sound name gets index 0.
     """
     texts = table.columns[column]
     steps: dict[str, tuple[str, str]] = {}
     indices: dict[str, int] = {}
+    unknown = 0
     for text in dict.fromkeys(texts):
         indices[text] = -1
         if not text.strip():
             steps[text] = ("a name", "write the name or remove the row")
         elif text != text.strip() or not text.isprintable():
             steps[text] = ("a name without spaces around it or invisible characters", f"write {visible(text)}")
+        elif len(text) > LONGEST_NAME:
+            steps[text] = (f"a name of at most {LONGEST_NAME} characters", "shorten it everywhere")
         elif known is not None and text not in known:
-            steps[text] = (f"a name {known_from}", suggestion(text, known))
+            unknown += 1
+            step = suggestion(text, known) if unknown <= SHOWN_PER_KIND else ""  # no more of them are shown
+            steps[text] = (f"a name {known_from}", step)
         else:
             indices[text] = 0 if known is None else known[text]
     codes = np.fromiter(map(indices.__getitem__, texts), dtype=np.int64, count=len(texts))
@@ -181,25 +192,27 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The next step for a name that is not among the known ones."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
+    close = difflib.get_close_matches(name, list(near), n=1)
     return f"did you mean {close[0]}" if close else "correct the name or remove the row"
 
 
 def visible(text: str) -> str:
-    """A text without its invisible characters and the spaces around it."""
-    return "".join(filter(str.isprintable, text)).strip()
+    """A text without its invisible characters and the spaces around it, cut where it is long."""
+    shown = "".join(filter(str.isprintable, text)).strip()
+    return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 3] + "..."
 
 
 def quoted(text: str) -> str:
     """A short rendering of a text for a fault; an empty one reads "nothing"."""
     if not text:
         return "nothing"
-    return repr(text) if len(text) <= 60 else repr(text[:57]) + "..."
+    return repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
 
 
 def _text_of(path: Path, faults: RowFaults) -> str | None:
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as error:
         faults.add(0, "", error.strerror or "an error", "a readable file", "check the path")
         return None
@@ -219,14 +232,19 @@ def _header_is_usable(
 ) -> bool:
     known = (*required, *optional)
     missing = [column for column in required if column not in header]
-    for column in dict.fromkeys(name for name in header if header.count(name) > 1):
-        faults.add(1, column, f"{header.count(column)} columns of this name", "one", "remove the others")
+    repeated = [name for name, count in Counter(header).items() if count > 1]
+    for column in repeated[:SHOWN_PER_KIND]:
+        faults.add(1, visible(column), f"{header.count(column)} columns of this name", "one", "remove the others")
     for column in missing:
         faults.add(1, column, "no such column", "the column", f"add it; the header is {','.join(known)}")
-    for column in dict.fromkeys(name for name in header if name not in known):
-        close = difflib.get_close_matches(column, [name for name in known if name not in header], n=1)
+    unknown = [name for name in dict.fromkeys(header) if name not in known]
+    for column in unknown[:SHOWN_PER_KIND]:
+        lacking = [name for name in known if name not in header] if len(column) <= LONGEST_NAME else []
+        close = difflib.get_close_matches(column, lacking, n=1)
         step = f"rename it to {close[0]}" if close else f"remove it; known columns: {', '.join(known)}"
-        faults.add(1, column or '""', "an unknown column", "only known columns", step)
+        faults.add(1, visible(column) or '""', "an unknown column", "only known columns", step)
+    if len(unknown) > SHOWN_PER_KIND:
+        faults.add(1, "", f"{len(unknown)} unknown columns", ", ".join(known), "remove the others")
     return not missing and len(set(header)) == len(header)
 
 
@@ -245,6 +263,6 @@ def _rows(reader: Iterator[list[str]], width: int, lines: list[int], faults: Row
 
 def _number(text: str) -> float:
     try:
-        return math.nan if "_" in text else float(text)
+        return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:
         return math.nan

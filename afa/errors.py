@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+LONGEST_PART = 4_000
+
 
 @dataclass(frozen=True)
 class Fault:
     """One thing wrong with an input, in the four parts that let a reader mend it.
 
     `where` names the file and the row, column or key; `found` and `expected` are short phrases;
-    `next_step` is what to do about it.
+    `next_step` is what to do about it. As text it is one line that any terminal can show: what a file holds beside
+    printable characters is escaped, and a part of more than `LONGEST_PART` characters is cut.
     """
 
     where: str
@@ -20,7 +23,15 @@ class Fault:
     next_step: str
 
     def __str__(self) -> str:
-        return f"{self.where}: found {self.found}; expected {self.expected}. Next step: {self.next_step}."
+        where, found, expected, step = map(_shown, (self.where, self.found, self.expected, self.next_step))
+        return f"{where}: found {found}; expected {expected}. Next step: {step}."
+
+
+def _shown(text: str) -> str:
+    text = text if len(text) <= LONGEST_PART else text[:LONGEST_PART] + "..."
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class AfaError(Exception):
@@ -68,3 +79,7 @@ class SanityError(AfaError):
 
 class ReportError(AfaError):
     """A figure, a table or a page of the report could not be made."""
+
+
+class ResourceError(AfaError):
+    """The machine has no memory, or no room on its disk, for what was asked."""

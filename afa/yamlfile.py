@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,22 +13,82 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from afa.errors import ConfigError, Fault
+from afa.regularfile import read_whole
 
 Model = TypeVar("Model", bound=BaseModel)
 
+LARGEST_FILE = 16 << 20
+MOST_NODES = 1_000_000
+DEEPEST = 50
+MOST_SHOWN = 100
+
 _BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORSE_THAN_YAML = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What PyYAML raises where a value is not what its tag says."""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
     """A safe loader that refuses a key given twice, and reads only true and false as truth values.
 
     Plain YAML lets the last of two equal keys win in silence, and takes the words yes, no, on and off for booleans.
+    A document of more than `DEEPEST` levels or `MOST_NODES` values is refused, with aliases counted as often as they
+    are used: a few lines of aliases of aliases stand for more values than any memory holds.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (how PyYAML is told)
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._level = 0
+        self._measured: dict[int, tuple[int, int]] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        is_alias = self.check_event(yaml.AliasEvent)
+        self._level += 1
+        if self._level > DEEPEST:
+            raise yaml.composer.ComposerError(None, None, f"more than {DEEPEST} levels", mark)
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        if node is None:
+            return None
+        if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
+            raise yaml.composer.ComposerError(None, None, "half a character (a lone surrogate)", mark)
+        if is_alias and id(node) not in self._measured:
+            raise yaml.composer.ComposerError(None, None, "an alias inside of what it stands for", mark)
+        size, levels = self._measured.setdefault(id(node), self._measure(node))
+        if size > MOST_NODES or levels > DEEPEST:
+            found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST} levels"
+            raise yaml.composer.ComposerError(None, None, found, mark)
+        return node
+
+    def _measure(self, node: yaml.Node) -> tuple[int, int]:
+        """Values in a node and levels below it, those of its parts being known."""
+        if isinstance(node, yaml.MappingNode):
+            parts = [self._measured[id(part)] for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            parts = [self._measured[id(part)] for part in node.value]
+        else:
+            return 1, 1
+        return 1 + sum(size for size, _ in parts), 1 + max((levels for _, levels in parts), default=0)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except _WORSE_THAN_YAML:
+            kind = node.tag.rpartition(":")[2]
+            found = f"a value that is no {kind}"
+            raise yaml.constructor.ConstructorError(None, None, found, node.start_mark) from None
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        value: int = super().construct_yaml_int(node)
+        if abs(value) >= 2**63:
+            raise yaml.constructor.ConstructorError(None, None, "a whole number beyond 64 bits", node.start_mark)
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -41,6 +102,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+_UniqueKeyLoader.add_constructor("tag:yaml.org,2002:int", _UniqueKeyLoader.construct_yaml_int)
 _UniqueKeyLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
 
 
@@ -48,7 +110,8 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """The mapping that a YAML file holds; a `ConfigError` says what is there instead."""
     path = Path(path)
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (a safe loader)
+        text = read_whole(path, LARGEST_FILE).decode("utf-8")
+        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a safe loader)
     except OSError as error:
         raise ConfigError(Fault(str(path), error.strerror or "an error", "a readable file", "check the path")) from None
     except UnicodeDecodeError as error:
@@ -60,6 +123,8 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         found = getattr(error, "problem", None) or "text that is not YAML"
         raise ConfigError(Fault(where, found, "valid YAML", "mend that line")) from None
+    except _WORSE_THAN_YAML as error:
+        raise ConfigError(Fault(str(path), f"text that is not YAML ({error})", "valid YAML", "mend it")) from None
     if not isinstance(document, dict):
         found = "an empty file" if document is None else f"a {type(document).__name__}"
         raise ConfigError(Fault(str(path), found, "a mapping of keys to values", "write `key: value` lines"))
@@ -80,7 +145,8 @@ def check_model(document: Any, model: type[Model], where: str) -> Model:
 
 
 def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in items[:MOST_SHOWN]:
         key = ".".join(map(str, item["loc"])) or "(whole file)"
         place = f"{where}, key {key}"
         if item["type"] == "extra_forbidden":
@@ -92,7 +158,16 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
             yield Fault(place, "nothing", "a value", "add the key")
         else:
             message = item["msg"].removeprefix("Value error, ")
-            yield Fault(place, repr(item["input"])[:80], message[:1].lower() + message[1:], "correct the value")
+            yield Fault(place, _short(item["input"]), message[:1].lower() + message[1:], "correct the value")
+    if len(items) > MOST_SHOWN:
+        yield Fault(where, f"{len(items) - MOST_SHOWN} more such values", "none", "correct those named above first")
+
+
+def _short(value: Any) -> str:
+    try:
+        return (repr(value) if isinstance(value, str) else reprlib.repr(value))[:80]
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

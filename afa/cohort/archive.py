@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import io
+import math
+import os
 import tarfile
 import zlib
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
+from afa.cohort.tarheaders import strange_header
+from afa.errors import CohortError, ConfigError, Fault
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
+"""The environment variable that says how much a compressed file may unpack to, in GB, if not `DEFAULT_GB`."""
+DEFAULT_GB = 2.0
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
-_HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!doctype>")
+_HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!doctype>", b"<?xml", b"<!--")
 _BLOCK = 1 << 20
 
 
@@ -22,11 +34,61 @@ class Damage(NamedTuple):
     truncated: bool = False
 
 
+class _Unpacked(io.RawIOBase):
+    """What a gzip file unpacks to; a `CohortError` once that is more than `largest_unpacked`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._left = path, largest_unpacked()
+        self._stream = gzip.open(path, "rb")  # noqa: SIM115 - closed with this
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self._stream.read1(len(target))
+        self._left -= len(data)
+        if self._left < 0:
+            found, expected = too_large()
+            raise CohortError(Fault(str(self._path), found, expected, "set it higher if the file is the right one"))
+        target[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
 def open_binary(path: Path) -> BinaryIO:
-    """The file's bytes, decompressed where they begin like gzip; errors while reading are those of `GZIP_ERRORS`."""
+    """The file's bytes, decompressed where they begin like gzip; errors while reading are those of `GZIP_ERRORS`.
+
+    A `CohortError` while reading where it unpacks to more than `largest_unpacked`.
+    """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path, "rb")) if compressed else path.open("rb")
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(path), _BLOCK)) if compressed else path.open("rb")
+
+
+def largest_unpacked() -> int:
+    """How many bytes a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
+    text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
+    try:
+        gigabytes = float(text)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 < gigabytes < math.inf:
+        where = f"environment variable {LARGEST_UNPACKED}"
+        raise ConfigError(Fault(where, repr(text), "a number of GB above 0", "correct it, or unset it"))
+    return int(gigabytes * 1e9)
+
+
+def too_large() -> tuple[str, str]:
+    """What is found, and what expected, of a file that unpacks to more than it may."""
+    return (
+        f"more than {largest_unpacked() / 1e9:g} GB unpacked",
+        f"at most that, or what the environment variable {LARGEST_UNPACKED} says",
+    )
 
 
 def damage_of(path: Path) -> Damage | None:
@@ -37,13 +99,13 @@ def damage_of(path: Path) -> Damage | None:
     with path.open("rb") as stream:
         start = stream.read(512)
     if not start:
-        return Damage("an empty file", "the file's content")
+        return Damage("an empty file", "the file's content", truncated=True)
     if _is_html(start):
         return Damage("an HTML page", "the file itself")
     if path.suffix in {".gz", ".tgz"}:
         return _gzip_damage(path, start)
     if path.suffix == ".tar":
-        return _tar_damage(path)
+        return tar_damage(path)
     return None
 
 
@@ -59,8 +121,11 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
             first = stream.read(_BLOCK)
             if _is_html(first[:512]):
                 return Damage("a compressed HTML page", "the file itself")
-            while stream.read(_BLOCK):
-                pass
+            left = largest_unpacked() - len(first)
+            while left >= 0 and (block := stream.read(_BLOCK)):
+                left -= len(block)
+            if left < 0:
+                return Damage(*too_large())
     except EOFError:
         return Damage("a truncated gzip file", "a gzip file that reads to its end", truncated=True)
     except GZIP_ERRORS as error:
@@ -68,8 +133,11 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
     return None
 
 
-def _tar_damage(path: Path) -> Damage | None:
+def tar_damage(path: Path) -> Damage | None:
     """A tar must open, and its last member must be followed by a block of zeros, which `tarfile` does not insist on."""
+    strange = strange_header(path)
+    if strange is not None:
+        return Damage(f"a tar archive with {strange}", "one of plain files")
     last = "its start"
     try:
         with tarfile.open(path, "r:") as archive:

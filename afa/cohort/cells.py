@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 
+from afa.csvfile import quoted
 from afa.errors import Fault
 
 
@@ -41,10 +43,19 @@ class Layout:
         return bool(np.isfinite(values).all()) and (self.allow_negative or bool((values >= 0).all()))
 
 
+LONGEST_LINE = 64 << 20
+"""Bytes of a line that is held in memory."""
+
+
 def fields(line: bytes, separator: str) -> list[str]:
-    """The fields of a line, without their double quotes."""
+    """The fields of a line, without their double quotes; a `csv.Error` where it is no line of a table."""
     text = line.decode("utf-8", errors="replace").rstrip("\r\n")
     return next(csv.reader([text], delimiter=separator), [])
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream; one of more than `LONGEST_LINE` bytes comes in pieces."""
+    return iter(lambda: stream.readline(LONGEST_LINE), b"")
 
 
 def wrong_cell(lines: Iterable[bytes], layout: Layout) -> Fault:
@@ -53,16 +64,25 @@ def wrong_cell(lines: Iterable[bytes], layout: Layout) -> Fault:
     for number, line in enumerate(lines, 2):
         if not line.strip():
             continue
-        row_id, *cells = fields(line, layout.separator)
-        where = f"{layout.where}, line {number}, row {row_id!r}"
+        try:
+            row_id, *cells = fields(line, layout.separator)
+        except csv.Error as error:
+            found = f"a line that is no row of a table ({error})"
+            return Fault(f"{layout.where}, line {number}", found, "rows of numbers", "fetch the file again")
+        where = f"{layout.where}, line {number}, row {quoted(row_id)}"
         if len(cells) != len(layout.columns):
             expected = f"{len(layout.columns) + 1} fields"
             return Fault(where, f"{len(cells) + 1} fields", expected, "fetch the file again, or correct that line")
         for i in layout.read:
             if not _acceptable(cells[i], layout.allow_negative):
                 at = f"{where}, column {layout.columns[i]}"
-                return Fault(at, repr(cells[i]), number_expected, "correct that cell, or fetch the file again")
+                return Fault(at, quoted(cells[i]), number_expected, "correct that cell, or fetch the file again")
     return Fault(layout.where, "text that cannot be read as a table", "rows of numbers", "fetch the file again")
+
+
+def endless(where: str) -> Fault:
+    """Values that are each fit but whose sum is beyond the range of numbers."""
+    return Fault(where, "values whose sum is not finite", "numbers of a sensible size", "fetch the file again")
 
 
 def _acceptable(cell: str, allow_negative: bool) -> bool:

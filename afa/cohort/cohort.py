@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException
 
+from afa.csvfile import LONGEST_NAME, quoted, visible
 from afa.errors import AfaError, CohortError, Fault
 from afa.files import atomic_folder, sha256_of
 from afa.yamlfile import read_mapping
@@ -22,6 +25,13 @@ FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"
 CARD_FILE = "cohort.yaml"
 PATIENT = "patient"
+LARGEST_TABLE = 500_000_000
+"""Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
+MOST_FAULTS = 1_000
+
+_IDENTIFIERS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
+_VALUES = (*_IDENTIFIERS, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+"""Text too, for the message to name the cell that is no number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +124,9 @@ def load_cohort(folder: str | Path) -> Cohort:
         faults.append(Fault(str(folder / FEATURES_FILE), "no patient", "at least one row", "add the patients"))
     if features is not None and labels is not None:
         faults += _patient_faults(features, labels, folder)
+    if len(faults) > MOST_FAULTS:
+        more = f"{len(faults) - MOST_FAULTS} more faults"
+        faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and try again")]
     if faults or features is None or labels is None:
         raise CohortError(faults)
     patients, names = tuple(features.index), tuple(features.columns)
@@ -128,28 +141,62 @@ def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
         faults += error.faults
         return {}
     name = card.get("name")
-    if not isinstance(name, str) or not name:
-        found = "nothing" if name is None else repr(name)
+    if not isinstance(name, str) or not _is_name(name):
+        found = "nothing" if name is None else repr(name)[:80]
         faults.append(Fault(f"{path}, key name", found, "the cohort's name", "add `name: my-cohort`"))
     return card
 
 
 def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
-    """The table of a Parquet file, indexed by its `patient` column; None, with a fault noted, where there is none."""
-    try:
-        table = pd.read_parquet(path, engine="pyarrow")
-    except (OSError, ValueError, ArrowException) as error:
-        found = "no such file" if isinstance(error, FileNotFoundError) else str(error).splitlines()[0]
-        step = "write it with a `patient` column and one column per "
-        step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
+    """The table of a Parquet file, indexed by its `patient` column; None, with a fault noted, where there is none.
+
+    What other libraries wrote beside the columns, such as an index of pandas, is not looked at.
+    """
+    step = "write it with a `patient` column and one column per "
+    step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
+    if not path.is_file():
+        found = "no such file" if not path.exists() else "a folder or a device"
         faults.append(Fault(str(path), found, "a Parquet table", step))
         return None
-    if PATIENT not in table.columns:
-        shown = ", ".join(map(str, table.columns[:5]))
-        faults.append(Fault(str(path), f"the columns {shown} ...", f"a column {PATIENT!r}", "name the patients in it"))
+    try:
+        with pq.ParquetFile(path) as file:
+            wrong = _table_fault(file, path, step)
+            if wrong is not None:
+                faults.append(wrong)
+                return None
+            columns = file.read(use_threads=False).replace_schema_metadata(None)
+            table: pd.DataFrame = columns.to_pandas(use_threads=False)
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, ArrowException) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        faults.append(Fault(str(path), f"what Parquet readers refuse ({reason})", "a Parquet table", step))
+        return None
+    if table[PATIENT].isna().any():
+        where = f"{path}, column {PATIENT}"
+        faults.append(Fault(where, "a row without a patient", "a name in every row", "add it or drop the row"))
         return None
     table = table.set_index(PATIENT)
-    return table.set_axis(table.index.map(str), axis=0).set_axis(table.columns.map(str), axis=1)
+    return table.set_axis(table.index.map(str), axis=0)
+
+
+def _table_fault(file: pq.ParquetFile, path: Path, step: str) -> Fault | None:
+    """The first reason not to read a Parquet file: its size, its names, or a column of neither numbers nor text."""
+    schema, rows = file.schema_arrow, file.metadata.num_rows
+    names = schema.names
+    if rows * max(1, len(names)) > LARGEST_TABLE:
+        size = f"{rows} patients x {len(names)} columns"
+        return Fault(str(path), size, f"at most {LARGEST_TABLE:,} cells", "split the cohort")
+    if names.count(PATIENT) != 1:
+        found = f"{names.count(PATIENT)} columns {PATIENT!r}"
+        if PATIENT not in names:
+            found = f"the columns {', '.join(map(quoted, names[:5]))} ..."
+        return Fault(str(path), found, f"a column {PATIENT!r}", "name the patients in it")
+    for field_ in schema:
+        fit = _IDENTIFIERS if field_.name == PATIENT else _VALUES
+        if not any(is_kind(field_.type) for is_kind in fit):
+            where = f"{path}, column {visible(field_.name)}"
+            expected = "text or whole numbers" if field_.name == PATIENT else "numbers"
+            return Fault(where, f"values of type {str(field_.type)[:60]}", expected, step)
+    return None
 
 
 def _digest_faults(folder: Path, digests: object) -> Iterator[Fault]:
@@ -161,33 +208,46 @@ def _digest_faults(folder: Path, digests: object) -> Iterator[Fault]:
         return
     for name, expected in digests.items():
         path = folder / str(name)
-        if not path.is_file():
-            yield Fault(f"{place}.{name}", "no such file in the folder", "a file of the cohort", "remove the entry")
-        elif (found := sha256_of(path)) != expected:
+        if name not in (FEATURES_FILE, LABELS_FILE) or not path.is_file():
+            shown = visible(str(name))
+            yield Fault(f"{place}.{shown}", "no such file in the folder", "a file of the cohort", "remove the entry")
+        elif (found := sha256_of(path)) != str(expected).lower():
             step = "restore the file, or remove the digests if you changed it on purpose"
-            yield Fault(str(path), f"SHA-256 {found}", f"{expected} as {CARD_FILE} says", step)
+            yield Fault(str(path), f"SHA-256 {found}", f"{str(expected)[:80]} as {CARD_FILE} says", step)
 
 
 def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) -> Iterator[Fault]:
-    twice = [name for name, count in Counter(names).items() if count > 1]
+    counts = Counter(names)
+    strange = [name for name in counts if not _is_name(str(name))]
+    if strange:
+        found = f"{len(strange)} times no name, such as {quoted(str(strange[0]))}"
+        expected = f"names of at most {LONGEST_NAME} characters, without invisible ones or spaces around them"
+        step = f"rename them; the first could be {visible(str(strange[0])) or kind}"
+        yield Fault(f"{where}, {kind} names", found, expected, step)
+    twice = [name for name, count in counts.items() if count > 1]
     if twice:
-        shown = ", ".join(map(str, twice[:5]))
+        shown = ", ".join(visible(str(name)) for name in twice[:5])
         yield Fault(where, f"{kind} {shown} more than once", f"each {kind} once", "remove or rename the repeated ones")
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and text == text.strip() and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, blank: bool) -> Iterator[Fault]:
     """One fault per column whose values are not all allowed, naming its first wrong cell."""
     step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
     expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")
-    for place, name in enumerate(table.columns):
-        values = table.iloc[:, place]
+    for position, name in enumerate(table.columns):
+        values = table.iloc[:, position]
         number = pd.to_numeric(values, errors="coerce") if values.dtype.kind not in "biuf" else values
         right = number.isin(allowed).to_numpy(bool)
         if blank:
             right = right | values.isna().to_numpy(bool)
         if not right.all():
             row = int(np.argmin(right))
-            yield Fault(f"{where}, patient {table.index[row]}, column {name}", str(values.iloc[row]), expected, step)
+            place = f"{where}, patient {visible(str(table.index[row]))}, column {visible(str(name))}"
+            yield Fault(place, visible(str(values.iloc[row])), expected, step)
 
 
 def _patient_faults(features: pd.DataFrame, labels: pd.DataFrame, folder: Path) -> Iterator[Fault]:
@@ -196,5 +256,5 @@ def _patient_faults(features: pd.DataFrame, labels: pd.DataFrame, folder: Path) 
         (LABELS_FILE, [patient for patient in labels.index if patient not in features.index]),
     ):
         if extra:
-            found = f"{len(extra)} patients that the other table lacks, such as {extra[0]}"
+            found = f"{len(extra)} patients that the other table lacks, such as {visible(extra[0])}"
             yield Fault(str(folder / name), found, "the same patients in both", "add their rows to the other table")

@@ -6,15 +6,24 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from afa.yamlfile import load_model
 
 Values = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
+def _plain_name(name: str) -> str:
+    if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
+        raise ValueError("the name of a file, without folders")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_plain_name)]
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ExpressionSource(_Strict):
@@ -23,8 +32,8 @@ class ExpressionSource(_Strict):
     layout: Literal["sample_files", "count_matrix"] = Field(
         description="`sample_files`: a tar of one two-column file per sample; `count_matrix`: one genes x samples table"
     )
-    file: str = Field(description="name under the series' `suppl/` folder, as GEO has it")
-    joined_file: str | None = Field(
+    file: FileName = Field(description="name under the series' `suppl/` folder, as GEO has it")
+    joined_file: FileName | None = Field(
         None, description="name under `suppl/` of a genes x samples table of the same values, looked for in a mirror"
     )
     unit: Literal["tpm", "counts", "log2"] = Field(
@@ -51,7 +60,7 @@ class Derived(_Strict):
     def _one_group(cls, pattern: str) -> str:
         try:
             groups = re.compile(pattern).groups
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"not a regular expression: {error}") from error
         if groups != 1:
             raise ValueError(f"must have exactly one group, has {groups}")
@@ -115,11 +124,11 @@ class CohortConfig(_Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
-    series: str = Field(pattern=r"^GSE\d+$")
+    series: str = Field(pattern=r"^GSE[0-9]+$")
     origin: Literal["geo", "simulated"] = "geo"
     expression: ExpressionSource
-    metadata_file: str = Field(description="name under `matrix/`: the series matrix")
-    mirror_metadata_file: str | None = Field(
+    metadata_file: FileName = Field(description="name under `matrix/`: the series matrix")
+    mirror_metadata_file: FileName | None = Field(
         None, description="name under `metadata/` of a mirror: the same, as a table"
     )
     select: Selection = Selection()

@@ -5,6 +5,7 @@ Two shapes occur: a table with a name over every column, and R's `write.table`, 
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -15,11 +16,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from afa.cohort.archive import GZIP_ERRORS, open_binary
-from afa.cohort.cells import Expression, Layout, fields, wrong_cell
+from afa.cohort.cells import LONGEST_LINE, Expression, Layout, endless, fields, lines_of, wrong_cell
 from afa.errors import CohortError, Fault
 
 _BLOCK = 4 << 20
-_LONGEST_LINE = 64 << 20
 _AGAIN = "fetch the file again"
 
 
@@ -47,10 +47,13 @@ def read_gene_matrix(
         n_rows += len(block_ids)
         for row_id, row in zip(block_ids, block, strict=True):
             # Row by row: numpy's own sum would depend on the block size in the last digit.
-            total += row
+            with np.errstate(over="ignore"):
+                total += row
             if row_id in keep:
                 ids.append(row_id)
                 kept.append(row[to_samples])
+    if not np.isfinite(total).all():
+        raise CohortError(endless(str(path)))
     samples = pd.Index(list(position), name="sample")
     values = np.array(kept) if kept else np.empty((0, len(samples)))
     return Expression(
@@ -64,16 +67,24 @@ def _header(path: Path) -> tuple[str, list[str]]:
     """Separator and names of the value columns."""
     try:
         with open_binary(path) as stream:
-            header, row = stream.readline(_LONGEST_LINE), stream.readline(_LONGEST_LINE)
+            header, row = stream.readline(LONGEST_LINE), stream.readline(LONGEST_LINE)
     except GZIP_ERRORS as error:
         raise _damaged(path, error) from None
     except OSError as error:
         fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
         raise CohortError(fault) from None
+    if LONGEST_LINE in (len(header), len(row)):
+        raise CohortError(
+            Fault(f"{path}, lines 1 and 2", f"{LONGEST_LINE} bytes or more in one", "shorter ones", _AGAIN)
+        )
     if not row.strip():
         raise CohortError(Fault(f"{path}, line 2", "nothing", "a header and at least one row", _AGAIN))
     separator = "\t" if b"\t" in row else " "
-    names, width = fields(header.removeprefix(b"\xef\xbb\xbf"), separator), len(fields(row, separator))
+    try:
+        names, width = fields(header.removeprefix(b"\xef\xbb\xbf"), separator), len(fields(row, separator))
+    except csv.Error as error:
+        found = f"lines that are no rows of a table ({error})"
+        raise CohortError(Fault(f"{path}, lines 1 and 2", found, "a header and rows", _AGAIN)) from None
     if len(names) not in {width, width - 1}:
         found = f"{len(names)} names over {width} fields"
         raise CohortError(Fault(f"{path}, line 1", found, "a name for every field, or for all but the first", _AGAIN))
@@ -127,8 +138,9 @@ def _blocks(path: Path, layout: Layout) -> Iterator[tuple[list[str], np.ndarray]
 def _first_fault(path: Path, layout: Layout) -> Fault:
     try:
         with open_binary(path) as stream:
-            stream.readline()
-            return wrong_cell(stream, layout)
+            lines = lines_of(stream)
+            next(lines)
+            return wrong_cell(lines, layout)
     except GZIP_ERRORS as error:
         return _damaged(path, error).faults[0]
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from afa.errors import CohortError, Fault
+from afa.regularfile import read_whole
 
 Names = Mapping[str, Sequence[str]]
 
-_DATE = re.compile(r"^(\d{1,2})/(\d{1,2})/(?:19|20)\d{2}$")
-_ENSEMBL = re.compile(r"^ENSG\d{11}$")
+_DATE = re.compile(r"^([0-9]{1,2})/([0-9]{1,2})/(?:19|20)[0-9]{2}$")
+_ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
 
 def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
@@ -94,15 +96,18 @@ def first_tier_present(tiers: Mapping[str, Sequence[Sequence[str]]], rows: Itera
 
 def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...]]:
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(line for line in stream if not line.startswith("#"))
-            header = reader.fieldnames or []
-            rows = list(reader)
+        text = read_whole(path).decode("utf-8-sig")
+        lines = (line for line in io.StringIO(text, newline="") if not line.startswith("#"))
+        reader = csv.DictReader(lines)
+        header = reader.fieldnames or []
+        rows = list(reader)
     except OSError as error:
         raise CohortError(Fault(str(path), error.strerror or "an error", "a readable file", "check the path")) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CohortError(Fault(str(path), f"no table ({error})", "a CSV table in UTF-8", "mend the file")) from None
     if missing := [name for name in (key, value) if name not in header]:
         raise CohortError(
-            Fault(str(path), f"the columns {', '.join(header)}", f"{key} and {value}", f"add {' and '.join(missing)}")
+            Fault(str(path), f"columns {', '.join(header)[:80]}", f"{key} and {value}", f"add {' and '.join(missing)}")
         )
     pairs: dict[str, dict[str, None]] = {}
     for number, row in enumerate(rows, start=2):

@@ -5,6 +5,7 @@ Members are read from the archive's stream, one at a time; nothing is extracted,
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
@@ -17,11 +18,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import GZIP_ERRORS, damage_of
-from afa.cohort.cells import Expression, Layout, fields, wrong_cell
+from afa.cohort.archive import GZIP_ERRORS, LARGEST_UNPACKED, damage_of, largest_unpacked, tar_damage
+from afa.cohort.cells import Expression, Layout, endless, fields, lines_of, wrong_cell
 from afa.errors import CohortError, Fault
 
-LARGEST_MEMBER = 256 << 20
+_MEMBERS_SHARE = 8
+"""A member is held in memory whole, so it may unpack to this part of what a file that is streamed may."""
 _AGAIN = "fetch the archive again"
 
 
@@ -31,22 +33,28 @@ def read_sample_files(
     wanted: Collection[str],
     *,
     allow_negative: bool = False,
-    largest_member: int = LARGEST_MEMBER,
+    largest_member: int | None = None,
 ) -> Expression:
     """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
 
     Rows are those of the first member read; another order is joined by id. A `CohortError` names the member and row of
     a value that is no finite number (or, unless allowed, negative), a damaged member, one of more than
-    `largest_member` bytes unpacked, other row ids, and samples that are missing or come twice.
+    `largest_member` bytes unpacked (an eighth of `largest_unpacked` unless given), other row ids, and samples that are
+    missing or come twice.
     """
-    damage = damage_of(path)
+    try:
+        damage = damage_of(path) or tar_damage(path)
+    except OSError as error:
+        fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
+        raise CohortError(fault) from None
     if damage is not None:
         raise CohortError(Fault(str(path), damage.found, damage.expected, _AGAIN))
     ids: pd.Index[str] | None = None
     kept = np.empty(0, dtype=bool)
     values: dict[str, np.ndarray] = {}
     total: dict[str, float] = {}
-    for sample, where, text in _members(path, frozenset(samples), largest_member):
+    largest = largest_unpacked() // _MEMBERS_SHARE if largest_member is None else largest_member
+    for sample, where, text in _members(path, frozenset(samples), largest):
         if sample in values:
             raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", "remove one of them"))
         own_ids, column = _columns(where, text, allow_negative)
@@ -56,7 +64,10 @@ def read_sample_files(
             column = _in_order(where, own_ids, column, ids)
         values[sample] = column[kept]
         # Added in file order, as a joined matrix is, so that both forms agree to the last digit.
-        total[sample] = float(np.cumsum(column)[-1])
+        with np.errstate(over="ignore"):
+            total[sample] = float(np.cumsum(column)[-1])
+        if not np.isfinite(total[sample]):
+            raise CohortError(endless(where))
     missing = [sample for sample in samples if sample not in values]
     if missing or ids is None:
         found = f"no file for {len(missing)} of {len(samples)} samples: {', '.join(missing[:10])}"
@@ -72,7 +83,7 @@ def _members(path: Path, samples: frozenset[str], largest: int) -> Iterator[tupl
     """Accession, name for messages, and unpacked text of the members that belong to `samples`."""
     with tarfile.open(path, "r:") as archive:
         for member in archive:
-            match = re.match(r"(GSM\d+)_.*\.txt\.gz$", PurePosixPath(member.name).name)
+            match = re.fullmatch(r"(GSM[0-9]+)_.*\.txt\.gz", PurePosixPath(member.name).name)
             if match is None or match[1] not in samples or not member.isfile():
                 continue
             where = f"{path}, member {member.name}"
@@ -81,18 +92,23 @@ def _members(path: Path, samples: frozenset[str], largest: int) -> Iterator[tupl
             try:
                 with gzip.GzipFile(fileobj=stream) as unpacked:
                     content = unpacked.read(largest + 1)
-            except GZIP_ERRORS as error:
+            except (*GZIP_ERRORS, tarfile.TarError) as error:
                 found = f"a truncated or damaged gzip file ({error})"
                 raise CohortError(Fault(where, found, "one that reads to its end", _AGAIN)) from None
             if len(content) > largest:
                 found = f"more than {largest} bytes unpacked"
-                raise CohortError(Fault(where, found, "a two-column table of one sample", _AGAIN))
+                step = f"{_AGAIN}, or set the environment variable {LARGEST_UNPACKED} to more"
+                raise CohortError(Fault(where, found, "a two-column table of one sample", step))
             yield match[1], where, content
 
 
 def _columns(where: str, text: bytes, allow_negative: bool) -> tuple[pd.Index[str], np.ndarray]:
     """Row ids and values (rows,) of one member."""
-    header = fields(text[: text.find(b"\n") + 1], "\t")
+    try:
+        header = fields(text[: text.find(b"\n") + 1], "\t")
+    except csv.Error as error:
+        found = f"a line that is no header ({error})"
+        raise CohortError(Fault(f"{where}, line 1", found, "two fields: row id and sample", _AGAIN)) from None
     if len(header) != 2:
         raise CohortError(Fault(f"{where}, line 1", f"{len(header)} fields", "two: row id and sample", _AGAIN))
     layout = Layout(where, "\t", header[1:], (0,), allow_negative)
@@ -114,7 +130,7 @@ def _columns(where: str, text: bytes, allow_negative: bool) -> tuple[pd.Index[st
 
 
 def _first_fault(text: bytes, layout: Layout) -> Fault:
-    lines = iter(io.BytesIO(text))
+    lines = lines_of(io.BytesIO(text))
     next(lines)
     return wrong_cell(lines, layout)
 

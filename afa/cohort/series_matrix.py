@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from afa.cohort.archive import GZIP_ERRORS, open_binary
+from afa.csvfile import quoted
 from afa.errors import CohortError, Fault
 
-_CELL = re.compile(r'"(.*?)"(?=\t|$)|([^\t]*)')
 _MISSING = ["", "NA", "NaN", "nan", "null", "NULL"]
 _AGAIN = "fetch the file again"
+_LONGEST_LINE = 64 << 20
+_LARGEST_HEADER = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,11 @@ def read_series_matrix(path: Path, *, with_table: bool = True) -> SeriesMatrix:
     characteristics: list[list[str]] = []
     table: _Table | None = None
     ended = False
-    number = 0
+    number = size = 0
     for number, line in _lines(path):
         if ended or not line:
             continue
+        size = _checked_size(path, number, size + len(line) * (table is None))
         name, _, rest = line.partition("\t")
         if table is not None:
             ended = name.lower() == "!series_matrix_table_end"
@@ -79,6 +82,13 @@ def read_series_matrix(path: Path, *, with_table: bool = True) -> SeriesMatrix:
     return SeriesMatrix(series, samples, table.frame(accessions) if with_table else None)
 
 
+def _checked_size(path: Path, number: int, size: int) -> int:
+    """The characters before the table so far, which are held in memory; an error where they are too many."""
+    if size > _LARGEST_HEADER:
+        raise _fault(path, number, f"more than {_LARGEST_HEADER} characters before the table", "fewer")
+    return size
+
+
 def samples_frame(
     path: Path, accessions: Sequence[str], titles: Sequence[str], characteristics: Sequence[Sequence[str]]
 ) -> pd.DataFrame:
@@ -108,9 +118,9 @@ def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
         raise CohortError(Fault(where, "no sample", "at least one", step))
-    wrong = [name for name in samples.index if not re.fullmatch(r"GSM\d+", name)]
+    wrong = [name for name in samples.index if not re.fullmatch(r"GSM[0-9]+", name)]
     if wrong:
-        raise CohortError(Fault(where, repr(wrong[0]), "a GSM accession", step))
+        raise CohortError(Fault(where, quoted(wrong[0]), "a GSM accession", step))
     twice = samples.index[samples.index.duplicated()]
     if len(twice):
         raise CohortError(Fault(where, f"{twice[0]} twice", "each accession once", step))
@@ -127,7 +137,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with open_binary(path) as binary, io.TextIOWrapper(binary, encoding="utf-8", errors="replace") as text:
-            for number, line in enumerate(text, 1):
+            for number, line in enumerate(iter(lambda: text.readline(_LONGEST_LINE), ""), 1):
+                if len(line) == _LONGEST_LINE:
+                    raise _fault(path, number, f"a line of {_LONGEST_LINE} characters or more", "shorter ones")
                 yield number, line.rstrip("\r\n")
     except GZIP_ERRORS as error:
         raise _fault(path, number, f"a truncated or damaged gzip file ({error})", "the whole file") from None
@@ -138,13 +150,21 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _cells(text: str) -> list[str]:
     """The cells of a line: tabs, colons and quotes may lie inside a quoted cell; a doubled quote stands for one."""
     cells: list[str] = []
-    position = 0
+    position, closing = 0, 0
     while True:
-        match = _CELL.match(text, position)
-        assert match is not None
-        quoted, bare = match.groups()
-        cells.append(bare if quoted is None else quoted.replace('""', '"'))
-        position = match.end()
+        # A quote that closes is looked for once, not once for each cell: a line may have millions of them.
+        if text.startswith('"', position) and closing <= position:
+            closing = text.find('"\t', position + 1)
+            if closing < 0:
+                closing = len(text) - 1 if text.endswith('"') and len(text) - 1 > position else len(text)
+        if text.startswith('"', position) and closing < len(text):
+            cells.append(text[position + 1 : closing].replace('""', '"'))
+            position = closing + 1
+        else:
+            tab = text.find("\t", position)
+            end = len(text) if tab < 0 else tab
+            cells.append(text[position:end])
+            position = end
         if position >= len(text):
             return cells
         position += 1
@@ -170,7 +190,7 @@ class _Table:
 
     def frame(self, accessions: Sequence[str]) -> pd.DataFrame:
         header = self.header or ["ID_REF", *accessions]
-        if sorted(header[1:]) != sorted(accessions):
+        if sorted(header[1:]) != sorted(accessions) or header[0] in accessions:
             found = ", ".join(sorted(set(header[1:]) ^ set(accessions))[:5]) or "a column twice"
             raise _fault(
                 self.path, self.first - 1, f"columns that are not the samples ({found})", "one column a sample"
@@ -196,7 +216,7 @@ class _Table:
             for name, cell in zip(header[1:], _cells(line)[1:], strict=False):
                 if not _is_number(cell):
                     where = f"{self.path}, line {number}, column {name}"
-                    return CohortError(Fault(where, repr(cell), "a number", "correct that cell, or " + _AGAIN))
+                    return CohortError(Fault(where, quoted(cell), "a number", "correct that cell, or " + _AGAIN))
         return CohortError(Fault(f"{self.path}, table", f"text that is no table ({error})", "rows of numbers", _AGAIN))
 
 

@@ -25,7 +25,7 @@ class SimulationConfig(BaseModel):
     A *spread* is a standard deviation on the natural-log scale.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     seed: int = Field(ge=0)
     n_patients: int = Field(167, ge=3)

@@ -32,7 +32,7 @@ class Configuration(BaseModel):
     cluster.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: Name
     letter: str = Field(pattern=r"^[A-Z]$")
@@ -163,6 +163,6 @@ def _configuration(name: str, entry: Any, where: str) -> Configuration:
     if "name" in entry:
         raise ConfigError(Fault(f"{where}, key name", "a second name", "the one above", "remove it"))
     story = entry.get("story")
-    if story not in KINDS:
-        raise ConfigError(Fault(f"{where}, key story", repr(story), " or ".join(KINDS), "choose one of these"))
+    if not isinstance(story, str) or story not in KINDS:
+        raise ConfigError(Fault(f"{where}, key story", repr(story)[:80], " or ".join(KINDS), "choose one of these"))
     return check_model({"name": name, **entry}, KINDS[story], where)

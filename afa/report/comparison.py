@@ -30,6 +30,7 @@ from afa.report.verdicts import (
     judge,
     judge_statement,
 )
+from afa.spreadsheet import marked_table
 
 CELL, NUMBER = "cell", "number"
 COLUMNS = [
@@ -131,7 +132,8 @@ def write_comparison(comparison: pd.DataFrame, folder: Path) -> None:
     """Write `comparison` and its counts, `verdicts`, as CSV and Parquet; the folder appears when all are complete."""
     with atomic_folder(folder) as temporary:
         for name, table in (("comparison", comparison), ("verdicts", count_verdicts(comparison))):
-            table.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
+            safe = marked_table(table)
+            safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
             table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
 
 

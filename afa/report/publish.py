@@ -13,6 +13,7 @@ from afa.files import atomic_folder
 from afa.report.binary_form import binary_form
 from afa.report.dictionary import dictionary_of
 from afa.report.paper_tables import TABLES, paper_table
+from afa.spreadsheet import marked_table
 
 DICTIONARY = "data_dictionary"
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
@@ -44,7 +45,8 @@ def publish(
     tables[DICTIONARY] = dictionary_of(schemas)
     with atomic_folder(folder) as temporary:
         for name, table in tables.items():
-            table.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
+            safe = marked_table(table)
+            safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
             table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
 
 
