@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from functools import cache
 from pathlib import Path
+
+from afa.errors import ConfigError, Fault
 
 PACKAGE = Path(__file__).parent
 DIGEST_LENGTH = 16
@@ -18,30 +21,64 @@ DIGEST_LENGTH = 16
 
 
 def code_digest(root: str) -> str:
-    """SHA-256 over the code reached from `root`: a module, `afa.cohort.encode`, or `module:function`.
+    """SHA-256 over the code reached from `root`: a module, `afa.cohort.encode`, or `module:function`."""
+    return _digest(code_parts(root))
+
+
+def code_parts(root: str) -> dict[str, str]:
+    """The code reached from `root`, by the names of the modules and of the function.
 
     A function reaches the names of its own module that it uses, and the modules that those and itself import.
     """
     module, _, function = root.partition(":")
+    if not function:
+        return _with_imported({}, {module})
+    tree = _tree(_source(module))
+    nodes = _reached_nodes(tree, function)
     pending: set[str] = set()
-    parts: dict[str, str] = {}
-    if function:
-        tree = _tree(module)
-        nodes = _reached_nodes(tree, function)
-        parts[root] = "".join(map(_canonical, nodes))
-        for node in nodes:
-            pending |= _imports(node, module)
-        names = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
-        pending |= {
-            target for statement in tree.body for target, bound in _bindings(statement, module) if bound in names
-        }
-    else:
-        pending.add(module)
+    for node in nodes:
+        pending |= _imports(node, module)
+    names = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
+    pending |= {target for statement in tree.body for target, bound in _bindings(statement, module) if bound in names}
+    return _with_imported({root: "".join(map(_canonical, nodes))}, pending)
+
+
+def notebook_digest(notebook: str | Path) -> str:
+    """SHA-256 over the code of the package that the cells of a notebook import; "" where there is no such file.
+
+    The notebook's own cells do not enter it: its file is an input of the rule that runs it. A file that is no notebook,
+    or a cell that is no Python, is a `ConfigError`.
+    """
+    return _digest(notebook_parts(notebook)) if Path(notebook).is_file() else ""
+
+
+def notebook_parts(notebook: str | Path) -> dict[str, str]:
+    """The code of the package that the cells of a notebook import, by the names of the modules."""
+    try:
+        cells = json.loads(Path(notebook).read_bytes())["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        imported = _imports(ast.parse("\n".join(map(_without_magics, code))), "")
+    except (ValueError, KeyError, TypeError, SyntaxError) as error:
+        where = str(notebook)
+        raise ConfigError(Fault(where, f"no notebook ({error})", "cells of Python", "mend the notebook")) from None
+    return _with_imported({}, imported)
+
+
+def _without_magics(cell: str) -> str:
+    return "\n".join(line for line in cell.split("\n") if not line.startswith(("%", "!")))
+
+
+def _with_imported(parts: dict[str, str], pending: set[str]) -> dict[str, str]:
+    """`parts`, and the code of the modules in `pending` with all that they import."""
     while pending:
         current = pending.pop()
         if current not in parts:
-            parts[current], imported = _module(current)
+            parts[current], imported = _module(current, _source(current))
             pending |= imported
+    return parts
+
+
+def _digest(parts: dict[str, str]) -> str:
     digest = hashlib.sha256()
     for name in sorted(parts):
         digest.update(f"{name}\0{parts[name]}\0".encode())
@@ -49,20 +86,26 @@ def code_digest(root: str) -> str:
 
 
 @cache
-def _module(module: str) -> tuple[str, frozenset[str]]:
+def _module(module: str, source: bytes) -> tuple[str, frozenset[str]]:
     """The code of a module and what it imports: every rule of the workflow asks for nearly the same modules."""
-    tree = _tree(module)
+    tree = _tree(source)
     return _canonical(tree), frozenset(_imports(tree, module))
 
 
 @cache
-def _tree(module: str) -> ast.Module:
-    return ast.parse(_file(module).read_bytes())
+def _tree(source: bytes) -> ast.Module:
+    return ast.parse(source)
+
+
+def _source(module: str) -> bytes:
+    return _file(module).read_bytes()
 
 
 def _file(module: str) -> Path:
     base = PACKAGE.joinpath(*module.split(".")[1:])
-    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+    package = base / "__init__.py"
+    # A module may have a folder of data with its name beside it.
+    return package if package.is_file() else base.with_suffix(".py")
 
 
 def _exists(module: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from afa import codedigest
+from afa.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
 SIGN = "afa.cli.experiment:experiment_sign"
@@ -119,6 +121,39 @@ def test_an_import_at_the_top_counts_only_for_the_functions_that_use_it(package:
     edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
     assert digest("afa.made:with_it") != with_it
     assert digest("afa.made:without") == without
+
+
+def test_a_module_with_a_folder_of_data_of_its_name_beside_it_is_read(package: Path) -> None:
+    (package / "made.py").write_text("LEVEL = 1\n")
+    (package / "made").mkdir()
+    (package / "made" / "text.md").write_text("data\n")
+    (package / "user.py").write_text("from afa.made import LEVEL\n")
+    before = digest("afa.user")
+    edit(package / "made.py", lambda text: text.replace("1", "2"))
+    assert digest("afa.user") != before
+
+
+def notebook(folder: Path, *cells: str) -> Path:
+    file = folder / "made.ipynb"
+    file.write_text(json.dumps({"cells": [{"cell_type": "code", "source": [cell]} for cell in cells]}))
+    return file
+
+
+def test_a_notebook_has_the_digest_of_what_its_cells_import_and_nothing_else(package: Path, tmp_path: Path) -> None:
+    made = notebook(tmp_path, "%matplotlib inline\nfrom afa.orders import random_order", "1 + 1")
+    before = codedigest.notebook_digest(made)
+    edit(package / "copeland.py", lambda text: text + "\n\nANOTHER = 1\n")
+    assert codedigest.notebook_digest(made) == before
+    edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    assert codedigest.notebook_digest(made) != before
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cells": [{"cell_type": "code", "source": ["import"]}]}'])
+def test_a_file_that_is_no_notebook_is_a_config_error_with_its_name(tmp_path: Path, text: str) -> None:
+    made = tmp_path / "made.ipynb"
+    made.write_text(text)
+    with pytest.raises(ConfigError, match=r"made\.ipynb: found no notebook"):
+        codedigest.notebook_digest(made)
 
 
 def test_a_function_that_there_is_not_is_an_error(package: Path) -> None:

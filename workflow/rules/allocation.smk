@@ -14,6 +14,9 @@ rule allocation_truth:
         f"{RUN}/benchmarks/allocation_truth.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         k=settings.top_k,
         solver=SOLVER,
@@ -37,8 +40,10 @@ rule allocation_shard:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
-        part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
         rules=",".join(settings.allocation.rules),
         schedules=",".join(settings.allocation.schedules),
         k=settings.top_k,
@@ -46,7 +51,7 @@ rule allocation_shard:
         solver=SOLVER,
         code=command_digest("topk:experiment_allocation"),
     shell:
-        "afa experiment allocation --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
+        "afa experiment allocation --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
         " --rules {params.rules} --gain {wildcards.gain} --schedules {params.schedules} --k {params.k}"
         " --seeds {params.seeds} {params.solver} --threads {threads} --out {output.tables} > {log} 2>&1"
 
@@ -66,6 +71,9 @@ rule allocation:
         f"{RUN}/benchmarks/allocation.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("experiment:experiment_gather"),
     shell:
@@ -84,6 +92,9 @@ rule allocation_summary:
         f"{RUN}/benchmarks/allocation_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_allocation"),
@@ -106,13 +117,15 @@ rule layer1_shard:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
-        part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
         seeds=comma_separated(settings.layer1.seeds),
         solver=SOLVER,
         code=command_digest("topk:experiment_layer1"),
     shell:
-        "afa experiment layer1 --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
+        "afa experiment layer1 --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
         " --seeds {params.seeds} {params.solver} --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
@@ -127,6 +140,9 @@ rule layer1:
         f"{RUN}/benchmarks/layer1.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("experiment:experiment_gather"),
     shell:
@@ -144,6 +160,9 @@ rule layer1_summary:
         f"{RUN}/benchmarks/layer1_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_layer1"),

@@ -12,6 +12,9 @@ rule binary:
     conda:
         "../../envs/afa.yaml"
     threads: 4
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         seeds=comma_separated(settings.random_order.seeds),
         solver=SOLVER,
@@ -32,6 +35,9 @@ rule binary_summary:
         f"{RUN}/benchmarks/binary_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_binary"),
@@ -53,6 +59,9 @@ rule calibration:
     conda:
         "../../envs/afa.yaml"
     threads: 4
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         rounds=comma_separated(settings.calibration.rounds),
         code=command_digest("experiment:experiment_calibration"),
@@ -73,6 +82,9 @@ rule calibration_summary:
         f"{RUN}/benchmarks/calibration_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_calibration"),
@@ -93,6 +105,9 @@ rule simulated_calibration:
     conda:
         "../../envs/afa.yaml"
     threads: 4
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         simulated=settings.calibration.simulated,
         solver=SOLVER,
@@ -113,6 +128,9 @@ rule simulated_calibration_summary:
         f"{RUN}/benchmarks/simulated_calibration_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_simulated_calibration"),
@@ -133,14 +151,17 @@ rule elicitation_error:
     conda:
         "../../envs/afa.yaml"
     threads: 4
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         flips=comma_separated(settings.elicitation_error.flips),
-        replicates=settings.elicitation_error.replicates,
-        simulated=settings.elicitation_error.simulated,
+        replicates=f"--replicates {settings.elicitation_error.replicates}",
+        simulated=f"--simulated {settings.elicitation_error.simulated}",
         code=command_digest("experiment:experiment_elicitation_error"),
     shell:
         "afa experiment elicitation-error --bundle {input.bundle} --cohort {input.cohort} --flips {params.flips}"
-        " --replicates {params.replicates} --simulated {params.simulated}"
+        " {params.replicates} {params.simulated}"
         " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
@@ -155,6 +176,9 @@ rule elicitation_error_summary:
         f"{RUN}/benchmarks/elicitation_error_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_elicitation_error"),

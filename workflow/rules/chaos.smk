@@ -12,15 +12,17 @@ rule chaos_shard:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
-        part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
-        selecting=comma_separated(settings.chaos.selecting_seeds),
-        measuring=comma_separated(settings.chaos.measuring_seeds),
+        selecting=f"--selecting {comma_separated(settings.chaos.selecting_seeds)}",
+        measuring=f"--measuring {comma_separated(settings.chaos.measuring_seeds)}",
         solver=SOLVER,
         code=command_digest("experiment:experiment_chaos"),
     shell:
-        "afa experiment chaos --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
-        " --selecting {params.selecting} --measuring {params.measuring} {params.solver}"
+        "afa experiment chaos --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
+        " {params.selecting} {params.measuring} {params.solver}"
         " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
@@ -35,6 +37,9 @@ rule chaos:
         f"{RUN}/benchmarks/chaos.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("experiment:experiment_gather"),
     shell:
@@ -52,6 +57,9 @@ rule chaos_summary:
         f"{RUN}/benchmarks/chaos_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_chaos"),

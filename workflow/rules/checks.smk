@@ -12,6 +12,9 @@ rule sanity:
     conda:
         "../../envs/afa.yaml"
     threads: 4
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         seeds=comma_separated(settings.sanity.seeds),
         solver=SOLVER,
@@ -32,6 +35,9 @@ rule sanity_summary:
         f"{RUN}/benchmarks/sanity_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_sanity"),
@@ -47,7 +53,8 @@ rule errata:
         source=f"{RUN}/source.json",
         aliases="resources/genes/aliases.csv",
         ensembl="resources/genes/ensembl.csv",
-        paper="resources/paper",
+        paper=ancient("resources/paper"),
+        tables=PAPER_TABLES,
         rows=expand(
             f"{RUN}/summary/{{stage}}.csv",
             stage=[
@@ -69,6 +76,9 @@ rule errata:
     conda:
         "../../envs/afa.yaml"
     threads: 4
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         summaries=lambda wildcards, input: " ".join(
             f"--summary {rows}" for rows in input.rows
@@ -95,6 +105,9 @@ rule errata_summary:
         f"{RUN}/benchmarks/errata_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("summary:summary_errata"),
     shell:

@@ -1,4 +1,12 @@
 # The cohort: a series fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
+MIRROR, SERIES_FILES = [], []
+if SIMULATED:
+    MIRROR = f"{RUN}/geo"
+elif settings.geo_mirror is not None:
+    MIRROR = ancient(settings.geo_mirror)
+    SERIES_FILES = files_of(settings.geo_mirror, f"series/*/{COHORT.series}/**/*")
+
+
 if SIMULATED:
 
     rule simulate_series:
@@ -11,8 +19,12 @@ if SIMULATED:
             f"{RUN}/logs/simulate_series.log",
         benchmark:
             f"{RUN}/benchmarks/simulate_series.tsv"
+        localrule: True
         conda:
             "../../envs/afa.yaml"
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
         params:
             code=command_digest("cohort:cohort_simulate"),
         shell:
@@ -22,7 +34,8 @@ if SIMULATED:
 rule fetch_series:
     input:
         config=COHORT_FILE,
-        mirror=f"{RUN}/geo" if SIMULATED else (settings.geo_mirror or []),
+        mirror=MIRROR,
+        series=SERIES_FILES,
     output:
         source=f"{RUN}/source.json",
     log:
@@ -31,6 +44,9 @@ rule fetch_series:
         f"{RUN}/benchmarks/fetch_series.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         mirror=lambda wildcards, input: (
             f"--mirror '{input.mirror}'" if input.mirror else ""
@@ -56,6 +72,9 @@ rule encode_cohort:
         f"{RUN}/benchmarks/encode_cohort.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         test=settings.encoding.test,
         level=settings.encoding.level,

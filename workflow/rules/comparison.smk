@@ -3,7 +3,8 @@ rule comparison:
     input:
         summary=f"{RUN}/summary.csv",
         cohort=f"{RUN}/cohort",
-        paper="resources/paper",
+        paper=ancient("resources/paper"),
+        tables=PAPER_TABLES,
         answers="resources/paper/answers.yaml",
     output:
         report(
@@ -19,6 +20,9 @@ rule comparison:
         f"{RUN}/benchmarks/comparison.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         rules=f"--confidence {settings.comparison.confidence} --largest-error {settings.comparison.largest_error}",
         code=command_digest("report:compare_with_paper"),

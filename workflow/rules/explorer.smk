@@ -13,12 +13,15 @@ rule explorer:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
-        patients=settings.explorer.patients,
-        k=settings.top_k,
+        patients=f"--patients {settings.explorer.patients}",
+        k=f"--k {settings.top_k}",
         solver=SOLVER,
         code=command_digest("report:explorer_page") + template_digest("explorer*"),
     shell:
         "afa explorer --bundle {input.bundle} --cohort {input.cohort} --tables {input.tables}"
-        " --patients {params.patients} --k {params.k} {params.solver} --threads {threads}"
+        " {params.patients} {params.k} {params.solver} --threads {threads}"
         " --out {output} > {log} 2>&1"

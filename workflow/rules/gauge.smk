@@ -12,15 +12,17 @@ rule gauge_shard:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
-        part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
-        seeds=comma_separated(settings.gauge.seeds),
-        rounds=comma_separated(settings.gauge.rounds),
+        seeds=f"--seeds {comma_separated(settings.gauge.seeds)}",
+        rounds=f"--rounds {comma_separated(settings.gauge.rounds)}",
         solver=SOLVER,
         code=command_digest("experiment:experiment_gauge"),
     shell:
-        "afa experiment gauge --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
-        " --seeds {params.seeds} --rounds {params.rounds} {params.solver} --threads {threads}"
+        "afa experiment gauge --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
+        " {params.seeds} {params.rounds} {params.solver} --threads {threads}"
         " --out {output.tables} > {log} 2>&1"
 
 
@@ -35,6 +37,9 @@ rule gauge:
         f"{RUN}/benchmarks/gauge.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("experiment:experiment_gather"),
     shell:
@@ -52,6 +57,9 @@ rule gauge_summary:
         f"{RUN}/benchmarks/gauge_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_gauge"),

@@ -11,6 +11,9 @@ rule layer0:
         f"{RUN}/benchmarks/layer0.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         clusters=comma_separated(settings.layer0.clusters),
         k=settings.top_k,
@@ -32,6 +35,9 @@ rule layer0_summary:
         f"{RUN}/benchmarks/layer0_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_layer0"),
@@ -51,6 +57,9 @@ rule layer0_synthetic:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         simulated=settings.layer0.simulated,
         solver=SOLVER,
@@ -71,6 +80,9 @@ rule layer0_synthetic_summary:
         f"{RUN}/benchmarks/layer0_synthetic_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_layer0_synthetic"),

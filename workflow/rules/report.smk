@@ -10,9 +10,11 @@ STAGES = [
     "calibration",
     "simulated_calibration",
     "elicitation_error",
+    "elicitation_health",
     "gauge",
     "sanity",
     "errata",
+    *BASELINE_STAGES,
 ]
 
 
@@ -27,6 +29,9 @@ rule summary:
         f"{RUN}/benchmarks/summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("summary:summary_join"),
     shell:
@@ -115,6 +120,11 @@ NOTEBOOKS = {
         "figure": "accuracy against wrong signs",
         "reads": ["summary/elicitation_error.csv", "tables/elicitation_error"],
     },
+    "elicitation_health": {
+        "category": "Checks",
+        "figure": "health of the elicitation",
+        "reads": ["summary/elicitation_health.csv", "tables/elicitation_health"],
+    },
     "inference": {
         "category": "Checks",
         "figure": "quality of inference",
@@ -140,7 +150,8 @@ for name, page in NOTEBOOKS.items():
         input:
             notebook=f"notebooks/{name}.ipynb",
             cohort=f"{RUN}/cohort",
-            paper="resources/paper",
+            paper=ancient("resources/paper"),
+            tables=PAPER_TABLES,
             reads=[f"{RUN}/{part}" for part in page["reads"]],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
@@ -158,10 +169,13 @@ for name, page in NOTEBOOKS.items():
             f"{RUN}/benchmarks/{name}_notebook.tsv"
         conda:
             "../../envs/afa.yaml"
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
         params:
             run=subpath(input.cohort, parent=True),
             figure=subpath(output.svg, strip_suffix=".svg"),
-            code=NOTEBOOK_CODE,
+            code=notebook_code(f"notebooks/{name}.ipynb"),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
             " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
@@ -183,6 +197,9 @@ rule notebook_page:
         f"{RUN}/benchmarks/notebook_page/{{name}}.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         folder=subpath(output[0], parent=True),
     shell:
@@ -195,7 +212,8 @@ rule published:
     input:
         summary=f"{RUN}/summary.csv",
         cohort=f"{RUN}/cohort",
-        paper="resources/paper",
+        paper=ancient("resources/paper"),
+        tables=PAPER_TABLES,
         stages=expand(f"{RUN}/tables/{{stage}}", stage=[*STAGES, "allocation_truth"]),
     output:
         report(
@@ -211,6 +229,9 @@ rule published:
         f"{RUN}/benchmarks/published.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         stages=lambda wildcards, input: " ".join(
             f"--stage {stage}" for stage in input.stages
@@ -239,6 +260,9 @@ rule run_config:
         f"{RUN}/benchmarks/run_config.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         settings=settings.model_dump_json(indent=1),
     shell:
@@ -264,6 +288,9 @@ rule provenance:
         f"{RUN}/benchmarks/provenance.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("report:record_provenance"),
     shell:
@@ -291,6 +318,9 @@ rule report_page:
         f"{RUN}/benchmarks/report_page.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         run=subpath(input.cohort, parent=True),
         paper=lambda wildcards, input: Path(input.paper[0]).parent,
@@ -323,6 +353,9 @@ rule workflow_report:
         f"{RUN}/benchmarks/workflow_report.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     shell:
         "snakemake --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"

@@ -12,14 +12,16 @@ rule sign_shard:
     conda:
         "../../envs/afa.yaml"
     threads: 1
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
-        part=lambda wildcards: wildcards.shard.replace("-of-", "/"),
         seeds=comma_separated(settings.random_order.seeds),
         starts=comma_separated(settings.random_order.starts),
         solver=SOLVER,
         code=command_digest("experiment:experiment_sign"),
     shell:
-        "afa experiment sign --bundle {input.bundle} --cohort {input.cohort} --shard {params.part}"
+        "afa experiment sign --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
         " --seeds {params.seeds} --starts {params.starts} {params.solver} --threads {threads}"
         " --out {output.tables} > {log} 2>&1"
 
@@ -35,6 +37,9 @@ rule sign:
         f"{RUN}/benchmarks/sign.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         code=command_digest("experiment:experiment_gather"),
     shell:
@@ -52,6 +57,9 @@ rule sign_summary:
         f"{RUN}/benchmarks/sign_summary.tsv"
     conda:
         "../../envs/afa.yaml"
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
     params:
         resamples=RESAMPLES,
         code=command_digest("summary:summary_sign"),

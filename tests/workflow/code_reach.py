@@ -1,0 +1,123 @@
+"""Which modules of `afa` the command of a rule can reach: from bytecode and the graph of imports, not from sources.
+
+The workflow's own account, `afa.codedigest`, walks syntax trees. This one starts at what the command line calls,
+follows the names that its compiled functions use within their module, and leaves the rest to grimp, the graph behind
+import-linter.
+"""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import grimp
+import typer.main
+
+from afa.cli import app
+
+ROOT = Path(__file__).parents[2]
+GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
+
+
+@cache
+def graph() -> grimp.ImportGraph:
+    """All imports of the package, those inside functions too."""
+    return grimp.build_graph("afa", cache_dir=None)
+
+
+@cache
+def modules_and_names(command: str) -> tuple[frozenset[str], Mapping[str, frozenset[str]]]:
+    """What a shell command of the workflow runs of `afa`: whole modules, and names of the module of its function.
+
+    A program that is not `afa` runs none of it. The notebook that a command is given counts with its imports.
+    """
+    function = function_of(command)
+    if function is None:
+        return frozenset(), {}
+    used, imported = _reached(function)
+    for notebook in notebooks_of(command):
+        imported |= _imports_of_notebook(ROOT / notebook)
+    whole = {found for module in imported for found in {module, *graph().find_upstream_modules(module)}}
+    return frozenset(whole), {function.__module__: frozenset(used)}
+
+
+def function_of(command: str) -> Any:
+    """The function that a command line calls; None where its program is not `afa`."""
+    program, *words = _words(command)
+    if program != "afa":
+        return None
+    called: Any = typer.main.get_command(app)
+    for word in words:
+        if not hasattr(called, "commands"):
+            break
+        called = called.commands[word]
+    return inspect.unwrap(called.callback)
+
+
+def notebooks_of(command: str) -> list[str]:
+    """The notebooks of the project that a command line names."""
+    return [word for word in _words(command) if word.startswith("notebooks/") and word.endswith(".ipynb")]
+
+
+def _words(command: str) -> list[str]:
+    return shlex.split(command.partition(" > ")[0])
+
+
+def _reached(function: Any) -> tuple[set[str], set[str]]:
+    """Names of the function's own module that it needs, itself too, and modules of `afa` imported on the way."""
+    module = importlib.import_module(function.__module__)
+    elsewhere = _imported_names(compile(Path(module.__file__ or "").read_bytes(), module.__name__, "exec"))
+    used: set[str] = set()
+    imported: set[str] = set()
+    pending = {function.__name__}
+    while pending:
+        name = pending.pop()
+        thing = module.__dict__.get(name)
+        if name in elsewhere:
+            imported.add(elsewhere[name])
+        elif thing is not None and name not in used:
+            used.add(name)
+            for code in _codes_of(thing) if inspect.isfunction(thing) else ():
+                imported |= set(_imported_names(code).values())
+                pending |= {step.argval for step in dis.get_instructions(code) if step.opname in GLOBALS}
+    return used, imported & graph().modules
+
+
+def _codes_of(function: Any) -> Iterator[CodeType]:
+    """The code of a function and of those inside it, and its annotations: typer evaluates them, to read options."""
+    pending = [function.__code__]
+    pending += [compile(text, "<annotation>", "eval") for text in inspect.get_annotations(function).values()]
+    while pending:
+        code = pending.pop()
+        yield code
+        pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _imported_names(code: CodeType) -> dict[str, str]:
+    """The names that the import statements of some code bind, each with the module of it that is imported."""
+    found, source, last = {}, "", ""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            source = last = step.argval
+        elif step.opname == "IMPORT_FROM":
+            inner = f"{source}.{step.argval}"
+            last = inner if inner in graph().modules else source
+        elif step.opname.startswith("STORE_") and last:
+            found[step.argval], last = last, ""
+    return found
+
+
+def _imports_of_notebook(notebook: Path) -> set[str]:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    code = compile(re.sub(r"^[%!].*", "", source, flags=re.MULTILINE), notebook.name, "exec")
+    return set(_imported_names(code).values()) & graph().modules

@@ -1,0 +1,198 @@
+"""The contract of reruns covers all there is and holds for a change of each kind.
+
+test_reruns_of_all.py tries every setting, file and module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+import pytest
+from code_changes import other_words
+from code_reach import function_of, graph, modules_and_names, notebooks_of
+from rerun_contract import DEFAULT_RUN, keys_of, load_contract
+from rerun_lab import ROOT, Lab
+from rerun_trials import Trials
+
+from afa import codedigest
+from afa.codedigest import code_digest, code_parts, notebook_digest, notebook_parts
+from afa.config import RunConfig
+
+CONTRACT = load_contract()
+FILE = "tests/workflow/reruns.yaml"
+KNOWN = {*CONTRACT.rules, *CONTRACT.instead}
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+    lab = Lab(tmp_path_factory.mktemp("project"), CONTRACT.runs)
+    yield Trials(lab, CONTRACT)
+    lab.close()
+
+
+def test_every_setting_has_an_entry_and_no_entry_is_of_a_setting_that_there_is_not() -> None:
+    there, listed = set(keys_of(RunConfig)), set(CONTRACT.settings)
+    advice = "add under `settings:` a line `KEY: { to: ANOTHER VALUE, first: [RULES THAT READ IT] }`"
+    assert not there - listed, f"settings without an entry in {FILE}: {sorted(there - listed)}; {advice}"
+    assert not listed - there, f"entries of {FILE} for settings that there are not: {sorted(listed - there)}"
+
+
+def test_every_rule_has_an_entry_that_names_the_rules_it_reads_files_of(trials: Trials) -> None:
+    records = trials.lab.records()
+    maker = {file: CONTRACT.instead.get(record["rule"], record["rule"]) for file, record in records.items()}
+    read: dict[str, set[str]] = {rule: set() for rule in maker.values()}
+    for record in records.values():
+        read[CONTRACT.instead.get(record["rule"], record["rule"])] |= {maker[i] for i in record["input"] if i in maker}
+    advice = "add under `rules:` a line `RULE: [RULES WHOSE FILES IT READS]`"
+    assert not set(read) - set(CONTRACT.rules), (
+        f"rules without an entry in {FILE}: {set(read) - set(CONTRACT.rules)}; {advice}"
+    )
+    assert read == {rule: set(before) for rule, before in CONTRACT.rules.items()}, f"mend `rules:` in {FILE}"
+
+
+@pytest.mark.parametrize("run", CONTRACT.runs)
+def test_every_rule_makes_a_file_or_is_a_target(trials: Trials, run: str) -> None:
+    listed = trials.lab.listed_rules(run)
+    unknown = listed - set(CONTRACT.rules) - set(CONTRACT.instead) - CONTRACT.targets
+    assert not unknown, f"not under `rules:`, `instead:` or `targets:` of {FILE}: {sorted(unknown)}"
+
+
+def test_every_file_of_the_project_has_an_entry(trials: Trials) -> None:
+    files = [name for name in trials.lab.files() if not CONTRACT.is_read_at_start(name)]
+    without = [name for name in files if CONTRACT.file(name) is None]
+    advice = "add under `files:` a line `PATTERN: [RULES THAT READ IT]`, [] if none does"
+    assert not without, f"files without an entry in {FILE}: {without}; {advice}"
+    unused = [pattern for pattern in CONTRACT.files if not any(fits(pattern, name) for name in files)]
+    assert not unused, f"patterns of {FILE} that fit no file: {unused}"
+
+
+def fits(pattern: str, name: str) -> bool:
+    return fnmatch(name, pattern.replace("{part}", "*"))
+
+
+def test_every_input_that_no_rule_makes_has_an_entry_that_names_the_rule(trials: Trials) -> None:
+    records = trials.lab.records()
+    lacking = set()
+    for record in records.values():
+        for name in set(record["input"]) - set(records):
+            if (trials.lab.folder / name).is_file():
+                trial = CONTRACT.file(name)
+                if trial is None or record["rule"] not in trial.first:
+                    lacking.add((name, record["rule"]))
+    assert not lacking, f"inputs of rules that {FILE} does not list, under `files:`: {sorted(lacking)}"
+
+
+def test_the_digest_of_every_rule_covers_the_modules_that_its_command_reaches_and_no_other(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codedigest, "PACKAGE", trials.lab.folder / "afa")
+    parameters = {record["rule"]: " ".join(record["params"]) for record in trials.lab.records().values()}
+    for rule, command in trials.commands.items():
+        reached, _ = modules_and_names(command)
+        function = function_of(command)
+        if function is None:
+            continue
+        root = f"{function.__module__}:{function.__name__}"
+        parts, digest = set(code_parts(root)) - {root}, code_digest(root)
+        for notebook in (trials.lab.folder / name for name in notebooks_of(command)):
+            parts, digest = parts | set(notebook_parts(notebook)), digest + notebook_digest(notebook)
+        assert parts == reached, f"{rule}: digested and not reached, or the other way: {sorted(parts ^ reached)}"
+        assert digest in parameters[rule], f"{rule}: no parameter has the digest of {root}, which its command calls"
+
+
+def test_every_module_is_in_the_graph_that_the_expectation_comes_from() -> None:
+    files = (ROOT / "afa").rglob("*.py")
+    names = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files}
+    unseen = sorted(names - graph().modules)
+    assert not unseen, f"modules that grimp does not see: {unseen}; is there a folder without __init__.py?"
+
+
+@pytest.mark.parametrize("run", CONTRACT.runs)
+def test_nothing_runs_again_without_a_change_and_all_code_comes_from_the_copy(trials: Trials, run: str) -> None:
+    trials.nothing(run)
+    files = trials.lab.reruns(run).modules
+    assert "afa.config" in files
+    assert all(file.startswith(f"{trials.lab.folder}/afa/") for file in files.values())
+
+
+@pytest.mark.parametrize("run", CONTRACT.runs)
+def test_white_space_comments_and_docstrings_alone_rerun_nothing(trials: Trials, run: str) -> None:
+    folder = trials.lab.folder
+    modules = {path.relative_to(folder).as_posix(): path.read_bytes() for path in (folder / "afa").rglob("*.py")}
+    rules = {name: (folder / name).read_bytes() for name in trials.lab.files() if name.endswith(("smk", "Snakefile"))}
+    contents = {
+        name: other_words(content, docstrings=name not in CONTRACT.docstrings_count)
+        for name, content in modules.items()
+        if content.strip()
+    }
+    contents |= {name: b"# a comment\n\n" + content + b"\n\n# the last comment\n" for name, content in rules.items()}
+    with trials.lab.changed(contents):
+        assert not trials.lab.reruns(run, remark="# a comment\n\n").rules
+
+
+@pytest.mark.parametrize("run", CONTRACT.runs)
+def test_files_that_are_replaced_by_equal_ones_rerun_nothing(trials: Trials, run: str) -> None:
+    names = [name for name in trials.lab.files() if not name.startswith("config/config")]
+    with trials.lab.changed({name: (trials.lab.folder / name).read_bytes() for name in names}, replaced=True):
+        assert not trials.lab.reruns(run).rules
+
+
+@pytest.mark.parametrize("key", ["bundle", "geo_cache", "top_k", "encoding.test", "bootstrap.confidence"])
+def test_another_value_of_a_setting_reruns_what_reads_it_and_what_follows(trials: Trials, key: str) -> None:
+    trials.setting(key, CONTRACT.settings[key][0])
+
+
+def test_two_settings_of_one_rule_that_change_places_rerun_it(trials: Trials) -> None:
+    assert trials.swap(DEFAULT_RUN, "chaos.selecting_seeds", "chaos.measuring_seeds")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resources/paper/tab_chaos.csv",
+        "resources/elicitation/record/recorded.jsonl",
+        "my_bundle/unary.csv",
+        "mirror/series/GSE117nnn/GSE117993/suppl/values.txt.gz",
+        "notebooks/chaos.ipynb",
+        "afa/report/templates/report.css",
+    ],
+)
+def test_a_file_changed_in_its_place_reruns_what_reads_it_and_what_follows(trials: Trials, name: str) -> None:
+    trials.file(name)
+
+
+@pytest.mark.parametrize("module", ["afa.orders", "afa.report.figures", "afa.cli.summary", "afa.config"])
+def test_a_changed_function_reruns_the_rules_whose_command_reaches_it(trials: Trials, module: str) -> None:
+    trials.module(module)
+
+
+def rows_of_the_readme() -> dict[str, set[str]]:
+    """What the table says: keys and files of the left column, and the rules that the right column names."""
+    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    section = text.partition("## You changed this")[2].partition("\n## ")[0]
+    said: dict[str, set[str]] = {}
+    for row in re.findall(r"^\| (.+) \|$", section.replace("<name>", "{part}"), re.MULTILINE):
+        left, right = (re.findall(r"`([^`]+)`", cell) for cell in row.split(" | "))
+        for name in left:
+            said.setdefault(name, set()).update(rule for word in right for rule in KNOWN if fits(word, rule))
+    return said
+
+
+def test_the_table_of_the_readme_says_what_the_contract_says() -> None:
+    said = rows_of_the_readme()
+    lacking, wrong = [], []
+    entries = {key: set().union(*(trial.first for trial in trials)) for key, trials in CONTRACT.settings.items()}
+    for pattern, trial in CONTRACT.files.items():
+        rules = {rule for first in trial.first for rule in KNOWN if fits(first, rule)}
+        if rules:
+            entries[trial.called or pattern] = rules
+    for name, rules in entries.items():
+        found = next((row for row in said if row == name or fnmatch(name, row)), None)
+        if found is None:
+            lacking.append(name)
+        elif said[found] != rules:
+            wrong.append(f"{name}: the table lacks {rules - said[found]}, and has {said[found] - rules} too many")
+    assert not lacking, f"config/README.md, `You changed this`: no row for {lacking}"
+    assert not wrong, "config/README.md, `You changed this`:\n" + "\n".join(wrong)

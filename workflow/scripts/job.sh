@@ -1,0 +1,21 @@
+# Read by the shell of every job, before its command.
+
+# The run counts as alive for as long as any of its jobs does, even one that has lost its Snakemake: afa/deadrun.py.
+if [ -r .snakemake/alive ] && command -v flock > /dev/null; then
+  exec 9< .snakemake/alive
+  flock --shared 9 || true
+fi
+
+# What the job cannot say itself: it was killed, or the disk that has its log is full.
+afterwards() {
+  local code=$? again="then give the same command again" free_kb
+  free_kb=$(($(stat -f -c '%a * %S / 1024' . || echo 64)))
+  if [ "$code" -gt 128 ]; then
+    echo "afa: a job: found its end by signal $((code - 128)); expected an end of its own. Next step: if that was 9," \
+      "it may have been memory (the log of the kernel tells): give it more, $again." >&2
+  elif [ "$code" -gt 0 ] && [ "$free_kb" -lt 64 ]; then
+    echo "afa: a job: found $free_kb kB free on the disk of $PWD; expected room for results and logs. Next step: free" \
+      "some, $again." >&2
+  fi
+}
+trap afterwards EXIT
