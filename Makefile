@@ -8,20 +8,30 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce doctor test bench lint lock clean
+.PHONY: help reproduce doctor test test-all fuzz bench lint lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
-reproduce: $(VENV)/.ready ## the whole workflow; COHORT= BUNDLE= RUN= GEO_MIRROR= PROFILE= choose what and where
+reproduce: $(VENV)/.ready ## the whole workflow, also after a crash; COHORT= BUNDLE= RUN= GEO_MIRROR= PROFILE= choose what and where
 	$(SNAKEMAKE)
 	@echo "report: results/$(or $(RUN),$(COHORT),demo)/report.html"
 
 doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too
 	afa doctor $(if $(PROFILE),--profile $(PROFILE)) $(if $(NETWORK),--network) $(if $(CONFIG),--config $(CONFIG))
 
-test: $(VENV)/.ready ## all tests
+test: $(VENV)/.ready ## all tests but the slow ones
+	python -m pytest -n 2 --dist loadscope -m "not slow"
+
+test-all: $(VENV)/.ready ## all tests; as root also those on a full disk
 	python -m pytest -n 2 --dist loadscope
+
+test-cluster: $(VENV)/.ready ## the workflow on a Slurm of this machine against a local run; as root, on Debian
+	tests/cluster/slurm.sh install
+	python -m pytest --durations=3 --durations-min=1 tests/cluster/check_on_slurm.py
+
+fuzz: $(VENV)/.ready ## broken and hostile files for every reader, 10,000 each; CASES= and SEED= choose others
+	AFA_FUZZ_CASES=$(or $(CASES),10000) AFA_FUZZ_SEED=$(or $(SEED),0) python -m pytest -n 2 tests/fuzz
 
 bench: $(VENV)/.ready ## speed against a plain NumPy version, in results/bench; COHORT_FOLDER= chooses another cohort than the demo
 	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort)

@@ -10,6 +10,7 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/resources.smk"
 include: "workflow/rules/bundle.smk"
 include: "workflow/rules/cohort.smk"
 include: "workflow/rules/sign.smk"
@@ -19,7 +20,9 @@ include: "workflow/rules/allocation.smk"
 include: "workflow/rules/binary.smk"
 include: "workflow/rules/gauge.smk"
 include: "workflow/rules/checks.smk"
+include: "workflow/rules/health.smk"
 include: "workflow/rules/explorer.smk"
+include: "workflow/rules/baselines.smk"
 include: "workflow/rules/comparison.smk"
 include: "workflow/rules/report.smk"
 
@@ -29,6 +32,7 @@ localrules:
     cohort,
     bundle,
     tables,
+    fetch_series,
     summary,
     published,
     comparison,

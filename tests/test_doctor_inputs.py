@@ -313,3 +313,19 @@ def test_a_server_that_does_not_answer_is_a_fault_and_sizes_are_summed():
     assert levels(findings) == ["ok", "ok", "fault"]
     assert "108 MB" in findings[0].found
     assert size == 107.8
+
+
+def test_a_live_elicitation_tells_what_it_lacks_before_it_asks(here, monkeypatch):
+    for name in ("AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    told = words(check_bundle(check_run_config({"elicitation": {"live": True, "record": "nowhere"}}))[0], "warning")
+    assert "75 of 75 questions for genes are still to be asked" in told
+    assert "AFA_LLM_API_KEY is not set" in told
+    assert "no cap on calls, tokens or money is set" in told
+
+
+def test_a_record_that_lacks_answers_is_a_fault(here):
+    findings, content = check_bundle(check_run_config({"elicitation": {"record": "nowhere"}}))
+    assert levels(findings) == ["fault"]
+    assert "nowhere, unary, run r1: found no answer to 75 of 75 questions (75 never asked)" in words(findings)
+    assert content is None

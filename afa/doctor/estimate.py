@@ -35,6 +35,7 @@ SPACE_MB = {
     "calibration": 2.1,
     "simulated_calibration": 0.5,
     "elicitation_error": 0.1,
+    "elicitation_health": 0.4,
     "gauge": 29.4,
     "sanity": 0.4,
     "errata": 0.1,
@@ -50,6 +51,10 @@ WITHOUT_PATIENTS = frozenset({"bundle", "layer0_synthetic", "simulated_calibrati
 """Stages that take as long for any cohort."""
 
 _STAGES = {
+    "elicit_unary": "bundle",
+    "elicit_consensus": "bundle",
+    "elicit_evidence": "bundle",
+    "elicit_pairwise": "bundle",
     "build_bundle": "bundle",
     "copy_bundle": "bundle",
     "simulate_series": "cohort",
@@ -199,7 +204,9 @@ def describe(
     elif stored.patients != patients:
         source += f"; not scaled down to {patients}"
     findings = [ok("estimate", f"{time}; {size_text(whole.space_mb)} on disk; {source}")]
-    unknown = [key for key in changed(run) if key not in {"cohort", "run", "geo_mirror", "geo_cache", "shards", "top_k"}]
+    unknown = [
+        key for key in changed(run) if key not in {"cohort", "run", "geo_mirror", "geo_cache", "shards", "top_k"}
+    ]
     if unknown:
         findings.append(warning("estimate", f"it does not know of {', '.join(unknown)}, which may take more or less"))
     return findings

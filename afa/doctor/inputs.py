@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pandas as pd
 
 from afa.bundle import load_bundle, validate_bundle
 from afa.cohort.cohort import load_cohort
@@ -14,14 +17,19 @@ from afa.cohort.geo import Source
 from afa.cohort.simulation_config import simulation_config
 from afa.config import RunConfig, cohort_file
 from afa.doctor.finding import Finding, counted, fault, of_error, ok, warning
-from afa.elicit.consensus import consensus
-from afa.elicit.recorded import read_recorded
+from afa.elicit.answered import check_answered, genes_named, outcomes
+from afa.elicit.endpoint import BASE_URL, KEY, MODEL
+from afa.elicit.questions import unary_questions
+from afa.elicit.source import Record
+from afa.elicit.stages import consensus_stage
+from afa.elicit.store import Store
+from afa.elicit.study import RECORD_FOLDER, load_study
+from afa.elicit.usable import usable_genes
 from afa.errors import AfaError, Fault
 from afa.experiments.inputs import check_duels, paper_tables
 from afa.experiments.portfolio_config import load_portfolio
 
 COHORTS = Path("config/cohorts")
-RECORD = Path("resources/elicitation")
 _FEW = 5
 
 
@@ -65,7 +73,7 @@ def check_project() -> list[Finding]:
 def check_bundle(run: RunConfig) -> tuple[list[Finding], Content | None]:
     """The bundle of a run, and what it is about where it has no fault."""
     try:
-        described, content, notes = _recorded(run) if run.bundle is None else _own(run.bundle)
+        described, content, notes = _elicited(run) if run.bundle is None else _own(run.bundle)
     except AfaError as error:
         return of_error("bundle", error), None
     findings = [ok("bundle", f"{described}, {len(content.entities)} entities, {content.n_features} features")]
@@ -78,11 +86,35 @@ def check_bundle(run: RunConfig) -> tuple[list[Finding], Content | None]:
     return findings, content
 
 
-def _recorded(run: RunConfig) -> tuple[str, Content, list[str]]:
-    recorded = read_recorded(RECORD)
-    kept = consensus(recorded.answers, min_agree=run.elicitation.min_agree).kept
-    content = Content(tuple(recorded.phenotypes["phenotype"]), kept["gene"].nunique())
-    return f"recorded elicitation, {run.elicitation.min_agree} of 3 runs agreeing", content, []
+def _elicited(run: RunConfig) -> tuple[str, Content, list[str]]:
+    settings = run.elicitation
+    study = load_study(settings.study)
+    record = settings.record or settings.study / RECORD_FOLDER
+    entries = Record(Store(record).entries(), study.settings.models).answers(unary_questions(study))
+    asked = outcomes(unary_questions(study), entries)
+    notes = list(_lacking(run, asked))
+    if not settings.live:
+        check_answered(asked, str(record))
+    named, _ = usable_genes(genes_named(entries), most_genes=study.settings.most_genes)
+    kept = consensus_stage(study, named, min_agree=settings.min_agree)["kept"]
+    described = f"{'live' if settings.live else 'recorded'} elicitation of {settings.study}"
+    agreeing = f"{settings.min_agree} of {len(study.settings.voters)} runs agreeing"
+    return f"{described}, {agreeing}", Content(tuple(study.names), kept["gene"].nunique()), notes
+
+
+def _lacking(run: RunConfig, asked: pd.DataFrame) -> Iterator[str]:
+    """What a live run needs, and is still to ask."""
+    settings = run.elicitation
+    if not settings.live:
+        return
+    lacking = int((asked["outcome"] != "answered").sum())
+    if lacking:
+        yield f"live: {lacking} of {len(asked)} questions for genes are still to be asked, before pairs and features"
+    for name in (BASE_URL, MODEL, KEY):
+        if not os.environ.get(name):
+            yield f"live: {name} is not set, and the stage that asks will stop"
+    if settings.calls is None and settings.tokens is None and settings.money is None:
+        yield "live: no cap on calls, tokens or money is set, and the stage that asks will stop"
 
 
 def _own(folder: Path) -> tuple[str, Content, list[str]]:

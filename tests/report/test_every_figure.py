@@ -40,6 +40,7 @@ STAGES = {
     "calibration": "--tasks {tables}/binary --rounds 2",
     "simulated-calibration": "--simulated 20",
     "elicitation-error": "--flips 0,0.5 --replicates 1 --simulated 20",
+    "elicitation-health": "--draws 50",
     "gauge": "--seeds 0 --rounds 2",
     "layer0": "--clusters 2 --k 1",
     "layer0-synthetic": "--portfolio {run}/portfolio.yaml --simulated 20",
