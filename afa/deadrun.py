@@ -1,4 +1,4 @@
-"""What a dead run of the workflow leaves, and when it may be removed: Snakemake's lock, and shards already gathered.
+"""What a dead run of the workflow leaves, and when it may be removed: its lock, and folders it was about to remove.
 
 Snakemake's own lock is a file that outlives a killed Snakemake and names nobody. Beside it every run, and every job
 of it (`workflow/scripts/job.sh`), holds a shared lock of the kernel on one file, which ends with its holder. Where
@@ -7,6 +7,7 @@ that file can be locked exclusively nobody is alive, and a lock of Snakemake's t
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import shutil
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 ALIVE = "alive"  # in the folder `.snakemake`; names the machine that the runs are on
+TIME_STAMP = ".snakemake_timestamp"  # in every folder that a job has made
 
 _joined: dict[Path, IO[str]] = {}  # open, and so locked, until this process ends
 
@@ -23,8 +25,9 @@ _joined: dict[Path, IO[str]] = {}  # open, and so locked, until this process end
 def join_the_living(state: str | Path) -> str | None:
     """Count this process among the living of the folder `state` (`.snakemake`) until it ends.
 
-    A lock of Snakemake's that is there is removed if it must be a dead run's; a text says why it was not, if so. Where
-    the folder cannot be written or the file system has no locks nothing is done, and Snakemake's lock stands as it is.
+    A lock of Snakemake's that is there is removed if it must be a dead run's, with the folders that the run had half
+    removed; a text says why it was not, if so. Where the folder cannot be written or the file system has no locks
+    nothing is done, and Snakemake's lock stands as it is.
     """
     folder = Path(state).absolute()
     if folder in _joined:
@@ -64,12 +67,29 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f" Next step: if no run is alive on {place}, type snakemake --unlock, then the same again."
         )
     if alone:
+        if locks or last not in {"", here}:
+            _remove_half_removed(folder)
         for lock in locks:
             lock.unlink()
         file.truncate(0)
         file.write(here)
         file.flush()
     return None
+
+
+def _remove_half_removed(state: Path) -> None:
+    """Remove the folders among the recorded outputs that lack Snakemake's time stamp.
+
+    Snakemake removes a folder file by file, and notes only afterwards that its job has begun. Of one that was being
+    removed some files may be left; without the stamp it has the time of that removal, and looks newly made.
+    """
+    records = state / "metadata"
+    for record in records.rglob("*"):
+        key = "".join(part.removeprefix("@") for part in record.relative_to(records).parts)
+        with suppress(ValueError):  # a folder on the way to a long name
+            output = state.parent / base64.urlsafe_b64decode(key).decode()
+            if record.is_file() and output.is_dir() and not (output / TIME_STAMP).exists():
+                shutil.rmtree(output)
 
 
 def _holders(alive: Path) -> list[int]:

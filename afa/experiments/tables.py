@@ -30,8 +30,12 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
     """Join the same-named tables of all shards, in the order given; the result does not depend on their number.
 
     Shards are parts of the patients or of the entities, in order; a table that names patients is sorted by them.
+    Raises `ConfigError` where a shard lacks a table that another has, or where there is none at all.
     """
-    names = sorted(path.stem for path in shards[0].glob("*.parquet"))
+    names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
+    if not names:
+        step = "remove that folder and run its stage again"
+        raise ConfigError(Fault(str(shards[0]), "no tables", "the tables of a shard", step))
     with atomic_folder(folder) as temporary:
         for name in names:
             parts = [pq.read_table(_file(shard, name)) for shard in shards]

@@ -22,7 +22,8 @@ CUES = [
     ("os.rename", "*/results/r/shards/*"),
     ("open", "*/results/r/shards/*/.*"),  # a shard's tables are being written
     ("os.rename", "*/results/r/tables/*"),  # shards have been gathered
-    ("shutil.rmtree", "*/results/r/shards/*"),  # shards are being removed
+    ("os.rmdir", "*/results/r/shards/*-of-2"),  # a shard has been removed but for its empty folder
+    ("os.remove", "*/.snakemake_timestamp"),  # a shard is being removed, file by file
     ("os.remove", "*/.snakemake/incomplete/*"),  # a job has been recorded, and is still noted as begun
     ("os.rename", "*/results/r/summary/*"),
     ("os.remove", "*/results/r/summary/.*"),
@@ -45,7 +46,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return run.digests()
 
 
-def test_a_run_killed_before_a_rename_and_again_on_its_way_ends_in_the_same_bytes(
+def test_a_run_killed_before_a_rename_and_again_while_shards_are_removed_ends_in_the_same_bytes(
     tmp_path: Path, undisturbed: dict[str, str]
 ) -> None:
     run = SmallRun(tmp_path / "checkout")
@@ -53,7 +54,8 @@ def test_a_run_killed_before_a_rename_and_again_on_its_way_ends_in_the_same_byte
     assert not (run.folder / RUN / "tables/sign").exists()
     assert any(name.startswith(f"{RUN}/tables/.sign.") for name in run.leftovers())
     assert any(name.endswith(".lock") for name in run.leftovers())
-    assert run.start(*SHORT, cue=("shutil.rmtree", "*/results/r/shards/sign/*")).killed_on_cue() == "cue"
+    assert run.start(*SHORT, cue=("os.rmdir", "*/results/r/shards/sign/1-of-2")).killed_on_cue() == "cue"
+    assert [path.name for path in (run.folder / RUN / "shards/sign/1-of-2").iterdir()] == []
     run.finish(*SHORT)
     assert run.digests() == undisturbed
     assert run.leftovers() == []

@@ -170,6 +170,11 @@ def _copy_project(folder: Path) -> None:
     shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my_bundle")
     (folder / "my_bundle" / "notes.txt").write_text("no part of a bundle\n")
     (folder / "my_rule.py").write_text(OWN_RULE)
+    (folder / "my_study").mkdir()
+    for name in ("study.yaml", "phenotypes.csv", "keywords.csv"):
+        shutil.copy(ROOT / "resources/elicitation" / name, folder / "my_study")
+    (folder / "my_answers").mkdir()
+    (folder / "my_answers" / "first.jsonl").write_text("{}\n")
     shutil.copy(folder / "config/cohorts/demo.yaml", folder / "config/cohorts/other.yaml")
     for series in ("GSE117nnn/GSE117993", "GSE109nnn/GSE109142"):
         part = folder / "mirror/series" / series / "suppl"
