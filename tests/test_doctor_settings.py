@@ -82,7 +82,7 @@ LISTS = [
     for section, model in RunConfig()
     if hasattr(model, "__iter__") and not isinstance(model, str)
     for name, value in model
-    if isinstance(value, tuple)
+    if isinstance(value, tuple) and value
 ]
 
 

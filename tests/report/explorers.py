@@ -25,14 +25,14 @@ FEATURES = (
     ATTACK,
     "'\"><img src=x onerror=alert(1)>",
     "$title",
-    "line\u2028break",
+    "line`break",
     "IL\u20116",
     "%{y}",
     "</p>",
     "f_" * 30,
 )
 K = 4
-PATIENTS = (ATTACK, 'O\'Brien "Bob"', "p\u2029x", "Zoë", "p_4")
+PATIENTS = (ATTACK, 'O\'Brien "Bob"', "p&x;", "Zoë", "p_4")
 
 
 def tables_of(bundle, cohort, *, k, rules, gains=("cmi",), schedules=("every",), seeds=(0,)):
