@@ -114,9 +114,9 @@ class Trials:
         return [*text, f"  and {len(rules) - len(first)} rules that follow"] if len(rules) > len(first) else text
 
     def _rules(self, run: str, changes: Mapping[str, Any]) -> frozenset[str]:
-        """The rules that there are in a run; which, depends on its cohort and its bundle alone."""
+        """The rules that there are in a run; which, depends on a few settings alone."""
         settings = self.lab.settings(run, changes)
-        kind = f"{settings['cohort']} {settings['bundle']}"
+        kind = str([value_of(settings, key) for key in ("cohort", "bundle", "baselines.record", "baselines.live")])
         if kind not in self._listed:
             self._listed[kind] = frozenset(self.lab.listed_rules(run, changes))
         return self._listed[kind]

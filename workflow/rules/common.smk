@@ -77,6 +77,16 @@ def notebook_code(notebook):
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could
 # change places, each carries its option: `--seeds 0,1`, not `0,1`.
+def live_options(prompt):
+    """What changes the answers of a live stage of the elicitation. The key is read by the command, from the environment alone."""
+    if not settings.elicitation.live:
+        return ""
+    from afa.elicit.endpoint import MODEL
+    from afa.elicit.prompts import prompt_digest
+
+    return f"{prompt_digest(prompt)[:DIGEST_LENGTH]} of {os.environ.get(MODEL, 'no model')}"
+
+
 def comma_separated(numbers):
     return ",".join(map(str, numbers))
 

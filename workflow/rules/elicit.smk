@@ -9,20 +9,6 @@ RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = files_of(ELICITATION.study, KEYWORDS_FILE) if ELICITATION.live else []
 
 
-def live_options(prompt):
-    """What changes the answers of a live stage. The key is read by the command, from the environment alone."""
-    if not ELICITATION.live:
-        return ""
-    from afa.elicit.endpoint import MODEL
-    from afa.elicit.prompts import prompt_digest
-
-    return f"{prompt_digest(prompt)[:DIGEST_LENGTH]} of {os.environ.get(MODEL, 'no model')}"
-
-
-# Caps and prices are no parameters of a rule: another cap makes no other answers.
-TERMS = ELICITATION.terms
-
-
 localrules:
     elicit_unary,
     elicit_consensus,
@@ -49,13 +35,14 @@ rule elicit_unary:
     resources:
         mem_mb=memory,
         runtime=minutes,
+        terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
     params:
         record=f"--record '{RECORD}'",
         live="--live" if ELICITATION.live else "",
         wording=live_options("unary"),
         code=command_digest("elicit:elicit_unary"),
     shell:
-        "afa elicit unary {input.study} {params.record} {params.live} {TERMS} --out {output.tables} > {log} 2>&1"
+        "afa elicit unary {input.study} {params.record} {params.live} {resources.terms} --out {output.tables} > {log} 2>&1"
 
 
 rule elicit_consensus:
@@ -125,13 +112,14 @@ rule elicit_pairwise:
     resources:
         mem_mb=memory,
         runtime=minutes,
+        terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
     params:
         record=f"--record '{RECORD}'",
         live="--live" if ELICITATION.live else "",
         wording=live_options("pairwise"),
         code=command_digest("elicit:elicit_pairwise"),
     shell:
-        "afa elicit pairwise {input.study} --evidence {input.evidence} {params.record} {params.live} {TERMS}"
+        "afa elicit pairwise {input.study} --evidence {input.evidence} {params.record} {params.live} {resources.terms}"
         " --out {output.tables} > {log} 2>&1"
 
 
