@@ -24,7 +24,7 @@ ASKED = "tasks: [binary, top_k], patients: 3, rounds: [2], entities: [fistula]"
 
 @pytest.fixture
 def checkout(tmp_path):
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "tests"):
+    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("workflow", "config"):
         shutil.copytree(ROOT / name, tmp_path / name)

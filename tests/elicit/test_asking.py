@@ -206,6 +206,15 @@ def test_a_concurrency_below_one_is_refused(tmp_path, concurrency):
         ask_all(requests_for(1), client_of(server, tmp_path), concurrency=concurrency)
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT as Python handles it by itself: a shell that starts tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_keeps_what_is_open_and_a_rerun_asks_the_rest(tmp_path):
     def plan(number: int, document: Document) -> Fault | None:
         if number == 5:
@@ -224,6 +233,7 @@ def test_an_interrupt_keeps_what_is_open_and_a_rerun_asks_the_rest(tmp_path):
         assert sorted(_numbers(server)) == list(range(30))
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_does_not_wait_for_a_silent_endpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "PATIENCE", 0.2)
 

@@ -103,7 +103,7 @@ def install_afa(folder: Path, change: str) -> None:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout whose bundle and cohort are made, by a healthy program."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "tests"):
+    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "tests"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "workflow", folder / "workflow")
     shutil.copytree(ROOT / "config", folder / "config")

@@ -20,7 +20,7 @@ def snakemake(folder, *arguments):
 @pytest.fixture
 def checkout(tmp_path):
     """The project's files, linked into a folder of its own, so that results and metadata are the test's."""
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "tests"):
+    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "workflow", tmp_path / "workflow")
     shutil.copytree(ROOT / "config", tmp_path / "config")
