@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from afa.inference.exact import exact
     from afa.inference.meanfield import Solver, mean_field
     from afa.mrf import Evidence, PairwiseMRF
-    from afa.planner import BinaryPlanner, TopKPlanner
+    from afa.planner import BinaryPlanner, Stop, TopKPlanner
+    from afa.session import load_session, save_session
 
 __version__ = "0.1.0"
 
@@ -25,10 +26,13 @@ _HOME = {
     "Evidence": "afa.mrf",
     "PairwiseMRF": "afa.mrf",
     "Solver": "afa.inference.meanfield",
+    "Stop": "afa.planner",
     "TopKPlanner": "afa.planner",
     "exact": "afa.inference.exact",
     "load_bundle": "afa.bundle",
+    "load_session": "afa.session",
     "mean_field": "afa.inference.meanfield",
+    "save_session": "afa.session",
     "validate_bundle": "afa.bundle",
 }
 
@@ -39,10 +43,13 @@ __all__ = [
     "Evidence",
     "PairwiseMRF",
     "Solver",
+    "Stop",
     "TopKPlanner",
     "exact",
     "load_bundle",
+    "load_session",
     "mean_field",
+    "save_session",
     "validate_bundle",
 ]
 

@@ -107,7 +107,7 @@ def test_a_rule_of_ones_own_is_followed(bundle_tiny: Bundle) -> None:
         def choose(self, view: Any) -> Choice:
             return Choice(int(np.flatnonzero(~view.observed)[-1]), "the last one")
 
-    planner = TopKPlanner(bundle_tiny, k=1, allocation=Last())
+    planner = TopKPlanner(bundle_tiny, k=1, allocation=Last(), costs="equal")
     assert run(planner, PATIENT) == ["TFF3", "MUC2", "MMP9", "CXCL8", "AQP8"]
 
 
@@ -141,7 +141,7 @@ def test_asking_twice_gives_the_same_feature(bundle_tiny: Bundle) -> None:
 
 def test_greedy_asks_first_for_the_feature_on_which_the_entities_differ_most(bundle_tiny: Bundle) -> None:
     # absolute differences of unaries over the three duels: AQP8 2, CXCL8 2, MMP9 2, MUC2 2, TFF3 0
-    planner = TopKPlanner(bundle_tiny, k=1, gain="wald_magnitude", allocation="greedy")
+    planner = TopKPlanner(bundle_tiny, k=1, gain="wald_magnitude", allocation="greedy", costs="equal")
     assert planner.next_feature() == "AQP8"
     table = planner.explain()
     assert table["feature"].tolist() == ["AQP8", "CXCL8", "MMP9", "MUC2", "TFF3"]

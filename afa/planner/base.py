@@ -1,0 +1,434 @@
+"""What both planners share: one patient in the entities of a bundle, a rule that chooses, the answers so far."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.allocate import RULES, Choice, Rule, View
+from afa.allocate.vantage import view_of
+from afa.bundle import Bundle
+from afa.cluster import Clustering
+from afa.csvfile import suggestion
+from afa.engine.patient import GAIN_KINDS, Patient
+from afa.errors import Fault, PlannerError
+from afa.gain import TARGETS
+from afa.inference.meanfield import Solver
+from afa.mrf import VALUES, Floats
+from afa.planner.log import Action, Log, log_of
+from afa.planner.menu import Costs, Panels, Suggestion, menu_of
+from afa.planner.stop import Stop
+
+SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
+GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
+ALL_DUELS_UP_TO = 200
+EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
+ALL_OBSERVED = "every feature has been observed"
+OWN_CHOICE = "not asked for"
+
+
+class Planner(ABC):
+    """One patient of one bundle; `TopKPlanner` and `BinaryPlanner` say what the question is.
+
+    bundle : the entities that the duels are of. asked_of : the bundle that was given. settings : the options, as plain
+    values, from which `afa.session` makes the same planner again; `allocation` is None for a rule of one's own.
+    """
+
+    asked_of: Bundle
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        k: int,
+        score: str,
+        gain: str,
+        target: str | None,
+        allocation: str | Rule,
+        inference: str,
+        solver: Solver | None,
+        start: str,
+        look_ahead: str,
+        costs: Costs,
+        panels: Panels,
+        stop: Stop | None,
+        patient: str,
+        seed: int,
+    ) -> None:
+        if score == "kl":
+            expected = "a score in which a beats b whenever b loses to a"
+            raise PlannerError(
+                Fault("planner option score", "'kl'", expected, "use kl_nonzero, its antisymmetric form")
+            )
+        one_of("score", score, SCORES)
+        one_of("gain", gain, GAINS)
+        one_of("start", start, ("uniform", "warm"))
+        one_of("look_ahead", look_ahead, ("same", "warm"))
+        one_of("inference", inference, ("mean_field", "exact"))
+        if gain == "f_target":
+            target = target or (score if score in TARGETS else None)
+            one_of("target", str(target), TARGETS)
+        elif target is not None:
+            raise PlannerError(
+                Fault("planner option target", repr(target), "none unless gain is f_target", "leave it out")
+            )
+        if inference == "exact" and (score not in EXACT_SCORES or gain == "f_target"):
+            expected = f"score {', '.join(EXACT_SCORES)} and gain cmi or wald_magnitude"
+            step = "use inference='mean_field'"
+            raise PlannerError(Fault("planner option inference", f"exact with {score} and {gain}", expected, step))
+        if isinstance(allocation, str):
+            one_of("allocation", allocation, tuple(RULES))
+            allocation = RULES[allocation]()
+        elif not callable(getattr(allocation, "choose", None)):
+            expected = f"{' or '.join(RULES)}, or an object with the method choose(view)"
+            raise PlannerError(Fault("planner option allocation", repr(allocation), expected, "choose one of these"))
+        if stop is not None and not isinstance(stop, Stop):
+            raise PlannerError(Fault("planner option stop", repr(stop), "an afa.Stop", "give afa.Stop(certain=True)"))
+        self._menu = menu_of(bundle, costs, panels)
+        self.settings: dict[str, Any] = {
+            "score": score,
+            "gain": gain,
+            "target": target,
+            "allocation": next((name for name, rule in RULES.items() if type(allocation) is rule), None),
+            "inference": inference,
+            "solver": asdict(solver or Solver()),
+            "start": start,
+            "look_ahead": look_ahead,
+            "costs": dict(costs) if isinstance(costs, Mapping) else costs,
+            "panels": {name: list(features) for name, features in (panels or {}).items()},
+            "stop": asdict(stop or Stop()),
+            "patient": patient,
+            "seed": seed,
+        }
+        self.bundle, self.k, self.guide, self.gain, self.rule = bundle, k, score, gain, allocation
+        self.patient, self.seed, self.stop = patient, seed, stop or Stop()
+        self.reason = "nothing asked yet"
+        self._index = {name: j for j, name in enumerate(bundle.features)}
+        self._clustering = Clustering(bundle)
+        self._new_patient: Callable[[], Patient] = partial(
+            Patient,
+            bundle,
+            solver=solver,
+            start=start,
+            inference=inference,
+            gain=gain,
+            target=target,
+            look_ahead=look_ahead,
+        )
+        self._state = self._new_patient()
+        self._log = Log()
+        self._asked: Suggestion | None = None
+        self._fresh = False  # whether `_asked` and `reason` are of the present state
+
+    @property
+    def observed(self) -> dict[str, int]:
+        """The values so far, in the order of their first observation."""
+        return dict(self._log.observed)
+
+    @property
+    def skipped(self) -> frozenset[str]:
+        """The features that cannot be measured."""
+        return frozenset(self._log.skipped)
+
+    @property
+    def spent(self) -> float:
+        """What the observations have cost so far."""
+        return self._log.spent
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Every step so far, in order; undone ones are gone."""
+        return tuple(self._log.actions)
+
+    def suggest(self) -> Suggestion | None:
+        """What to measure next, or None where there is nothing or a stopping rule holds; `reason` says which, and why.
+
+        Costs and panels change what the rule compares: the gain of an item, summed over its open features, by unit of
+        its cost. Free items come first as long as they have a gain.
+        """
+        if not self._fresh:
+            ended = self.stopped()
+            self._asked = None if ended else self._next_item()
+            self.reason = ended or (self._asked.reason if self._asked else "")
+            self._fresh = True
+        return self._asked
+
+    def next_feature(self) -> str | None:
+        """Name of the feature to measure next, or None; `suggest` has the whole panel and its cost."""
+        suggested = self.suggest()
+        return suggested.features[0] if suggested else None
+
+    def stopped(self) -> str | None:
+        """Why there is nothing more to ask for, or None: all is measured, or a rule of `stop` holds."""
+        if len(self._log.observed) == len(self.bundle.features):
+            return ALL_OBSERVED
+        if not self._open().any():
+            return "what is not observed cannot be measured"
+        if not self._affordable().any():
+            return f"nothing open can be afforded: {self._left():g} of the budget of {self.stop.budget:g} is left"
+        return self._answered()
+
+    def _answered(self) -> str | None:
+        """The rule of `stop` by which the answer is good enough, or None."""
+        rule = self.stop
+        if rule.certain and self.certain():
+            return "the answer is certain: no completion of what is open changes it"
+        if rule.probability is not None and (now := self.confidence()) >= rule.probability:
+            return f"the answer has probability {now:.4f}, at least {rule.probability:g}"
+        if rule.gain is not None and (most := self._largest_gain()) <= rule.gain:
+            return f"the largest gain left is {most:.4g}, at most {rule.gain:g}"
+        return None
+
+    @abstractmethod
+    def certain(self) -> bool:
+        """Whether no completion of the unobserved features can change the answer (tight `l1` bracket)."""
+
+    @abstractmethod
+    def confidence(self) -> float:
+        """The probability that `Stop.probability` is held against, in [0, 1]."""
+
+    def observe(self, feature: str, value: int, *, cost: float | None = None) -> None:
+        """Take in one measurement, -1, 0 or +1; entities that do not hold the feature are left as they are.
+
+        cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
+        """
+        self.observe_all({feature: value}, cost=cost)
+
+    def observe_all(self, values: Mapping[str, int], *, cost: float | None = None) -> None:
+        """Take in several measurements at once, such as a panel or what was known before (`cost=0`); all or none."""
+        if not values:
+            raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
+        for feature, value in values.items():
+            self._check(feature, value)
+            if feature in self._log.observed:
+                step = "use correct() to replace its value, or undo()"
+                raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
+        if cost is None:
+            cost = float(self._price()[list({self._item(feature) for feature in values})].sum())
+        elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
+            step = "leave it out for the price of the menu"
+            raise PlannerError(Fault("cost of an observation", repr(cost), "a finite number, 0 or more", step))
+        asked = self._fresh and self._asked is not None and set(values) <= set(self._asked.features)
+        names, given = tuple(values), tuple(int(value) for value in values.values())
+        self._take(Action("observe", names, given, float(cost), self.reason if asked else OWN_CHOICE))
+        for name, value in zip(names, given, strict=True):
+            self._state.observe(self._index[name], value)
+
+    def correct(self, feature: str, value: int) -> None:
+        """Replace an earlier value by another; all that was computed from it is computed anew, at no cost."""
+        self._check(feature, value)
+        if feature not in self._log.observed:
+            step = "use observe()"
+            raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
+        was = self._log.observed[feature]
+        self._take(Action("correct", (feature,), (int(value),), 0.0, f"{was} was wrong"))
+        self._replay()
+
+    def skip(self, name: str) -> None:
+        """Note that a feature, or what is open of a panel, cannot be measured: it is not asked for again.
+
+        The answer goes on to leave it open, so that a certain answer holds whatever its value would have been.
+        """
+        if name in self._index:
+            features = [name]
+        elif name in self._menu.names:
+            members = self._menu.members[self._menu.names.index(name)]
+            features = [self.bundle.features[j] for j in members if self._open()[j]]
+        else:
+            raise self._unknown(name)
+        if not features or any(feature in self._log.observed for feature in features):
+            step = "use correct() or undo() where the value is wrong"
+            raise PlannerError(Fault(f"{name!r}", "already observed", "what is still open", step))
+        self._take(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
+
+    def undo(self) -> Action:
+        """Take back the last step, whatever it was, and answer with it."""
+        if not self._log.actions:
+            raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
+        *earlier, last = self._log.actions
+        self._log, self._fresh = log_of(earlier), False
+        if last.kind != "skip":
+            self._replay()
+        return last
+
+    def repeat(self, actions: Iterable[Action]) -> None:
+        """Take the steps of an earlier session again, in their order, with what was paid and why."""
+        for action in actions:
+            for feature, value in zip(action.features, action.values, strict=True):
+                if value is None:
+                    self._known(feature)
+                else:
+                    self._check(feature, value)
+                if (feature in self._log.observed) != (action.kind == "correct"):
+                    found = f"{action.kind} of a feature that is {'' if action.kind == 'correct' else 'already '}"
+                    expected = "steps that can follow each other"
+                    step = "start anew from the values themselves"
+                    raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
+            self._take(action)
+        self._replay()
+
+    def history(self) -> pd.DataFrame:
+        """One row for each value, in order: step, kind, feature, value (missing where skipped), cost, spent, reason.
+
+        The cost of a panel stands at its first row.
+        """
+        rows, spent = [], 0.0
+        for step, action in enumerate(self._log.actions, start=1):
+            spent += action.cost
+            for i, (feature, value) in enumerate(zip(action.features, action.values, strict=True)):
+                rows.append((step, action.kind, feature, value, 0.0 if i else action.cost, spent, action.reason))
+        columns = ["step", "kind", "feature", "value", "cost", "spent", "reason"]
+        return pd.DataFrame(rows, columns=columns).astype({"value": "Int8"})
+
+    def explain(self, most: int = 10) -> pd.DataFrame:
+        """The open features of largest total gain: feature, gain, duels it would move, its share of the gain.
+
+        The gain is summed over all open duels, each counted once, whatever the weights of the rule. Where there are
+        costs or panels, `item`, `cost` and `gain_per_cost` are those of the feature's panel, and rows go by the last.
+        """
+        open_ = self._open()
+        gains = self._state.gains(~self._state.resolved())
+        total = gains.sum(axis=0)
+        table = pd.DataFrame({"feature": self.bundle.features, "gain": total, "duels_moved": (gains > 0).sum(axis=0)})
+        order = "gain"
+        if not self._menu.plain:
+            order = "gain_per_cost"
+            table["item"] = [self._menu.names[i] for i in self._menu.item_of]
+            table["cost"] = self._price()[self._menu.item_of]
+            table[order] = self._menu.per_cost(total, open_)
+        table = table[open_]
+        everything = float(table["gain"].sum())
+        table["share"] = table["gain"] / everything if everything > 0 else 0.0
+        return table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
+
+    def _view(self) -> View:
+        return view_of(
+            self._state,
+            self.bundle,
+            score=self.guide,
+            k=self.k,
+            find_clusters=lambda: self._clustering.at(self._log.observed),
+            patient=self.patient,
+            seed=self.seed,
+        )
+
+    def _next_item(self) -> Suggestion:
+        """The item that the rule chooses, free ones first."""
+        view, affordable = self._view(), self._affordable()
+        free = affordable & (self._price() == 0)[self._menu.item_of]
+        choice = self._choose(view, free) if free.any() else None
+        if choice is None or (choice.fallback and not free[affordable].all()):
+            choice = self._choose(view, affordable)
+        item = int(self._menu.item_of[choice.feature])
+        others = [j for j in self._menu.members[item] if affordable[j] and j != choice.feature]
+        features = tuple(self.bundle.features[j] for j in (choice.feature, *others))
+        reason = choice.reason + self._of_costs(view, item)
+        return Suggestion(self._menu.names[item], features, float(self._price()[item]), reason)
+
+    def _choose(self, view: View, offered: NDArray[np.bool_]) -> Choice:
+        """What the rule answers when these features alone can be had."""
+        choice = self.rule.choose(self._offering(view, offered))
+        if not 0 <= choice.feature < len(self.bundle.features) or not offered[choice.feature]:
+            expected = "an index of an unobserved feature"
+            step = "mend the rule's choose()"
+            raise PlannerError(Fault(f"rule {type(self.rule).__name__}", str(choice.feature), expected, step))
+        return choice
+
+    def _offering(self, view: View, offered: NDArray[np.bool_]) -> View:
+        """The view with all else closed, and gains by item and cost; the same view where that changes nothing."""
+        if self._menu.plain:
+            return view if (offered == ~view.observed).all() else replace(view, observed=~offered)
+
+        def by_item(gain: Floats) -> Floats:
+            return self._menu.per_cost(gain, offered)
+
+        return replace(
+            view,
+            observed=~offered,
+            largest_unary=by_item(view.largest_unary),
+            gain=lambda duels: np.array([by_item(row) for row in view.gain(duels)]).reshape(-1, len(offered)),
+            total_gain=lambda closed: by_item(view.total_gain(closed)),
+            weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
+        )
+
+    def _of_costs(self, view: View, item: int) -> str:
+        """What costs, panels and the budget did to the choice, in words."""
+        words = ""
+        if not self._menu.plain:
+            words = f"; {self._menu.names[item]} costs {self._price()[item]:g}, gains are compared by unit of cost"
+        beyond = self._open()
+        if (beyond != self._affordable()).any():
+            first = int(self._menu.item_of[self._choose(view, beyond).feature])
+            if first != item:
+                price = self._price()[first]
+                words += f"; {self._menu.names[first]} comes first but costs {price:g}, and {self._left():g} is left"
+        return words
+
+    def _open(self) -> NDArray[np.bool_]:
+        """(M,) features that are neither observed nor known to be unmeasurable."""
+        closed = self._log.observed.keys() | self._log.skipped
+        return np.array([name not in closed for name in self.bundle.features], dtype=bool)
+
+    def _affordable(self) -> NDArray[np.bool_]:
+        """(M,) open features whose item costs no more than what is left."""
+        affordable: NDArray[np.bool_] = self._open() & (self._price() <= self._left() * (1 + 1e-12))[self._menu.item_of]
+        return affordable
+
+    def _price(self) -> Floats:
+        """(I,) what each item costs now: nothing once something has been paid for a part of it."""
+        price = self._menu.cost.copy()
+        paid = [action.features for action in self._log.actions if action.cost > 0]
+        price[[self._item(feature) for features in paid for feature in features]] = 0.0
+        return price
+
+    def _item(self, feature: str) -> int:
+        return int(self._menu.item_of[self._index[feature]])
+
+    def _left(self) -> float:
+        return np.inf if self.stop.budget is None else self.stop.budget - self.spent
+
+    def _largest_gain(self) -> float:
+        """The largest gain of an item that can be afforded, summed over the open duels and over its open features."""
+        total = np.where(self._affordable(), self._state.total_gain(self._state.resolved()), 0.0)
+        return float(np.bincount(self._menu.item_of, weights=total).max())
+
+    def _take(self, action: Action) -> None:
+        self._log.add(action)
+        self._fresh = False
+
+    def _replay(self) -> None:
+        """Bring the patient to what the log says, from nothing."""
+        self._state = self._new_patient()
+        for feature, value in self._log.observed.items():
+            self._state.observe(self._index[feature], value)
+        self._fresh = False
+
+    def _check(self, feature: Any, value: Any) -> None:
+        self._known(feature)
+        if not isinstance(value, Integral) or isinstance(value, bool) or value not in VALUES:
+            raise PlannerError(
+                Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
+            )
+
+    def _known(self, feature: Any) -> None:
+        if not isinstance(feature, str) or feature not in self._index:
+            raise self._unknown(feature)
+
+    def _unknown(self, feature: Any) -> PlannerError:
+        step = suggestion(feature, self._index) if isinstance(feature, str) else "give its name"
+        step = "see bundle.features" if step.startswith("correct") else step
+        return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))
+
+
+def one_of(option: str, given: str, known: Sequence[str]) -> None:
+    """Refuse an option of the planner that is not among the known ones."""
+    if given not in known:
+        raise PlannerError(Fault(f"planner option {option}", repr(given), " or ".join(known), "choose one of these"))

@@ -1,0 +1,108 @@
+"""The binary setting: does one entity hold for a patient, yes or no?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from scipy.special import expit
+
+from afa.allocate import Rule
+from afa.bundle import Bundle
+from afa.closure import closed_bundle
+from afa.inference.meanfield import Solver
+from afa.planner.base import Planner
+from afa.planner.menu import Costs, Panels
+from afa.planner.stop import Stop
+
+
+class BinaryPlanner(Planner):
+    """Decides whether one entity holds for a patient, measuring few features.
+
+    The two classes are the half-potential models of the closure (`afa.closure`): a duel of two virtual entities whose
+    difference is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k`.
+
+    Examples
+    --------
+    >>> from afa.bundle import load_bundle
+    >>> planner = BinaryPlanner(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
+    >>> planner.probability()
+    0.5
+    >>> planner.observe("CXCL8", 1)
+    >>> planner.decision()
+    1
+
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        entity: str,
+        score: str = "two_elbo",
+        gain: str = "cmi",
+        target: str | None = None,
+        allocation: str | Rule = "greedy",
+        inference: str = "mean_field",
+        solver: Solver | None = None,
+        start: str = "uniform",
+        look_ahead: str = "same",
+        costs: Costs = None,
+        panels: Panels = None,
+        stop: Stop | None = None,
+        patient: str = "",
+        seed: int = 0,
+    ) -> None:
+        self.entity = entity
+        super().__init__(
+            closed_bundle(bundle, entity),
+            k=1,
+            score=score,
+            gain=gain,
+            target=target,
+            allocation=allocation,
+            inference=inference,
+            solver=solver,
+            start=start,
+            look_ahead=look_ahead,
+            costs=costs,
+            panels=panels,
+            stop=stop,
+            patient=patient,
+            seed=seed,
+        )
+        self.asked_of = bundle
+        self.settings |= {"entity": entity}
+
+    def score(self) -> float:
+        """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""
+        return float(self._state.scores(self.guide)[0, 1])
+
+    def probability(self) -> float:
+        """P(entity | x_obs): the logistic function of the calibrated two-ELBO log-odds (prop:calibration, spec S15).
+
+        At no observation it is 1/2, or what the bundle's prior log-odds say.
+        """
+        evidence = self._state.log_evidence()
+        return float(expit(evidence[0] - evidence[1]))
+
+    def decision(self) -> Literal[-1, 0, 1]:
+        """Sign of the raw score: 1 for the entity, -1 against it, 0 a tie."""
+        value = self.score()
+        return 1 if value > 0 else -1 if value < 0 else 0
+
+    def at_odds(self) -> bool:
+        """Whether decision and probability point to different sides: then trust neither yet (spec S15)."""
+        return (self.probability() - 0.5) * self.decision() < 0
+
+    def confidence(self) -> float:
+        """The larger of `probability` and its complement, and 1/2 where the decision does not side with it."""
+        probability = self.probability()
+        return max(probability, 1 - probability) if self.decision() * (probability - 0.5) > 0 else 0.5
+
+    def certain(self) -> bool:
+        """The same as `resolved`."""
+        return self.resolved()
+
+    def resolved(self) -> bool:
+        """Whether no completion of the unobserved features can change the sign of S (tight `l1` bracket)."""
+        return bool(self._state.resolved()[0])

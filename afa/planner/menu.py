@@ -1,0 +1,124 @@
+"""What can be measured and at what price: single features, and panels of features that come together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.csvfile import suggestion
+from afa.errors import Fault, PlannerError
+from afa.mrf import Floats
+
+EQUAL = "equal"
+Costs = Mapping[str, float] | str | None
+Panels = Mapping[str, Sequence[str]] | None
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What to measure next: a panel, or a feature by itself.
+
+    name : of the panel or the feature. features : what of it is still open, the rule's choice first.
+    cost : what it adds to what has been spent. reason : why this one.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    cost: float
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """I items that partition the M features, in order of their first feature.
+
+    names : I names. members : the features of each item, by index. item_of : (M,) index of each feature's item.
+    cost : (I,) non-negative.
+    """
+
+    names: tuple[str, ...]
+    members: tuple[tuple[int, ...], ...]
+    item_of: NDArray[np.int64]
+    cost: Floats
+
+    @property
+    def plain(self) -> bool:
+        """Whether all items are single features of equal cost, so that gain per cost orders them as gain does."""
+        return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
+
+    def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
+        """(M,) gain of each feature's item, summed over its open features, by unit of cost; 0 at closed features.
+
+        Free items are divided by 1. The sum takes the features of a panel as if each taught something of its own.
+        """
+        total = np.bincount(self.item_of, weights=np.where(open_, gain, 0.0), minlength=len(self.names))
+        worth = total / np.where(self.cost > 0, self.cost, 1.0)
+        return np.where(open_, worth[self.item_of], 0.0)
+
+
+def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
+    """The menu of a bundle's features, or a `PlannerError` that names the cost or the panel which does not fit.
+
+    costs : by name of a feature or a panel; a feature that is not named costs what the bundle says, or 1, and a panel
+        the sum of its features. None takes the bundle's, `equal` lets every feature cost 1.
+    panels : features by name of the panel; a feature is in one panel at most.
+    """
+    panels = panels or {}
+    index = {name: j for j, name in enumerate(bundle.features)}
+    panel_of = _panel_of(panels, index)
+    given = _given_costs(costs, set(index) | set(panels))
+    own = np.ones(len(index)) if bundle.costs is None or costs == EQUAL else bundle.costs.copy()
+    for name in given.keys() & index.keys():
+        own[index[name]] = given[name]
+    names = tuple(dict.fromkeys(panel_of.get(name, name) for name in bundle.features))
+    place = {name: i for i, name in enumerate(names)}
+    item_of = np.array([place[panel_of.get(name, name)] for name in bundle.features], dtype=np.int64)
+    cost = np.bincount(item_of, weights=own, minlength=len(names)).astype(np.float64)
+    for name in given.keys() & panels.keys():
+        cost[place[name]] = given[name]
+    members: list[list[int]] = [[] for _ in names]
+    for j, item in enumerate(item_of):
+        members[item].append(j)
+    return Menu(names, tuple(map(tuple, members)), item_of, cost)
+
+
+def _panel_of(panels: Mapping[str, Sequence[str]], index: Mapping[str, int]) -> dict[str, str]:
+    panel_of: dict[str, str] = {}
+    for panel, features in panels.items():
+        where = f"panel {panel!r}"
+        if panel in index:
+            raise PlannerError(Fault(where, "the name of a feature", "a name of its own", "rename the panel"))
+        if isinstance(features, str) or not features:
+            expected = "a list of one or more features"
+            raise PlannerError(Fault(where, repr(features), expected, "name the features that come together"))
+        for feature in features:
+            if feature not in index:
+                found = f"the unknown feature {feature!r}"
+                raise PlannerError(Fault(where, found, "features of the bundle", suggestion(str(feature), index)))
+            if feature in panel_of:
+                found = f"{feature}, which panel {panel_of[feature]!r} has"
+                raise PlannerError(Fault(where, found, "each feature in one panel at most", "leave it out of one"))
+            panel_of[feature] = panel
+    return panel_of
+
+
+def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
+    if costs is None or costs == EQUAL:
+        return {}
+    where = "planner option costs"
+    if not isinstance(costs, Mapping):
+        expected = f"None, {EQUAL!r}, or costs by name"
+        raise PlannerError(Fault(where, repr(costs), expected, "leave it out for the bundle's own"))
+    for name, cost in costs.items():
+        if name not in known:
+            found = f"a cost of {name!r}"
+            raise PlannerError(Fault(where, found, "names of features or panels", suggestion(str(name), known)))
+        if not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
+            step = "give a finite cost of 0 or more"
+            raise PlannerError(Fault(f"{where}, {name}", repr(cost), "a finite number, 0 or more", step))
+    return {name: float(cost) for name, cost in costs.items()}

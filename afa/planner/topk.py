@@ -1,0 +1,166 @@
+"""Top-k identification: which entities a patient's features support most, by pairwise duels."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+
+from afa.allocate import Rule
+from afa.bundle import Bundle
+from afa.copeland import ranking
+from afa.engine.duels import variances
+from afa.errors import Fault, PlannerError
+from afa.inference.meanfield import Solver
+from afa.layer0 import CRITERIA, SOUND, without_eliminated
+from afa.mrf import Floats
+from afa.planner.base import ALL_DUELS_UP_TO, Planner, one_of
+from afa.planner.menu import Costs, Panels
+from afa.planner.stop import Stop
+from afa.preference import gaussian_sign
+
+
+class TopKPlanner(Planner):
+    """Finds the k entities that a patient's features support most, measuring few of them.
+
+    Parameters
+    ----------
+    bundle : the entities and their models.
+    k : size of the answer, 1 <= k < N.
+    score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
+        or `kl_nonzero`.
+    gain : what a duel is expected to learn from a feature: `cmi`, `f_target` or `wald_magnitude`.
+    target : the score that `f_target` looks ahead to; the guiding score where that can be one.
+    allocation : the rule that chooses features, by its name in `afa.allocate.RULES`, or an object with the method
+        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities.
+    inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
+    solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
+    look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
+    layer0 : None, or `f1`, `f2` or `sound`: leave out, before anything is observed, the entities that these
+        certificates of Layer 0 eliminate (`afa.layer0.without_eliminated`). All answers are then about the entities
+        that are left, those of `bundle`; `eliminated` names the others. Of a patient, certificates of `f1` and `f2`
+        can be false (spec L2).
+    costs : by name of a feature or a panel, in any one unit, 0 or more; what is not named costs what the bundle says,
+        or 1. `equal` leaves the bundle's costs aside. Rules compare gain by unit of cost.
+    panels : features that come together, by name of the panel; its cost is the sum of theirs unless `costs` names it.
+    stop : when to stop asking (`afa.Stop`); when everything has been measured unless given.
+    seed, patient : name the random order of `allocation="random"`.
+
+    Examples
+    --------
+    >>> from afa.bundle import load_bundle
+    >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1)
+    >>> while not planner.certified() and (feature := planner.next_feature()) is not None:
+    ...     planner.observe(feature, 1)
+    >>> planner.top_k(), len(planner.observed), len(planner.bundle.features)
+    (['fistula'], 3, 5)
+
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        k: int = 5,
+        score: str = "linearity",
+        gain: str = "cmi",
+        target: str | None = None,
+        allocation: str | Rule | None = None,
+        inference: str = "mean_field",
+        solver: Solver | None = None,
+        start: str = "uniform",
+        look_ahead: str = "same",
+        layer0: str | None = None,
+        costs: Costs = None,
+        panels: Panels = None,
+        stop: Stop | None = None,
+        patient: str = "",
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
+            expected = f"1 to {len(bundle.entities) - 1}, one less than the number of entities"
+            raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
+        asked_of = bundle
+        if layer0 is not None:
+            one_of("layer0", layer0, (*CRITERIA, SOUND))
+            bundle = without_eliminated(bundle, k, criterion=layer0, solver=solver)
+        self.eliminated = tuple(name for name in asked_of.entities if name not in bundle.entities)
+        if allocation is None:
+            allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
+        super().__init__(
+            bundle,
+            k=k,
+            score=score,
+            gain=gain,
+            target=target,
+            allocation=allocation,
+            inference=inference,
+            solver=solver,
+            start=start,
+            look_ahead=look_ahead,
+            costs=costs,
+            panels=panels,
+            stop=stop,
+            patient=patient,
+            seed=seed,
+        )
+        self.asked_of = asked_of
+        self.settings |= {"k": int(k), "layer0": layer0}
+
+    def scores(self) -> Floats:
+        """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
+        return self._state.scores(self.guide)
+
+    def top_k(self) -> list[str]:
+        """The k best entities by Copeland wins, best first; ties as spec S6 settles them."""
+        return ranking(self.scores(), self.bundle.entities, tie=self._state.packed.tie)[: self.k]
+
+    def resolved(self) -> list[tuple[str, str]]:
+        """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
+        lead, names = self._state.lead(), self.bundle.entities
+        settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
+        return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
+
+    def certified(self) -> bool:
+        """Whether `top_k` holds the k entities that are best at full observation, whatever is left to observe.
+
+        It does where each duel of an entity a in the present top-k against an entity b outside is resolved and won by
+        a: its tight `l1` bracket holds D_ab(x) under every completion x, so that S_a(x) > S_b(x) for them all. At full
+        observation a then wins its duels against the N - k entities outside, and b loses its against the k inside:
+        at least N - k Copeland wins for a, at most N - 1 - k for b. No tie-break and no duel within either side
+        can exchange the two, and the set is the same; the order inside it may still change.
+
+        The condition is sufficient, not necessary: a bracket can be wider than the scores that completions reach. What
+        is certain is the ranking by S, the answer of every score at full observation but `kl_nonzero`. With
+        `linearity`, `wald` and `stack_a` the set also stays as it is on the way there: a resolved duel has the sign of
+        its winner in Lambda_ab, and in D_ab's mean under any distribution of completions.
+
+        With `layer0` this holds among the entities that are left; whether one of the `eliminated` belongs among the k
+        best of all, only the `sound` certificates say.
+        """
+        return self._view().certified
+
+    def certain(self) -> bool:
+        """The same as `certified`."""
+        return self.certified()
+
+    def boundary_probability(self) -> float:
+        """The least probability, over the duels across the top-k boundary, that the present winner stays ahead.
+
+        In [0, 1]: of each duel P(sign of D_ab at full observation = its present sign) under the duel's own predictive,
+        by the Gaussian approximation of `stack_a` (eq:fsp); 1 where the duel is resolved, 1/2 where it is level, and
+        below 1/2 where a guiding score other than `linearity` and `stack_a` prefers the other side.
+        """
+        view = self._view()
+        open_ = np.flatnonzero(view.straddling & ~view.resolved)
+        if not len(open_):
+            return 1.0
+        a, b = view.pairs[open_].T
+        means = self._state.scores("linearity")[a, b]
+        spreads = variances(self._state.packed, self._state.state, view.pairs[open_])
+        signs = np.array([gaussian_sign(mean, spread) for mean, spread in zip(means, spreads, strict=True)])
+        return float((1 + np.where(view.rank[a] < view.rank[b], signs, -signs)).min() / 2)
+
+    def confidence(self) -> float:
+        """The same as `boundary_probability`."""
+        return self.boundary_probability()

@@ -1,0 +1,158 @@
+"""Sessions: a planner and all that was done with it as one readable file, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+import afa
+from afa.allocate import Rule
+from afa.bundle import Bundle
+from afa.errors import Fault, PlannerError
+from afa.files import atomic_file
+from afa.inference.meanfield import Solver
+from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.yamlfile import load_model
+
+FORMAT = 1
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _BundleUsed(_Strict):
+    name: str
+    version: str
+    digest: str
+
+
+class _SolverUsed(_Strict):
+    damping: float
+    tolerance: float
+    max_iterations: int
+
+
+class _StopUsed(_Strict):
+    budget: float | None
+    certain: bool
+    probability: float | None
+    gain: float | None
+
+
+class _Settings(_Strict):
+    score: str
+    gain: str
+    target: str | None
+    allocation: str | None
+    inference: str
+    solver: _SolverUsed
+    start: str
+    look_ahead: str
+    costs: dict[str, float] | str | None
+    panels: dict[str, list[str]]
+    stop: _StopUsed
+    patient: str
+    seed: int
+    k: int | None = None
+    layer0: str | None = None
+    entity: str | None = None
+
+
+class _Step(_Strict):
+    kind: Literal["observe", "skip", "correct"]
+    features: tuple[str, ...] = Field(min_length=1)
+    values: tuple[Literal[-1, 0, 1] | None, ...]
+    cost: float = Field(ge=0)
+    reason: str
+
+
+class _Session(_Strict):
+    session: Literal[1] = Field(description="version of this format")
+    afa: str
+    bundle: _BundleUsed
+    question: Literal["top_k", "binary"]
+    settings: _Settings
+    steps: tuple[_Step, ...]
+
+
+def save_session(planner: Planner, path: str | Path) -> None:
+    """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
+
+    It holds the values that were observed: it is as private as they are.
+    """
+    bundle = planner.asked_of
+    document = {
+        "session": FORMAT,
+        "afa": afa.__version__,
+        "bundle": {"name": bundle.name, "version": bundle.version, "digest": bundle.digest},
+        "question": "binary" if isinstance(planner, BinaryPlanner) else "top_k",
+        "settings": planner.settings,
+        "steps": [_plain(action) for action in planner.actions],
+    }
+    with atomic_file(path) as temporary:
+        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = None) -> TopKPlanner | BinaryPlanner:
+    """The planner that `save_session` wrote, with every step taken again, on the same bundle.
+
+    allocation : the rule, where the session was made with one of your own; a file cannot hold that.
+
+    Raises
+    ------
+    ConfigError : the file is not a session; every wrong key is named.
+    PlannerError : it is of another bundle, needs a rule, or its steps do not fit.
+
+    """
+    stored = load_model(path, _Session)
+    used = stored.bundle
+    if used.digest != bundle.digest:
+        found = f"a session on {used.name} {used.version}, digest {used.digest[:16]}"
+        expected = f"one on {bundle.name} {bundle.version}, digest {bundle.digest[:16]}"
+        step = "load the bundle that it was made with; other potentials would give other answers"
+        raise PlannerError(Fault(str(path), found, expected, step))
+    options = stored.settings.model_dump()
+    if allocation is None and options["allocation"] is None:
+        expected = "the rule that it was made with"
+        raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a rule of one's own", expected, "pass it"))
+    options["allocation"] = allocation or options["allocation"]
+    options["solver"] = Solver(**options["solver"])
+    options["stop"] = Stop(**options["stop"])
+    if options["gain"] != "f_target":
+        options["target"] = None
+    planner = _planner(stored.question, bundle, options, path)
+    try:
+        planner.repeat(Action(**step.model_dump()) for step in stored.steps)
+    except (PlannerError, ValueError) as error:
+        found = error.faults[0].found if isinstance(error, PlannerError) else "features and values of unequal number"
+        where = f"{path}, {error.faults[0].where}" if isinstance(error, PlannerError) else f"{path}, key steps"
+        step_ = "take the session from a copy that nobody edited"
+        raise PlannerError(Fault(where, found, "steps that can follow each other", step_)) from None
+    return planner
+
+
+def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str | Path) -> TopKPlanner | BinaryPlanner:
+    k, layer0, entity = (options.pop(name) for name in ("k", "layer0", "entity"))
+    missing = (
+        "entity" if question == "binary" and entity is None else "k" if question == "top_k" and k is None else None
+    )
+    if missing:
+        where = f"{path}, key settings.{missing}"
+        raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))
+    if question == "binary":
+        return BinaryPlanner(bundle, entity=entity, **options)
+    return TopKPlanner(bundle, k=k, layer0=layer0, **options)
+
+
+def _plain(action: Action) -> dict[str, Any]:
+    return {
+        "kind": action.kind,
+        "features": list(action.features),
+        "values": list(action.values),
+        "cost": action.cost,
+        "reason": action.reason,
+    }

@@ -1,0 +1,261 @@
+"""Undo, corrections, what cannot be measured, and sessions that are saved and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from bundles import bundle_of, random_bundles
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import afa
+from afa.allocate import Greedy
+from afa.bundle import Bundle
+from afa.errors import AfaError, ConfigError, PlannerError
+from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.session import load_session, save_session
+
+VALUES = st.sampled_from([-1, 0, 1])
+
+
+def state(planner: Planner) -> tuple[Any, ...]:
+    """All that a user can ask a planner for."""
+    answer = planner.scores() if isinstance(planner, TopKPlanner) else planner.probability()
+    return (
+        planner.next_feature(),
+        planner.reason,
+        planner.observed,
+        planner.skipped,
+        planner.spent,
+        planner.resolved(),
+        np.asarray(answer).tolist(),
+        planner.history().to_csv(),
+    )
+
+
+def said(error: pytest.ExceptionInfo[AfaError]) -> str:
+    assert all(fault.next_step for fault in error.value.faults)
+    return str(error.value)
+
+
+@given(random_bundles(), st.sampled_from(["greedy", "priority_all", "clustered"]), st.data())
+@settings(max_examples=20)
+def test_undo_leads_back_through_every_state(bundle: Bundle, rule: str, data: st.DataObject) -> None:
+    planner = TopKPlanner(bundle, k=1, allocation=rule)
+    states = [state(planner)]
+    while (feature := planner.next_feature()) is not None:
+        what = data.draw(st.sampled_from(["observe", "skip", "correct"]))
+        if what == "skip":
+            planner.skip(feature)
+        elif what == "correct" and planner.observed:
+            if len(planner.actions) > 12:
+                break
+            planner.correct(data.draw(st.sampled_from(sorted(planner.observed))), data.draw(VALUES))
+        else:
+            planner.observe(feature, data.draw(VALUES))
+        states.append(state(planner))
+    for before in reversed(states[:-1]):
+        planner.undo()
+        assert state(planner) == before
+    with pytest.raises(PlannerError, match="no step to take back"):
+        planner.undo()
+
+
+@given(random_bundles(), st.data())
+@settings(max_examples=20)
+def test_a_corrected_value_gives_what_the_right_one_would_have(bundle: Bundle, data: st.DataObject) -> None:
+    names = data.draw(st.permutations(bundle.features))
+    right = {name: data.draw(VALUES) for name in names}
+    wrong = data.draw(st.sampled_from(names))
+    mended, clean = TopKPlanner(bundle, k=1), TopKPlanner(bundle, k=1)
+    for name in names:
+        mended.observe(name, -right[wrong] if name == wrong else right[name])
+        clean.observe(name, right[name])
+    mended.correct(wrong, right[wrong])
+    assert mended.observed == clean.observed
+    np.testing.assert_array_equal(mended.scores(), clean.scores())
+    assert mended.resolved() == clean.resolved()
+
+
+@given(random_bundles(entities=(2, 4)), st.data())
+@settings(max_examples=20)
+def test_the_order_of_observations_changes_no_lead_and_no_certainty(bundle: Bundle, data: st.DataObject) -> None:
+    values = {name: data.draw(VALUES) for name in bundle.features}
+    planners = [TopKPlanner(bundle, k=1) for _ in range(2)]
+    planners[0].observe_all(values)
+    for name in data.draw(st.permutations(bundle.features)):
+        planners[1].observe(name, values[name])
+    np.testing.assert_allclose(planners[0].scores(), planners[1].scores(), atol=1e-9)
+
+
+def test_what_cannot_be_measured_is_not_asked_for_and_stays_open(bundle_tiny: Bundle) -> None:
+    planner = TopKPlanner(bundle_tiny, k=1, costs="equal")
+    asked = []
+    planner.skip("CXCL8")
+    while (feature := planner.next_feature()) is not None:
+        asked.append(feature)
+        planner.observe(feature, 0)
+    assert sorted(asked) == ["AQP8", "MMP9", "MUC2", "TFF3"]
+    assert planner.reason == "what is not observed cannot be measured"
+    assert not planner.certified()  # CXCL8 lets bleeding or fistula win
+    planner.observe("CXCL8", 1)  # it came after all
+    assert planner.skipped == frozenset()
+    assert planner.next_feature() is None
+
+
+def test_a_panel_is_skipped_by_its_name(bundle_tiny: Bundle) -> None:
+    planner = TopKPlanner(bundle_tiny, k=1, costs="equal", panels={"mucus": ["MUC2", "TFF3"]})
+    planner.observe("MUC2", 1)
+    planner.skip("mucus")
+    assert planner.skipped == {"TFF3"}
+    assert planner.undo().features == ("TFF3",)
+
+
+def test_several_values_come_in_all_or_none(bundle_tiny: Bundle) -> None:
+    planner = TopKPlanner(bundle_tiny, k=1)
+    before = state(planner)
+    for values in ({"AQP8": 1, "nosuch": 1}, {"AQP8": 1, "MUC2": 2}, {}):
+        with pytest.raises(PlannerError):
+            planner.observe_all(values)
+        assert state(planner) == before
+    planner.observe_all({"AQP8": 1, "MUC2": -1})
+    assert planner.undo().features == ("AQP8", "MUC2")
+    assert state(planner) == before
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (lambda p: p.correct("AQP8", 1), "feature AQP8: found no observation"),
+        (lambda p: p.correct("MUC2", 3), "feature MUC2: found 3"),
+        (lambda p: p.skip("MUC2"), "'MUC2': found already observed"),
+        (lambda p: p.skip("nosuch"), "feature 'nosuch': found an unknown name"),
+        (lambda p: p.observe("MUC2", 1), "use correct()"),
+        (lambda p: p.observe("MUCC2", 1), "did you mean MUC2"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(
+    bundle_tiny: Bundle, step: Callable[[Planner], None], words: str
+) -> None:
+    planner = TopKPlanner(bundle_tiny, k=1)
+    planner.observe("MUC2", 0)
+    before = state(planner)
+    with pytest.raises(PlannerError) as error:
+        step(planner)
+    assert words in said(error)
+    assert state(planner) == before
+
+
+def test_the_history_says_what_was_done_why_and_at_what_cost(bundle_tiny: Bundle) -> None:
+    planner = TopKPlanner(bundle_tiny, k=1, panels={"mucus": ["MUC2", "TFF3"]}, costs={"mucus": 3, "AQP8": 1})
+    planner.observe_all({"MUC2": 1, "TFF3": 0})
+    feature = planner.next_feature()
+    assert feature is not None
+    asked = planner.reason
+    planner.observe(feature, 1)
+    planner.correct("MUC2", -1)
+    planner.skip("CXCL8" if feature != "CXCL8" else "AQP8")
+    table = planner.history()
+    assert table["step"].tolist() == [1, 1, 2, 3, 4]
+    assert table["kind"].tolist() == ["observe", "observe", "observe", "correct", "skip"]
+    assert table["cost"].tolist()[:2] == [3, 0]
+    assert table["spent"].iloc[-1] == planner.spent
+    assert table["reason"].tolist() == ["not asked for", "not asked for", asked, "1 was wrong", "cannot be measured"]
+    assert table["value"].isna().tolist() == [False] * 4 + [True]
+
+
+@given(random_bundles(), st.data())
+@settings(max_examples=15)
+def test_a_session_taken_up_again_is_where_it_was(
+    tmp_path_factory: pytest.TempPathFactory, bundle: Bundle, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("session") / "patient.yaml"
+    options: dict[str, Any] = {
+        "costs": {bundle.features[0]: 2.5},
+        "panels": {"both": list(bundle.features[1:3])},
+        "stop": Stop(budget=20, certain=True),
+        "gain": data.draw(st.sampled_from(["cmi", "f_target", "wald_magnitude"])),
+        "patient": "p,7: 'x'",
+        "seed": 3,
+    }
+    planners: list[Planner] = [
+        TopKPlanner(bundle, k=1, allocation="boundary", **options),
+        BinaryPlanner(bundle, entity=bundle.entities[0], **options),
+    ]
+    for planner in planners:
+        if feature := planner.next_feature():
+            planner.observe(feature, data.draw(VALUES))
+            planner.correct(feature, data.draw(VALUES))
+        if feature := planner.next_feature():
+            planner.skip(feature)
+        save_session(planner, path)
+        again = load_session(path, bundle)
+        assert type(again) is type(planner)
+        assert again.settings == planner.settings
+        assert state(again) == state(planner)
+        if planner.actions:
+            assert again.undo() == planner.undo()
+
+
+def test_layer0_comes_back_with_a_session(tmp_path: Path) -> None:
+    bundle = bundle_of(np.array([[3.0, 2.0], [1.0, 1.0], [-5.0, -4.0]]), np.zeros((3, 2, 2)))
+    planner = TopKPlanner(bundle, k=1, layer0="sound")
+    save_session(planner, tmp_path / "s.yaml")
+    again = load_session(tmp_path / "s.yaml", bundle)
+    assert isinstance(again, TopKPlanner)
+    assert again.eliminated == planner.eliminated
+
+
+def test_a_rule_of_ones_own_is_asked_for_when_its_session_is_taken_up(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    class Mine(Greedy):
+        pass
+
+    path = tmp_path / "s.yaml"
+    save_session(TopKPlanner(bundle_tiny, k=1, allocation=Mine()), path)
+    with pytest.raises(PlannerError, match="a rule of one's own"):
+        load_session(path, bundle_tiny)
+    assert isinstance(load_session(path, bundle_tiny, allocation=Mine()).rule, Mine)
+
+
+def test_a_session_of_another_bundle_is_refused(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    save_session(TopKPlanner(bundle_tiny, k=1), tmp_path / "s.yaml")
+    other = bundle_of(np.eye(3, 5), np.zeros((3, 5, 5)), features=bundle_tiny.features)
+    with pytest.raises(PlannerError) as error:
+        load_session(tmp_path / "s.yaml", other)
+    assert "a session on tiny 1" in said(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"session": 2}, "key session"),
+        ({"extra": 1}, "an unknown key"),
+        (
+            {"steps": [{"kind": "observe", "features": ["X"], "values": [1], "cost": 0, "reason": ""}]},
+            "an unknown name",
+        ),
+        ({"steps": [{"kind": "observe", "features": ["MUC2"], "values": [2], "cost": 0, "reason": ""}]}, "steps.0"),
+        ({"steps": [{"kind": "observe", "features": ["MUC2"], "values": [], "cost": 0, "reason": ""}]}, "key steps"),
+        ({"steps": [{"kind": "correct", "features": ["MUC2"], "values": [1], "cost": 0, "reason": ""}]}, "step 1"),
+    ],
+)
+def test_a_session_that_was_edited_wrongly_is_refused_by_key(
+    bundle_tiny: Bundle, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "s.yaml"
+    save_session(TopKPlanner(bundle_tiny, k=1), path)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
+    with pytest.raises((ConfigError, PlannerError)) as error:
+        load_session(path, bundle_tiny)
+    assert words in said(error)
+    assert str(path) in said(error)
+
+
+def test_saving_and_loading_are_part_of_the_interface(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    afa.save_session(afa.TopKPlanner(bundle_tiny, k=1, stop=afa.Stop(certain=True)), tmp_path / "s.yaml")
+    assert afa.load_session(tmp_path / "s.yaml", bundle_tiny).stop == afa.Stop(certain=True)
