@@ -144,6 +144,16 @@ class Planner(ABC):
         return self._log.spent
 
     @property
+    def panels(self) -> tuple[str, ...]:
+        """Names of the panels."""
+        return tuple(self.settings["panels"])
+
+    @property
+    def priced(self) -> bool:
+        """Whether costs or panels enter the choice."""
+        return not self._menu.plain
+
+    @property
     def actions(self) -> tuple[Action, ...]:
         """Every step so far, in order; undone ones are gone."""
         return tuple(self._log.actions)
@@ -363,7 +373,8 @@ class Planner(ABC):
         """What costs, panels and the budget did to the choice, in words."""
         words = ""
         if not self._menu.plain:
-            words = f"; {self._menu.names[item]} costs {self._price()[item]:g}, gains are compared by unit of cost"
+            price = self._price()[item]
+            words = f"; costs {price:g}, and gains are compared by unit of cost" if price else "; free"
         beyond = self._open()
         if (beyond != self._affordable()).any():
             first = int(self._menu.item_of[self._choose(view, beyond).feature])

@@ -113,7 +113,11 @@ class TopKPlanner(Planner):
 
     def top_k(self) -> list[str]:
         """The k best entities by Copeland wins, best first; ties as spec S6 settles them."""
-        return ranking(self.scores(), self.bundle.entities, tie=self._state.packed.tie)[: self.k]
+        return self.ranking()[: self.k]
+
+    def ranking(self) -> list[str]:
+        """All entities, best first (spec S6)."""
+        return ranking(self.scores(), self.bundle.entities, tie=self._state.packed.tie)
 
     def resolved(self) -> list[tuple[str, str]]:
         """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""

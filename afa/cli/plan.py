@@ -1,0 +1,81 @@
+"""`afa plan`: the next measurement of one patient, asked for in a terminal or by another program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+
+def plan(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    session: Annotated[
+        Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5, or 1 of few entities")] = None,
+    entity: Annotated[str | None, typer.Option(help="ask whether this one entity holds, not for the top set")] = None,
+    score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None,
+    gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None,
+    allocation: Annotated[str | None, typer.Option(help="the rule that chooses, such as priority_all")] = None,
+    costs: Annotated[
+        Literal["own", "equal"] | None, typer.Option(help="the bundle's own costs, or every feature alike")
+    ] = None,
+    panels: Annotated[
+        Path | None, typer.Option(help="YAML file of features that come together and their cost (docs/plan.md)")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="the most that may be spent")] = None,
+    certain: Annotated[
+        bool | None, typer.Option("--certain/--to-the-end", help="stop when nothing left can change the answer")
+    ] = None,
+    probability: Annotated[float | None, typer.Option(help="stop at this probability of the answer")] = None,
+    min_gain: Annotated[float | None, typer.Option(help="stop when nothing left gains more than this")] = None,
+    patient: Annotated[str | None, typer.Option(help="a name to keep with the session")] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
+) -> None:
+    """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
+    import sys
+
+    from rich.console import Console
+
+    from afa.bundle import load_bundle
+    from afa.dialogue.jsonlines import converse
+    from afa.dialogue.opening import new_planner, read_panels, resumed_planner
+    from afa.dialogue.terminal import Terminal
+    from afa.planner import Planner, Stop
+    from afa.session import save_session
+
+    model = load_bundle(bundle)
+    options = {"score": score, "gain": gain, "allocation": allocation, "patient": patient}
+    rules = {"--budget": budget, "--certain": certain, "--probability": probability, "--min-gain": min_gain}
+    if session is not None and session.exists():
+        given: dict[str, Any] = {f"--{name}": value for name, value in options.items()}
+        given |= {"--k": k, "--entity": entity, "--costs": costs, "--panels": panels, **rules}
+        planner = resumed_planner(session, model, given)
+    else:
+        planner = new_planner(
+            model,
+            k=k,
+            entity=entity,
+            panels=read_panels(panels) if panels else None,
+            stop=Stop(budget, certain is not False, probability, min_gain),
+            costs="equal" if costs == "equal" else None,
+            **{name: value for name, value in options.items() if value is not None},
+        )
+
+    def keep(planner: Planner) -> None:
+        if session is not None:
+            save_session(planner, session)
+
+    keep(planner)
+    if json:
+        for line in converse(planner, sys.stdin, keep):
+            typer.echo(line)
+            sys.stdout.flush()
+        return
+    console = Console()
+    Terminal(planner, console, lambda prompt: console.input(prompt, markup=False), keep).run()
+    if session is not None:
+        typer.echo(f"kept in {session}")
+    elif planner.actions:
+        typer.echo("not kept; --session FILE keeps a session")

@@ -1,0 +1,1 @@
+"""Talking with a planner: in a terminal, or line by line in JSON from another program."""

@@ -1,0 +1,82 @@
+"""From what a user names (a bundle, a session, a file of panels) to a planner that is ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from afa.bundle import Bundle
+from afa.errors import Fault, PlannerError
+from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.session import load_session
+from afa.yamlfile import check_model, read_mapping
+
+USUAL_K = 5
+
+
+class _Panel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    features: tuple[str, ...] = Field(min_length=1)
+    cost: float | None = Field(None, ge=0)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """What a file of panels says: features by panel, and the costs of those panels that have one of their own."""
+
+    features: Mapping[str, tuple[str, ...]]
+    costs: Mapping[str, float]
+
+
+def read_panels(path: str | Path) -> Panels:
+    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`; the cost may be left out.
+
+    Raises
+    ------
+    ConfigError : names the panel and the key that is wrong.
+
+    """
+    read = {
+        str(name): check_model(body if isinstance(body, dict) else {"features": body}, _Panel, f"{path}, panel {name}")
+        for name, body in read_mapping(path).items()
+    }
+    costs = {name: panel.cost for name, panel in read.items() if panel.cost is not None}
+    return Panels({name: panel.features for name, panel in read.items()}, costs)
+
+
+def new_planner(
+    bundle: Bundle, *, k: int | None, entity: str | None, panels: Panels | None, stop: Stop, **options: Any
+) -> Planner:
+    """A planner for the top k, or for one entity; without either, for the top 5, or the best of 5 or fewer entities.
+
+    options : those of both planners. `costs` may be `equal`; panels keep the costs of their own file even then.
+    """
+    costs = options.pop("costs", None)
+    if panels:
+        options["panels"] = panels.features
+        costs = dict.fromkeys(bundle.features, 1.0) | dict(panels.costs) if costs == "equal" else dict(panels.costs)
+    if entity is None:
+        k = k or (USUAL_K if len(bundle.entities) > USUAL_K else 1)
+        return TopKPlanner(bundle, k=k, costs=costs, stop=stop, **options)
+    if k is not None:
+        expected = "one of the two questions"
+        raise PlannerError(Fault("options --k and --entity", "both", expected, "leave one of them out"))
+    if entity not in bundle.entities:
+        known = ", ".join(bundle.entities[:10]) + (", ..." if len(bundle.entities) > 10 else "")
+        raise PlannerError(Fault("option --entity", repr(entity), f"an entity of the bundle: {known}", "name one"))
+    return BinaryPlanner(bundle, entity=entity, costs=costs, stop=stop, **options)
+
+
+def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
+    """The planner of a session file; options `given` beside it are refused, as the session has its own."""
+    extra = [name for name, value in given.items() if value is not None]
+    if extra:
+        found = f"an earlier session, and {', '.join(extra)}"
+        step = "leave these out, or name a session file that does not exist yet"
+        raise PlannerError(Fault(str(path), found, "the settings that the session began with", step))
+    return load_session(path, bundle)

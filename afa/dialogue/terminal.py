@@ -1,0 +1,228 @@
+"""The planner in a terminal: it asks for a measurement, says why, and takes the answer or another command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from afa.dialogue.speech import answer_of, feature_named, standings, value_written
+from afa.errors import AfaError, Fault, PlannerError
+from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
+from afa.session import save_session
+
+HELP = (
+    ("-1, 0, 1", "the value asked for: lower, unchanged, higher (- and + do as well)"),
+    ("NAME=VALUE ...", "one or more values that were not asked for, whatever their order"),
+    ("skip [NAME]", "it cannot be measured"),
+    ("undo", "take back the last step"),
+    ("fix NAME VALUE", "correct an earlier value"),
+    ("why", "the candidates and what each would teach"),
+    ("ranking", "all entities, best first"),
+    ("history", "what was done, why, and what it cost"),
+    ("features", "the names of what is still open"),
+    ("save FILE", "keep the session in a file; `afa plan BUNDLE --session FILE` takes it up again"),
+    ("quit", "leave (Ctrl-D does as well)"),
+)
+
+
+class Terminal:
+    """One conversation. read : gives the next line for a prompt, or raises EOFError. keep : called after each step."""
+
+    def __init__(
+        self, planner: Planner, console: Console, read: Callable[[str], str], keep: Callable[[Planner], None]
+    ) -> None:
+        self.planner, self.console, self.read, self.keep = planner, console, read, keep
+        looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
+        self._looks = looks | {"w": self._why, "r": self._ranking, "?": self._help, "help": self._help}
+
+    def run(self) -> None:
+        """Ask and listen until there is nothing to ask for and the user leaves."""
+        self._greet()
+        shown: Suggestion | str | None = ""
+        while True:
+            item = self.planner.suggest()
+            if item is not shown:
+                self._ask(item)
+                shown = item
+            try:
+                line = self.read(self._prompt(item)).strip()
+            except EOFError:
+                self.console.print()
+                return
+            if line in ("quit", "q", "exit"):
+                return
+            try:
+                self._hear(line, item)
+            except AfaError as error:
+                for fault in error.faults:
+                    self.console.print(f"[red]{escape(str(fault))}[/red]")
+
+    def _greet(self) -> None:
+        bundle, planner = self.planner.bundle, self.planner
+        question = (
+            f"does [bold]{escape(planner.entity)}[/bold] hold"
+            if isinstance(planner, BinaryPlanner)
+            else f"the top {planner.k} of {len(bundle.entities)}"
+        )
+        self._say(
+            f"[bold]{escape(bundle.name)} {escape(bundle.version)}[/bold]: {question}, {len(bundle.features)} features"
+        )
+        self._say("[dim]For research only. Answer -1, 0 or 1; ? lists the commands.[/dim]")
+
+    def _ask(self, item: Suggestion | None) -> None:
+        """The answer so far, then the next measurement with its reason and the runners-up, or why there is none."""
+        self._say()
+        if self.planner.observed:
+            self._say(self._so_far())
+        if item is None:
+            self._say(f"[bold green]Done:[/bold green] {escape(self.planner.reason)}")
+            return
+        cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
+        features = "" if item.features == (item.name,) else f": {escape(', '.join(item.features))}"
+        self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
+        self._say(f"  [dim]because:[/dim] {escape(item.reason)}")
+        others = [row for row in self.planner.explain(6).to_dict("records") if row["feature"] not in item.features][:3]
+        if others:
+            gain = "gain_per_cost" if self.planner.priced else "gain"
+            named = ", ".join(f"{escape(row['feature'])} {row[gain]:.3g}" for row in others)
+            self._say(f"  [dim]next best:[/dim] {named}")
+
+    def _so_far(self) -> str:
+        answer = answer_of(self.planner)
+        known = "certain" if answer["certain"] else f"probability {answer['probability']:.2f}"
+        spent = f", spent {self.planner.spent:g}" if self.planner.priced else ""
+        if "top_k" in answer:
+            head = f"top {len(answer['top_k'])}: [bold]{escape(', '.join(answer['top_k']))}[/bold]"
+        else:
+            words = {1: "yes", -1: "no", 0: "undecided"}[answer["decision"]]
+            head = f"{escape(answer['entity'])}: [bold]{words}[/bold]"
+            known = f"probability {answer['probability']:.2f}" + (
+                ", the decision is certain" if answer["certain"] else ""
+            )
+        return f"{head}  [dim]({known}; {len(self.planner.observed)} measured{spent})[/dim]"
+
+    def _prompt(self, item: Suggestion | None) -> str:
+        return f"{item.name}> " if item else "> "
+
+    def _hear(self, line: str, item: Suggestion | None) -> None:
+        """Carry out one line: a look at something, a step, or values."""
+        words = _words(line)
+        match [words[0].lower(), *words[1:]] if words else []:
+            case []:
+                return
+            case [look] if look in self._looks:
+                self._looks[look]()
+            case ["save", file]:
+                save_session(self.planner, Path(file))
+                self._say(f"saved as {escape(file)}")
+            case ["undo" | "u"]:
+                self._step(self._undo)
+            case ["skip" | "s"]:
+                self._step(lambda: self.planner.skip(_asked(item).name))
+            case ["skip" | "s", name]:
+                self._step(lambda: self.planner.skip(feature_named(self.planner, name)))
+            case ["fix", name, value]:
+                feature = feature_named(self.planner, name)
+                self._step(lambda: self.planner.correct(feature, value_written(feature, value)))
+            case _ if all("=" in word for word in words):
+                self._step(lambda: self.planner.observe_all(self._named_values(words)))
+            case _:
+                self._take_values(words, item)
+
+    def _undo(self) -> None:
+        undone = self.planner.undo()
+        self._say(f"taken back: {undone.kind} {escape(', '.join(undone.features))}")
+
+    def _help(self) -> None:
+        self._table(("", ""), HELP)
+
+    def _features(self) -> None:
+        closed = self.planner.observed.keys() | self.planner.skipped
+        self._say(escape(", ".join(name for name in self.planner.bundle.features if name not in closed)))
+
+    def _take_values(self, words: list[str], item: Suggestion | None) -> None:
+        """Values without names: of the features asked for, in the order in which they were shown."""
+        if not all(word in ("-1", "-", "0", "1", "+1", "+") for word in words):
+            expected = "-1, 0 or 1, NAME=VALUE, or a command"
+            raise PlannerError(Fault("answer", repr(" ".join(words)), expected, "type ? for the commands"))
+        asked = _asked(item)
+        if len(words) > len(asked.features):
+            expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
+            raise PlannerError(Fault("answer", f"{len(words)} values", expected, "name the others as NAME=VALUE"))
+        pairs = zip(asked.features, words, strict=False)
+        self._step(lambda: self.planner.observe_all({name: value_written(name, word) for name, word in pairs}))
+
+    def _named_values(self, words: list[str]) -> dict[str, int]:
+        values: dict[str, int] = {}
+        for word in words:
+            name, _, value = word.rpartition("=")
+            feature = feature_named(self.planner, name)
+            if feature in values:
+                raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
+            values[feature] = value_written(feature, value)
+        return values
+
+    def _step(self, step: Callable[[], None]) -> None:
+        step()
+        self.keep(self.planner)
+
+    def _why(self) -> None:
+        table = self.planner.explain()
+        columns = [
+            name
+            for name in ("feature", "item", "cost", "gain", "gain_per_cost", "duels_moved", "share")
+            if name in table
+        ]
+        rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
+        self._table(tuple(name.replace("_", " ") for name in columns), rows)
+
+    def _ranking(self) -> None:
+        if isinstance(self.planner, TopKPlanner):
+            rows = [
+                (str(place), row["entity"], f"{row['wins']:g}", str(row["certain"]))
+                for place, row in enumerate(standings(self.planner), start=1)
+            ]
+            self._table(("", "entity", "duels won", "of them or lost, certain"), rows)
+        else:
+            self._say(self._so_far())
+
+    def _history(self) -> None:
+        rows = [
+            (str(row["step"]), row["kind"], row["feature"], _short(row["value"]), f"{row['spent']:g}", row["reason"])
+            for row in self.planner.history().astype({"value": object}).to_dict("records")
+        ]
+        self._table(("step", "kind", "feature", "value", "spent", "reason"), rows)
+
+    def _table(self, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+        table = Table(*columns, show_header=any(columns), box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        self.console.print(table)
+
+    def _say(self, text: str = "") -> None:
+        self.console.print(text, highlight=False)
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        raise PlannerError(Fault("answer", repr(line), "quotes in pairs", "close the quote")) from None
+
+
+def _asked(item: Suggestion | None) -> Suggestion:
+    if item is None:
+        step = "name the feature, as NAME=VALUE"
+        raise PlannerError(Fault("answer", "a value", "a question that it answers", step))
+    return item
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "" if value is None or str(value) == "<NA>" else str(value)

@@ -1,0 +1,371 @@
+"""`afa plan`: the same planner in a terminal and by JSON lines; what a user reads at each mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bundles import bundle_of
+from rich.console import Console
+
+from afa.bundle import Bundle, load_bundle
+from afa.dialogue.jsonlines import VERBS, converse
+from afa.dialogue.opening import new_planner, read_panels, resumed_planner
+from afa.dialogue.terminal import Terminal
+from afa.errors import AfaError, ConfigError, PlannerError
+from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.session import load_session
+
+ROOT = Path(__file__).parent.parent
+TINY = ROOT / "tests/data/bundle_tiny"
+AFA = str(Path(sys.executable).parent / "afa")
+
+
+def nothing(planner: Planner) -> None:
+    """Keep no session."""
+
+
+def talk(planner: Planner, *lines: str, keep: Callable[[Planner], None] = nothing) -> str:
+    """What the terminal shows when these lines are typed, and then Ctrl-D."""
+    shown = io.StringIO()
+    console = Console(file=shown, width=200, no_color=True)
+    typed = iter(lines)
+
+    def read(prompt: str) -> str:
+        shown.write(prompt)
+        try:
+            line = next(typed)
+        except StopIteration:
+            raise EOFError from None
+        shown.write(line + "\n")
+        return line
+
+    Terminal(planner, console, read, keep).run()
+    return shown.getvalue()
+
+
+def ask(planner: Planner, *requests: Any, keep: Callable[[Planner], None] = nothing) -> list[dict[str, Any]]:
+    """The answers to JSON requests, without the greeting; texts are sent as they are."""
+    lines = (request if isinstance(request, str) else json.dumps(request) for request in requests)
+    _, *answers = map(json.loads, converse(planner, lines, keep))
+    return answers
+
+
+def plain(bundle: Bundle, **options: Any) -> TopKPlanner:
+    return TopKPlanner(bundle, **({"k": 1, "costs": "equal"} | options))
+
+
+def afa(*arguments: object, typed: str = "") -> subprocess.CompletedProcess[str]:
+    command = [AFA, "plan", *map(str, arguments)]
+    return subprocess.run(command, input=typed, capture_output=True, text=True, check=False)
+
+
+def test_the_terminal_asks_takes_the_answer_and_ends_when_it_is_certain(bundle_tiny: Bundle) -> None:
+    planner = plain(bundle_tiny, stop=Stop(certain=True))
+    by_hand = plain(bundle_tiny, stop=Stop(certain=True))
+    while feature := by_hand.next_feature():
+        by_hand.observe(feature, 1)
+    text = talk(planner, *["1"] * len(by_hand.observed))
+    assert planner.observed == by_hand.observed
+    assert f"top 1: {by_hand.top_k()[0]}  (certain; {len(by_hand.observed)} measured)" in text
+    assert "Done: the answer is certain" in text
+    assert text.count("because:") == len(by_hand.observed)
+
+
+def test_every_command_of_the_terminal_does_what_its_help_says(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    planner = plain(bundle_tiny)
+    file = tmp_path / "my session.yaml"
+    text = talk(
+        planner,
+        "MUC2=-1 il8=+1",
+        "fix MUC2 0",
+        "skip AQP8",
+        "undo",
+        "why",
+        "ranking",
+        "history",
+        "features",
+        "help",
+        f"save '{file}'",
+        "skip",
+        "quit",
+        "never read",
+    )
+    assert planner.observed == {"MUC2": 0, "CXCL8": 1}
+    assert len(planner.skipped) == 1
+    assert "taken back: skip AQP8" in text
+    assert "AQP8, MMP9, TFF3" in text
+    assert "duels won" in text
+    assert "-1 was wrong" in text
+    assert "never read" not in text
+    assert load_session(file, bundle_tiny).observed == planner.observed
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("2", "answer: found '2'; expected -1, 0 or 1, NAME=VALUE, or a command"),
+        ("yes", "Next step: type ? for the commands"),
+        ("MUC2=5", "value of MUC2: found '5'; expected -1, 0 or 1"),
+        ("MUCC2=1", "did you mean MUC2"),
+        ("nosuch=1", "feature 'nosuch': found an unknown name"),
+        ("MUC2=1 muc2=0", "feature MUC2: found two values"),
+        ("fix MUC2 1", "feature MUC2: found no observation"),
+        ("fix MUC2", "answer: found 'fix MUC2'"),
+        ("undo", "undo: found no step to take back"),
+        ("1 1", "answer: found 2 values; expected 1"),
+        ("'open", "expected quotes in pairs"),
+        ("[bold]=1", "feature '[bold]': found an unknown name"),
+    ],
+)
+def test_a_mistyped_line_is_explained_and_changes_nothing(bundle_tiny: Bundle, line: str, words: str) -> None:
+    planner = plain(bundle_tiny)
+    text = talk(planner, line)
+    assert words in text
+    assert planner.actions == ()
+    assert text.count("because:") == 1  # the question is not asked again
+
+
+def test_a_panel_is_asked_for_by_name_and_answered_in_its_order(bundle_tiny: Bundle) -> None:
+    planner = plain(bundle_tiny, costs=None, panels={"all of it": list(bundle_tiny.features)})
+    item = planner.suggest()
+    assert item is not None
+    text = talk(planner, "1 0", "1 1 1 1", "0 -1 -1")
+    assert f"all of it: {', '.join(item.features)} (cost 4.5)" in text
+    assert "found 4 values; expected 3" in text
+    assert planner.observed == dict(zip(item.features, [1, 0, 0, -1, -1], strict=True))
+    assert planner.spent == 4.5
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
+    unary = [[1.0, -1.0], [-1.0, 1.0]]
+    bundle = bundle_of(unary, [[[0, 0], [0, 0]]] * 2, features=("[red]IL8[/red]", "[/bold]"))
+    text = talk(TopKPlanner(bundle, k=1), "1", "why", "history", "0")
+    assert "[red]IL8[/red]> 1" in text or "[/bold]> 1" in text
+    assert "because:" in text
+
+
+def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
+    planner = new_planner(bundle_tiny, k=None, entity="bleeding", panels=None, stop=Stop(certain=True))
+    assert isinstance(planner, BinaryPlanner)
+    text = talk(planner, "CXCL8=1 MUC2=-1", "ranking")
+    assert f"bleeding: yes  (probability {planner.probability():.2f}, the decision is certain; 2 measured" in text
+
+
+def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:
+    (first,) = converse(plain(bundle_tiny), [], nothing)
+    greeting = json.loads(first)
+    assert greeting["protocol"] == 1
+    assert greeting["features"] == list(bundle_tiny.features)
+    assert greeting["bundle"]["digest"] == bundle_tiny.digest
+    assert greeting["suggestion"]["name"] == plain(bundle_tiny).next_feature()
+
+
+def test_json_lines_walk_the_planner_as_python_does(bundle_tiny: Bundle) -> None:
+    planner, by_hand = plain(bundle_tiny), plain(bundle_tiny)
+    values = {"AQP8": -1, "CXCL8": 1, "MMP9": 0, "MUC2": -1, "TFF3": 1}
+    while feature := by_hand.next_feature():
+        by_hand.observe(feature, values[feature])
+        (answer,) = ask(planner, {"do": "observe", "values": {feature: values[feature]}})
+        assert answer["ok"]
+        assert (answer["suggestion"] or {}).get("name") == by_hand.next_feature()
+        assert answer["answer"]["top_k"] == by_hand.top_k()
+        assert answer["answer"]["probability"] == by_hand.boundary_probability()
+        assert answer["answer"]["certain"] == by_hand.certified()
+    assert answer["stopped"] == "every feature has been observed"
+
+
+def test_every_request_is_answered(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    planner = plain(bundle_tiny)
+    requests: list[dict[str, Any]] = [
+        {"do": "observe", "values": {"IL-8": 1}, "cost": 4},
+        {"do": "correct", "feature": "CXCL8", "value": 0},
+        {"do": "skip", "feature": "AQP8"},
+        {"do": "undo"},
+        {"do": "explain", "most": 2},
+        {"do": "ranking"},
+        {"do": "history"},
+        {"do": "save", "file": str(tmp_path / "s.yaml")},
+        {"do": "show"},
+        {"do": "quit"},
+    ]
+    assert {request["do"] for request in requests} == set(VERBS)
+    answers = ask(planner, *requests, {"do": "never read"})
+    assert [answer["ok"] for answer in answers] == [True] * 9
+    assert answers[0]["spent"] == 4
+    assert answers[3]["undone"] == {"kind": "skip", "features": ["AQP8"], "values": [None]}
+    assert len(answers[4]["candidates"]) == 2
+    assert {row["entity"] for row in answers[5]["ranking"]} == set(bundle_tiny.entities)
+    assert [row["value"] for row in answers[6]["history"]] == [1, 0]
+    assert load_session(tmp_path / "s.yaml", bundle_tiny).observed == {"CXCL8": 0}
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ("no json", "request"),
+        ("[1]", "request"),
+        ("[" * 100_000, "request"),
+        ("{}", "request, key do"),
+        ('{"do": ["show"]}', "request, key do"),
+        ('{"do": "obs"}', "request, key do"),
+        ('{"do": "observe", "values": {}}', "request, key observe.values"),
+        ('{"do": "observe", "values": {"MUC2": 2}}', "request, key observe.values.MUC2"),
+        ('{"do": "observe", "values": {"MUC2": true}}', "request, key observe.values.MUC2"),
+        ('{"do": "observe", "values": {"MUC2": 1}, "cost": NaN}', "request, key observe.cost"),
+        ('{"do": "observe", "values": {"nosuch": 1}}', "feature 'nosuch'"),
+        ('{"do": "observe", "values": {"IL8": 1, "CXCL8": 1}}', "request observe, key values"),
+        ('{"do": "correct", "feature": "MUC2", "value": 1}', "feature MUC2"),
+        ('{"do": "undo"}', "undo"),
+        ('{"do": "show", "more": 1}', "request, key show.more"),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_is_answered_and_changes_nothing(
+    bundle_tiny: Bundle, line: str, where: str
+) -> None:
+    planner = plain(bundle_tiny)
+    wrong, after = ask(planner, line, {"do": "show"})
+    assert not wrong["ok"]
+    assert wrong["error"]["where"] == where
+    assert wrong["error"]["next_step"]
+    assert after["ok"]
+    assert planner.actions == ()
+
+
+def test_a_ranking_of_one_entity_is_refused(bundle_tiny: Bundle) -> None:
+    (answer,) = ask(BinaryPlanner(bundle_tiny, entity="bleeding"), {"do": "ranking"})
+    assert answer["error"]["where"] == "request ranking"
+
+
+def test_the_session_is_kept_after_every_step(bundle_tiny: Bundle) -> None:
+    for speak, steps in (
+        (talk, ["1", "fix CXCL8 0", "skip", "undo", "why"]),
+        (ask, [{"do": "observe", "values": {"MUC2": 1}}, {"do": "skip", "feature": "AQP8"}, {"do": "undo"}]),
+    ):
+        kept: list[int] = []
+        planner = plain(bundle_tiny)
+        planner.observe("CXCL8", 1)
+        speak(planner, *steps, keep=lambda planner, kept=kept: kept.append(len(planner.actions)))  # type: ignore
+        assert kept == ([2, 3, 4, 3] if speak is talk else [2, 3, 2])
+
+
+def test_without_a_question_the_top_5_or_the_best_of_few_is_looked_for(bundle_tiny: Bundle) -> None:
+    def k_of(bundle: Bundle) -> int:
+        return new_planner(bundle, k=None, entity=None, panels=None, stop=Stop()).k
+
+    many = bundle_of([[float(v)] for v in range(6)], [[[0.0]]] * 6, features=("f",))
+    assert (k_of(bundle_tiny), k_of(many)) == (1, 5)
+
+
+def test_panels_are_read_from_a_file_with_their_costs(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    file = tmp_path / "panels.yaml"
+    file.write_text("mucus: {features: [MUC2, TFF3], cost: 7}\nrest: [AQP8, MMP9]\n")
+    panels = read_panels(file)
+    for costs, rest in ((None, 2.0), ("equal", 2.0)):
+        planner = new_planner(bundle_tiny, k=1, entity=None, panels=panels, stop=Stop(), costs=costs)
+        assert {row["item"]: row["cost"] for row in planner.explain().to_dict("records")} == {
+            "mucus": 7.0,
+            "rest": rest,
+            "CXCL8": 2.0 if costs is None else 1.0,
+        }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mucus: {features: []}", "panel mucus, key features"),
+        ("mucus: {features: [MUC2], cost: -1}", "panel mucus, key cost"),
+        ("mucus: {feature: [MUC2]}", "rename it to features"),
+        ("mucus: 3", "panel mucus, key features"),
+        ("- mucus", "a mapping of keys to values"),
+    ],
+)
+def test_a_faulty_file_of_panels_is_refused_by_panel_and_key(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "panels.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_panels(file)
+    assert str(file) in str(error.value)
+    assert words in str(error.value)
+
+
+def test_settings_beside_an_earlier_session_are_refused(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(PlannerError, match=r"an earlier session, and --k"):
+        resumed_planner(tmp_path / "s.yaml", bundle_tiny, {"--k": 2, "--budget": None})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--entity", "nosuch"], "expected an entity of the bundle: bleeding, diarrhea, fistula"),
+        (["--entity", "bleeding", "--k", "1"], "options --k and --entity"),
+        (["--k", "3"], "planner option k: found 3"),
+        (["--score", "nosuch"], "planner option score"),
+        (["--probability", "2"], "stop option probability: found 2.0"),
+        (["--panels", "nosuch.yaml"], "nosuch.yaml"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_exit_code_2(arguments: list[str], words: str) -> None:
+    result = afa(TINY, *arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert words in line
+
+
+def test_a_session_is_taken_up_again_by_the_same_command(tmp_path: Path) -> None:
+    file = tmp_path / "patient.yaml"
+    first = afa(TINY, "--session", file, "--to-the-end", typed="CXCL8=1\n")
+    assert first.returncode == 0, first.stderr
+    assert f"kept in {file}" in first.stdout.replace("\n", "")
+    second = afa(TINY, "--session", file, "--json", typed='{"do": "undo"}\n')
+    undone = json.loads(second.stdout.splitlines()[-1])["undone"]
+    assert (undone["features"], undone["values"]) == (["CXCL8"], [1])
+    assert yaml.safe_load(file.read_text())["steps"] == []
+    refused = afa(TINY, "--session", file, "--k", 2)
+    assert refused.returncode == 2
+    assert "an earlier session, and --k" in refused.stderr
+
+
+@pytest.fixture
+def screen() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """`afa plan` in a real terminal, and the file that its keys go into and its text comes out of."""
+    mine, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen([AFA, "plan", str(TINY)], stdin=its, stdout=its, stderr=its, env=environment)
+    os.close(its)
+    yield process, mine
+    process.kill()
+    process.wait()
+    os.close(mine)
+
+
+def test_in_a_real_terminal_it_ends_by_control_d(screen: tuple[subprocess.Popen[bytes], int]) -> None:
+    process, mine = screen
+    shown = b""
+    while b"> " not in shown:
+        shown += os.read(mine, 4096)
+    os.write(mine, b"0\n")
+    while shown.count(b"> ") < 2:
+        shown += os.read(mine, 4096)
+    os.write(mine, b"\x04")
+    assert process.wait(20) == 0
+    assert b"Traceback" not in shown
+    assert b"because" in shown
+
+
+def test_the_bundle_is_checked_first(tmp_path: Path) -> None:
+    with pytest.raises(AfaError):
+        load_bundle(tmp_path)
+    result = afa(tmp_path)
+    assert result.returncode == 2
+    assert str(tmp_path) in result.stderr
