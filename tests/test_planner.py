@@ -150,6 +150,16 @@ def test_greedy_asks_first_for_the_feature_on_which_the_entities_differ_most(bun
     assert table["share"].tolist() == [0.25, 0.25, 0.25, 0.25, 0]
 
 
+def test_the_posterior_is_that_of_one_entity_out_of_all_worked_by_hand() -> None:
+    # without couplings P(x | v) = e^(theta x) / (e^-theta + 1 + e^theta); three entities, one feature, x = 0
+    unary = np.array([[2.0], [0.0], [-1.0]])
+    planner = TopKPlanner(bundle_of(unary, np.zeros((3, 1, 1))), k=1)
+    np.testing.assert_allclose(planner.posterior(), [1 / 3] * 3)
+    planner.observe(planner.bundle.features[0], 0)
+    given = 1 / (np.exp(-unary[:, 0]) + 1 + np.exp(unary[:, 0]))
+    np.testing.assert_allclose(planner.posterior(), given / given.sum(), atol=1e-6)
+
+
 def test_the_explanation_leaves_observed_features_out_and_is_as_long_as_asked(bundle_tiny: Bundle) -> None:
     planner = TopKPlanner(bundle_tiny, k=1)
     planner.observe("AQP8", 1)

@@ -47,6 +47,19 @@ def test_gains_are_compared_by_unit_of_cost(ladder: Bundle) -> None:
     assert asked(planner(ladder, costs={"a": 8, "b": 1, "c": 4, "d": 0.25})) == ["d", "b", "a", "c"]
 
 
+def test_runners_up_are_what_the_rule_would_choose_were_the_first_not_on_offer(ladder: Bundle) -> None:
+    one = planner(ladder, panels={"small": ["c", "d"]}, costs={"small": 0.9}, stop=Stop(budget=3))
+    first = one.suggest()
+    assert first is not None
+    assert [first.name, *(item.name for item in one.runners_up())] == ["a", "small", "b"]
+    assert [item.name for item in one.runners_up(1)] == ["small"]
+    one.observe("a", 1)
+    one.skip("b")
+    assert one.runners_up() == []
+    one.skip("small")
+    assert one.runners_up() == []
+
+
 def test_equal_costs_change_no_choice(ladder: Bundle) -> None:
     assert asked(planner(ladder, costs=dict.fromkeys("abcd", 7.0))) == asked(planner(ladder)) == list("abcd")
 

@@ -151,7 +151,8 @@ def _look(planner: Planner, request: Any) -> dict[str, Any]:
             table = planner.history().astype({"value": object})
             return {"history": table.where(table.notna(), None).to_dict(orient="records")}
         case _Explain():
-            return {"candidates": planner.explain(request.most).to_dict(orient="records")}
+            others = [item.name for item in planner.runners_up()]
+            return {"candidates": planner.explain(request.most).to_dict(orient="records"), "runners_up": others}
         case _Save():
             save_session(planner, Path(request.file))
             return {"saved": request.file}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
-
-import numpy as np
 
 from afa.copeland import copeland_wins
 from afa.csvfile import suggestion
@@ -57,7 +56,11 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
-    """Every entity, best first: `entity`, `wins` (duels won, ties half), `certain` (its duels that are resolved)."""
+    """Every entity, best first: `entity`, `wins` (ties half), `certain` (its duels resolved), `posterior`."""
     wins = dict(zip(planner.bundle.entities, copeland_wins(planner.scores()), strict=True))
-    resolved = np.array(planner.resolved()).ravel().tolist()
-    return [{"entity": name, "wins": float(wins[name]), "certain": resolved.count(name)} for name in planner.ranking()]
+    posterior = dict(zip(planner.bundle.entities, planner.posterior(), strict=True))
+    resolved = Counter(name for duel in planner.resolved() for name in duel)
+    return [
+        {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": float(posterior[v])}
+        for v in planner.ranking()
+    ]

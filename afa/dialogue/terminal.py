@@ -86,11 +86,8 @@ class Terminal:
         features = "" if item.features == (item.name,) else f": {escape(', '.join(item.features))}"
         self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
         self._say(f"  [dim]because:[/dim] {escape(item.reason)}")
-        others = [row for row in self.planner.explain(6).to_dict("records") if row["feature"] not in item.features][:3]
-        if others:
-            gain = "gain_per_cost" if self.planner.priced else "gain"
-            named = ", ".join(f"{escape(row['feature'])} {row[gain]:.3g}" for row in others)
-            self._say(f"  [dim]next best:[/dim] {named}")
+        if others := self.planner.runners_up():
+            self._say(f"  [dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
 
     def _so_far(self) -> str:
         answer = answer_of(self.planner)
@@ -184,10 +181,10 @@ class Terminal:
     def _ranking(self) -> None:
         if isinstance(self.planner, TopKPlanner):
             rows = [
-                (str(place), row["entity"], f"{row['wins']:g}", str(row["certain"]))
+                (str(place), row["entity"], f"{row['wins']:g}", str(row["certain"]), f"{row['posterior']:.2f}")
                 for place, row in enumerate(standings(self.planner), start=1)
             ]
-            self._table(("", "entity", "duels won", "of them or lost, certain"), rows)
+            self._table(("", "entity", "duels won", "duels certain", "posterior if just one holds"), rows)
         else:
             self._say(self._so_far())
 

@@ -166,10 +166,25 @@ class Planner(ABC):
         """
         if not self._fresh:
             ended = self.stopped()
-            self._asked = None if ended else self._next_item()
+            self._asked = None if ended else self._first_item()
             self.reason = ended or (self._asked.reason if self._asked else "")
             self._fresh = True
         return self._asked
+
+    def runners_up(self, most: int = 3) -> list[Suggestion]:
+        """What the rule would have suggested, best first, had it not been for `suggest`'s item; empty without one."""
+        first = self.suggest()
+        others: list[Suggestion] = []
+        if first is None:
+            return others
+        view, offered = self._view(), self._affordable()
+        for item in range(most + 1):
+            if not offered.any():
+                break
+            chosen = self._chosen_item(view, offered)
+            others += [chosen] if item else []
+            offered &= self._menu.item_of != self._item(chosen.features[0])
+        return others
 
     def next_feature(self) -> str | None:
         """Name of the feature to measure next, or None; `suggest` has the whole panel and its cost."""
@@ -330,18 +345,16 @@ class Planner(ABC):
             seed=self.seed,
         )
 
-    def _next_item(self) -> Suggestion:
-        """The item that the rule chooses, free ones first."""
-        view, affordable = self._view(), self._affordable()
-        free = affordable & (self._price() == 0)[self._menu.item_of]
+    def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
+        """The item that the rule chooses among the features on offer, free ones first."""
+        free = offered & (self._price() == 0)[self._menu.item_of]
         choice = self._choose(view, free) if free.any() else None
-        if choice is None or (choice.fallback and not free[affordable].all()):
-            choice = self._choose(view, affordable)
+        if choice is None or (choice.fallback and not free[offered].all()):
+            choice = self._choose(view, offered)
         item = int(self._menu.item_of[choice.feature])
-        others = [j for j in self._menu.members[item] if affordable[j] and j != choice.feature]
+        others = [j for j in self._menu.members[item] if offered[j] and j != choice.feature]
         features = tuple(self.bundle.features[j] for j in (choice.feature, *others))
-        reason = choice.reason + self._of_costs(view, item)
-        return Suggestion(self._menu.names[item], features, float(self._price()[item]), reason)
+        return Suggestion(self._menu.names[item], features, float(self._price()[item]), choice.reason)
 
     def _choose(self, view: View, offered: NDArray[np.bool_]) -> Choice:
         """What the rule answers when these features alone can be had."""
@@ -369,19 +382,18 @@ class Planner(ABC):
             weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
         )
 
-    def _of_costs(self, view: View, item: int) -> str:
-        """What costs, panels and the budget did to the choice, in words."""
-        words = ""
-        if not self._menu.plain:
-            price = self._price()[item]
-            words = f"; costs {price:g}, and gains are compared by unit of cost" if price else "; free"
-        beyond = self._open()
-        if (beyond != self._affordable()).any():
-            first = int(self._menu.item_of[self._choose(view, beyond).feature])
-            if first != item:
-                price = self._price()[first]
-                words += f"; {self._menu.names[first]} comes first but costs {price:g}, and {self._left():g} is left"
-        return words
+    def _first_item(self) -> Suggestion:
+        """The rule's choice, its reason with what costs, panels and the budget did to it."""
+        view = self._view()
+        item = self._chosen_item(view, self._affordable())
+        words = item.reason
+        if self.priced:
+            words += f"; costs {item.cost:g}, and gains are compared by unit of cost" if item.cost else "; free"
+        if (self._open() != self._affordable()).any():
+            first = self._chosen_item(view, self._open())
+            if first.name != item.name:
+                words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
+        return replace(item, reason=words)
 
     def _open(self) -> NDArray[np.bool_]:
         """(M,) features that are neither observed nor known to be unmeasurable."""

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
-from afa.closure import closed_bundle
+from afa.closure import STRENGTH, Coupling, closed_bundle
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
@@ -18,8 +18,11 @@ from afa.planner.stop import Stop
 class BinaryPlanner(Planner):
     """Decides whether one entity holds for a patient, measuring few features.
 
-    The two classes are the half-potential models of the closure (`afa.closure`): a duel of two virtual entities whose
-    difference is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k`.
+    The two classes are the models of the closure (`afa.closure`): a duel of two virtual entities whose difference is
+    the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k`, and
+
+    coupling : `differential`, the paper's closure, or `shared`: the couplings in both classes, S their unary contrast.
+    strength : beta L^2 that shared couplings are scaled down to, above 0 and below 1.
 
     Examples
     --------
@@ -51,10 +54,12 @@ class BinaryPlanner(Planner):
         stop: Stop | None = None,
         patient: str = "",
         seed: int = 0,
+        coupling: Coupling = "differential",
+        strength: float = STRENGTH,
     ) -> None:
         self.entity = entity
         super().__init__(
-            closed_bundle(bundle, entity),
+            closed_bundle(bundle, entity, coupling, strength),
             k=1,
             score=score,
             gain=gain,
@@ -71,7 +76,7 @@ class BinaryPlanner(Planner):
             seed=seed,
         )
         self.asked_of = bundle
-        self.settings |= {"entity": entity}
+        self.settings |= {"entity": entity, "coupling": coupling, "strength": strength}
 
     def score(self) -> float:
         """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
+from scipy.special import softmax
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
@@ -118,6 +119,15 @@ class TopKPlanner(Planner):
     def ranking(self) -> list[str]:
         """All entities, best first (spec S6)."""
         return ranking(self.scores(), self.bundle.entities, tie=self._state.packed.tie)
+
+    def posterior(self) -> Floats:
+        """(N,) probabilities of the entities, in order, if exactly one of them held: they sum to 1.
+
+        Softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser (eq:clamped-marginal for
+        more than two, spec S7). Unlike the ranking it also counts a value of 0 against those who expected another.
+        """
+        posterior: Floats = softmax(self._state.log_evidence())
+        return posterior
 
     def resolved(self) -> list[tuple[str, str]]:
         """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
