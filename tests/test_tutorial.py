@@ -1,8 +1,9 @@
-"""The tutorial as a reader meets it: its files written, its commands and its code run, in the order of the page."""
+"""The tutorials as a reader meets them: files written, commands and code run, in the order of the page."""
 
 import doctest
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,22 +13,27 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "your_own_bundle.md"
+ANAEMIA = ROOT / "docs" / "anaemia.md"
+PLAN = ROOT / "docs" / "plan.md"
 BLOCK = re.compile(r"(?:^`(?P<file>[^`\n]+)`[^\n]*\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced piece of the page: its language, the file it is to be written to if any, its text and its line."""
+    """A fenced piece of a page: its language, the file it is to be written to if any, its text and its line."""
 
     kind: str
     file: str | None
     text: str
     line: int
+    page: Path = PAGE
 
 
-def blocks(*kinds):
+def blocks(*kinds, page=PAGE):
     """The fenced pieces of the page in order; of these kinds, or all."""
-    page = PAGE.read_text(encoding="utf-8")
-    found = [Block(m["kind"], m["file"], m["text"], page[: m.start("text")].count("\n")) for m in BLOCK.finditer(page)]
+    text = page.read_text(encoding="utf-8")
+    found = [
+        Block(m["kind"], m["file"], m["text"], text[: m.start("text")].count("\n"), page) for m in BLOCK.finditer(text)
+    ]
     return [block for block in found if not kinds or block.kind in kinds]
 
 
@@ -46,8 +52,8 @@ def shell(command, folder):
     return ran.returncode, ran.stdout
 
 
-def write_files(folder):
-    for block in blocks("yaml", "csv"):
+def write_files(folder, page=PAGE):
+    for block in blocks("yaml", "csv", page=page):
         path = folder / block.file
         path.parent.mkdir(exist_ok=True)
         path.write_text(block.text, encoding="utf-8")
@@ -64,7 +70,7 @@ def run_console(block, folder):
 
 def run_python(block, names):
     """The examples of a block, in the names that earlier blocks have left."""
-    examples = doctest.DocTestParser().get_doctest(block.text, names, PAGE.name, str(PAGE), block.line)
+    examples = doctest.DocTestParser().get_doctest(block.text, names, block.page.name, str(block.page), block.line)
     assert examples.examples, f"line {block.line}: a block of Python without a prompt"
     report = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
@@ -73,17 +79,37 @@ def run_python(block, names):
     names.update(examples.globs)
 
 
+def run_page(page, folder):
+    names = {}
+    for block in blocks("console", "python", page=page):
+        if block.kind == "console":
+            run_console(block, folder)
+        else:
+            run_python(block, names)
+    assert len(blocks(page=page)) == len(blocks("yaml", "csv", "console", "python", "sh", page=page))
+
+
 def test_every_file_command_and_example_of_the_page_does_what_is_printed(tmp_path, monkeypatch):
     write_files(tmp_path)
     assert sorted(path.name for path in (tmp_path / "plants").iterdir()) == ["bundle.yaml", "pairwise.csv", "unary.csv"]
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for block in blocks("console", "python"):
-        if block.kind == "console":
-            run_console(block, tmp_path)
-        else:
-            run_python(block, names)
-    assert len(blocks()) == len(blocks("yaml", "csv", "console", "python", "sh"))
+    run_page(PAGE, tmp_path)
+
+
+def test_every_command_and_example_of_the_second_field_does_what_is_printed(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "resources" / "anaemia", tmp_path / "resources" / "anaemia")
+    monkeypatch.chdir(tmp_path)
+    run_page(ANAEMIA, tmp_path)
+    assert not blocks("yaml", "csv", page=ANAEMIA), "a block that nothing checks"
+
+
+def test_every_command_and_example_of_the_planner_s_page_does_what_is_printed(tmp_path, monkeypatch):
+    write_files(tmp_path)
+    write_files(tmp_path, PLAN)
+    assert shell("afa bundle stamp plants", tmp_path)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    run_page(PLAN, tmp_path)
 
 
 def test_a_number_that_the_page_has_wrong_is_noticed():

@@ -57,18 +57,24 @@ def bundle_validate(bundle: Annotated[Path, typer.Argument(help="bundle folder")
 @app.command("stamp")
 def bundle_stamp(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
     """Renew the digests in bundle.yaml after its tables were edited on purpose."""
-    from afa.bundle import stamp_bundle
+    from afa.bundle import stamp_bundle, validate_bundle
 
     stamp_bundle(bundle)
     typer.echo(f"stamped {bundle}")
+    faults, _ = validate_bundle(bundle)
+    if faults:
+        typer.echo(f"note: it has faults ({len(faults)}); `afa bundle validate {bundle}` names them")
 
 
 @app.command("show")
-def bundle_show(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
-    """Print a bundle's entities: size of the support, unaries up and down, couplings."""
+def bundle_show(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    features: Annotated[bool, typer.Option("--features", help="a row per feature instead, with costs")] = False,
+) -> None:
+    """Print a bundle's entities, or its features: unaries up and down, couplings, and what there is beside them."""
     from afa.bundle import load_bundle
-    from afa.report.tables import bundle_table
+    from afa.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
-    typer.echo(bundle_table(model).to_string(index=False))
+    typer.echo((feature_table if features else bundle_table)(model).to_string(index=False))

@@ -23,3 +23,19 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
             "log_odds": bundle.priors,
         }
     )
+
+
+def feature_table(bundle: Bundle) -> pd.DataFrame:
+    """One row per feature: entities that expect it up and down, couplings of either sign, and its cost where given."""
+    features, packed = len(bundle.features), bundle.packed
+    ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
+    table = pd.DataFrame(
+        {
+            "feature": bundle.features,
+            "unary_up": (bundle.unary > 0).sum(axis=0),
+            "unary_down": (bundle.unary < 0).sum(axis=0),
+            "couplings_same": np.bincount(ends[signs > 0], minlength=features),
+            "couplings_opposite": np.bincount(ends[signs < 0], minlength=features),
+        }
+    )
+    return table if bundle.costs is None else table.assign(cost=bundle.costs)
