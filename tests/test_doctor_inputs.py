@@ -18,6 +18,7 @@ from afa.config import check_run_config
 from afa.doctor import series as series_module
 from afa.doctor.facts import Reply, this_machine
 from afa.doctor.inputs import check_built, check_bundle, check_cohort_file, check_labels, check_project, shards_text
+from afa.doctor.llm_planners import check_baselines
 from afa.doctor.series import check_network, check_samples, check_series, places
 
 ROOT = Path(__file__).parent.parent
@@ -329,3 +330,29 @@ def test_a_record_that_lacks_answers_is_a_fault(here):
     assert levels(findings) == ["fault"]
     assert "nowhere, unary, run r1: found no answer to 75 of 75 questions (75 never asked)" in words(findings)
     assert content is None
+
+
+def test_language_models_that_plan_are_off_unless_a_setting_says_otherwise(here):
+    assert levels(check_baselines(check_run_config({}), ())) == ["ok"]
+
+
+def test_live_planning_tells_what_it_lacks_before_it_asks(here, monkeypatch):
+    for name in ("AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY", "NCBI_EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    told = words(check_baselines(check_run_config({"baselines": {"live": True}}), ()), "warning")
+    assert all(f"{name} is not set" in told for name in ("AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"))
+    assert "NCBI_EMAIL is not set" in told
+    assert "no cap on calls, tokens or money is set" in told
+    by_potentials = {"live": True, "methods": ["mrf_llm"], "model": "m", "calls": 1}
+    told = words(check_baselines(check_run_config({"baselines": by_potentials}), ()), "warning")
+    assert "NCBI_EMAIL" not in told
+    assert "AFA_LLM_MODEL" not in told
+    assert "no cap" not in told
+
+
+def test_a_record_of_planning_without_answers_and_an_unknown_entity_are_faults(here):
+    settings = {"baselines": {"record": "nowhere", "entities": ["nosuch"]}}
+    findings = check_baselines(check_run_config(settings), ("bleeding",))
+    assert levels(findings) == ["fault", "fault"]
+    assert "nosuch, which the bundle has not" in words(findings)
+    assert "nowhere: found no answer" in words(findings)

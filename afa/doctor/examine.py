@@ -21,6 +21,7 @@ from afa.doctor.inputs import (
     is_project,
     shards_text,
 )
+from afa.doctor.llm_planners import check_baselines
 from afa.doctor.machine import check_cores, check_disk, check_environment, check_memory, check_profile
 from afa.doctor.series import check_network, check_samples, check_series
 from afa.doctor.settings import read_settings
@@ -96,6 +97,8 @@ def _check_inputs(run: RunConfig, refused: frozenset[str]) -> tuple[list[Finding
     if "bundle" not in refused:
         found, content = check_bundle(run)
         findings += found
+    if "baselines" not in refused:
+        findings += check_baselines(run, content.entities if content else ())
     if "cohort" not in refused:
         found, config = check_cohort_file(run)
         findings += found

@@ -65,7 +65,7 @@ def check_project() -> list[Finding]:
     if not findings:
         findings.append(ok("project", "gene names, portfolio and the paper's tables can be read"))
     if any(Path(".snakemake/locks").glob("*")):
-        step = "wait for that run, or, if none is going on, type `snakemake --unlock`"
+        step = "wait for that run; where it was killed, the next one takes its lock away by itself"
         findings.append(warning("project", "Snakemake has locked this folder: a run is going on, or was killed", step))
     return findings
 
