@@ -137,7 +137,7 @@ class Bundle:
             self,
             features=chosen,
             unary=np.ascontiguousarray(self.unary[:, kept]),
-            packed=_pack(pairwise, len(self.entities)),
+            packed=packed_couplings(pairwise, len(self.entities)),
             costs=None if self.costs is None else self.costs[kept],
             aliases={name: names for name, names in self.aliases.items() if name in set(chosen)},
             provenance={**self.provenance, "restricted_from": self.digest},
@@ -176,7 +176,7 @@ def load_bundle(path: str | Path) -> Bundle:
         entities=content.entities,
         features=content.features,
         unary=unary,
-        packed=_pack(content.pairwise, len(content.entities)),
+        packed=packed_couplings(content.pairwise, len(content.entities)),
         priors=content.priors,
         costs=content.costs,
         aliases=content.aliases,
@@ -191,7 +191,8 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
     return reading.faults, reading.notes
 
 
-def _pack(pairwise: Potentials, n_entities: int) -> PackedCouplings:
+def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
+    """Non-zero couplings, each pair once with the lower feature first, sorted by entity, row and column."""
     present = pairwise.value != 0
     entity, features, value = pairwise.entity[present], pairwise.features[present], pairwise.value[present]
     order = np.lexsort((features[:, 1], features[:, 0], entity))

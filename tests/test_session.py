@@ -259,3 +259,15 @@ def test_a_session_that_was_edited_wrongly_is_refused_by_key(
 def test_saving_and_loading_are_part_of_the_interface(bundle_tiny: Bundle, tmp_path: Path) -> None:
     afa.save_session(afa.TopKPlanner(bundle_tiny, k=1, stop=afa.Stop(certain=True)), tmp_path / "s.yaml")
     assert afa.load_session(tmp_path / "s.yaml", bundle_tiny).stop == afa.Stop(certain=True)
+
+
+def test_a_copy_goes_its_own_way(bundle_tiny: Bundle) -> None:
+    planner = TopKPlanner(bundle_tiny, k=1)
+    planner.observe("MUC2", 1)
+    before = state(planner)
+    other = planner.copy()
+    assert state(other) == before
+    other.observe("CXCL8", 1)
+    other.correct("MUC2", -1)
+    assert state(planner) == before
+    assert other.bundle is planner.bundle

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -299,6 +300,11 @@ class Planner(ABC):
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
             self._take(action)
         self._replay()
+
+    def copy(self) -> Self:
+        """A planner of its own in the same state; bundle and layout, which never change, are shared."""
+        shared = self.bundle, self.asked_of, self._state.packed
+        return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
         """One row for each value, in order: step, kind, feature, value (missing where skipped), cost, spent, reason.

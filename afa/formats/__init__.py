@@ -1,0 +1,47 @@
+"""Other people's formats: NetworkX graphs, pgmpy Markov networks, and the method protocol of AFABench.
+
+The libraries are imported when a function that needs one is called; `pip install 'afa[formats]'` brings them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from afa.formats.afabench import BinaryMethod, TopKMethod
+    from afa.formats.graph import from_networkx, to_networkx
+    from afa.formats.graph_file import read_graph, write_graph
+    from afa.formats.markov_network import from_markov_networks, to_markov_network
+
+_HOME = {
+    "BinaryMethod": "afa.formats.afabench",
+    "TopKMethod": "afa.formats.afabench",
+    "from_markov_networks": "afa.formats.markov_network",
+    "from_networkx": "afa.formats.graph",
+    "read_graph": "afa.formats.graph_file",
+    "to_markov_network": "afa.formats.markov_network",
+    "to_networkx": "afa.formats.graph",
+    "write_graph": "afa.formats.graph_file",
+}
+
+__all__ = [
+    "BinaryMethod",
+    "TopKMethod",
+    "from_markov_networks",
+    "from_networkx",
+    "read_graph",
+    "to_markov_network",
+    "to_networkx",
+    "write_graph",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'afa.formats' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

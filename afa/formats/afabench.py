@@ -1,0 +1,277 @@
+"""Our planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
+
+The protocol is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark, package
+version 1.0.0, as a public copy had it at commit 0dd0690e, read in November 2026; the copy has no date of its own, a
+document beside it one of October 2026. A batch has the shape `*batch *feature_shape`; `act` answers with 0 to stop or i
+to acquire feature i - 1, counted over the flattened features, and `predict` with one number a class. Nothing of the
+benchmark is imported: arrays are whatever NumPy converts, and answers are NumPy arrays, or tensors of torch where the
+batch is one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Generic, Self
+
+import numpy as np
+import yaml
+
+from afa.bundle import Bundle, load_bundle, save_bundle
+from afa.errors import Fault, PlannerError
+from afa.files import atomic_file
+from afa.formats.batch import Row, alike, rows_of
+from afa.formats.planner_cache import AnyPlanner, PlannerCache
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.planner import BinaryPlanner, TopKPlanner
+from afa.yamlfile import read_mapping
+
+METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
+MOST_PLANNERS = 128
+_KEPT_OUT = {
+    "start": "answers depend on the order of observations, which a mask does not tell",
+    "layer0": "the classes are the entities of the bundle",
+    "patient": "a row has no name",
+    "stop": "cost_param says when to stop",
+}
+
+
+class PlannerMethod(ABC, Generic[AnyPlanner]):
+    """What both settings share. A mask has no order, so a planner option whose answers need one is refused.
+
+    bundle : the models. features : the M columns of the batches by name, the bundle's own order unless given.
+    cost_param : the risk at which to stop; `act` answers 0 once 1 - max(predict) is at most this. With None, it stops
+        when no completion can change the planner's answer, and at full observation.
+    seed : of rules that draw at random; all rows draw alike. options : those of the planner.
+    most_planners : how many states are kept between calls. As many as a batch has rows are enough; for 25 entities on
+        253 features each takes 1.4 MB.
+    """
+
+    has_builtin_classifier = True
+    force_acquisition = False
+    """Set it to go on as long as a feature is left: for evaluations that spend a whole budget."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        features: Sequence[str] | None = None,
+        cost_param: float | None = None,
+        seed: int | None = 0,
+        most_planners: int = MOST_PLANNERS,
+        **options: Any,
+    ) -> None:
+        _check_options(options)
+        self.bundle, self._options, self._most = bundle, options, most_planners
+        self.features = _columns(bundle, features)
+        self._device: Any = "cpu"
+        self._cost_param: float | None = None
+        if cost_param is not None:
+            self.set_cost_param(cost_param)
+        self.set_seed(seed)
+
+    @property
+    @abstractmethod
+    def classes(self) -> tuple[str, ...]:
+        """What the numbers of `predict` stand for, in order."""
+
+    @abstractmethod
+    def _planner(self) -> AnyPlanner:
+        """A planner that has observed nothing."""
+
+    @abstractmethod
+    def _probabilities(self, planner: AnyPlanner) -> Floats:
+        """(n_classes,), summing to 1."""
+
+    @abstractmethod
+    def _certain(self, planner: AnyPlanner) -> bool:
+        """Whether no completion of what is unobserved changes the planner's answer."""
+
+    def act(
+        self,
+        masked_features: Any,
+        feature_mask: Any,
+        selection_mask: Any = None,
+        label: Any = None,  # noqa: ARG002
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """(*batch, 1) int64: 0 to stop, or i to acquire feature i - 1. The label is not looked at.
+
+        masked_features : (*batch, *feature_shape), -1, 0 or 1 where observed. feature_mask : the same shape, True where
+        observed. selection_mask : (*batch, M), True where already asked for: not asked for again. feature_shape : the
+        last axis unless given.
+        """
+        rows, batch = rows_of(masked_features, feature_mask, selection_mask, feature_shape, self.features)
+        distinct, place = np.unique(rows, axis=0, return_inverse=True)
+        actions = np.array([self._action(row) for row in distinct], dtype=np.int64)
+        return alike(actions[place.ravel()].reshape(*batch, 1), masked_features)
+
+    def predict(
+        self,
+        masked_features: Any,
+        feature_mask: Any,
+        label: Any = None,  # noqa: ARG002
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """(*batch, n_classes) float32: the probability of each of `classes` given what has been observed."""
+        rows, batch = rows_of(masked_features, feature_mask, None, feature_shape, self.features)
+        distinct, place = np.unique(rows, axis=0, return_inverse=True)
+        found = [self._probabilities(self._cache.at(row)) for row in distinct]
+        table = np.array(found, dtype=np.float32).reshape(-1, len(self.classes))
+        return alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
+
+    def save(self, path: str | Path) -> None:
+        """Write the bundle and the settings into a folder, which is made where there is none."""
+        if not isinstance(self._options.get("allocation", ""), str | None):
+            step = "name a rule of afa.allocate.RULES to save the method"
+            raise PlannerError(Fault("planner option allocation", "an object", "the name of a rule", step))
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_bundle(self.bundle, folder / BUNDLE_FOLDER)
+        options = {key: asdict(value) if isinstance(value, Solver) else value for key, value in self._options.items()}
+        setting = {
+            "method": type(self).__name__,
+            "features": list(self.features),
+            "cost_param": self._cost_param,
+            "seed": self._seed,
+            "most_planners": self._most,
+            "options": options,
+        }
+        with atomic_file(folder / METHOD_FILE) as temporary:
+            temporary.write_text(yaml.safe_dump(setting, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path, device: Any = "cpu") -> Self:
+        """The method that `save` wrote into a folder."""
+        file = Path(path) / METHOD_FILE
+        setting = read_mapping(file)
+        kind, options = setting.pop("method", None), setting.pop("options", None)
+        if kind != cls.__name__ or not isinstance(options, dict):
+            found, step = f"a method {kind!r}", "load it by its own class"
+            raise PlannerError(Fault(str(file), found, f"{cls.__name__} and its options", step))
+        if isinstance(options.get("solver"), dict):
+            options["solver"] = Solver(**options["solver"])
+        return cls(load_bundle(Path(path) / BUNDLE_FOLDER), **setting, **options).to(device)
+
+    def to(self, device: Any) -> Self:
+        """Note the device; answers go to that of the batch, and the calculations are always the processor's."""
+        self._device = device
+        return self
+
+    @property
+    def device(self) -> Any:
+        """What `to` was last given."""
+        return self._device
+
+    @property
+    def cost_param(self) -> float | None:
+        """The risk at which to stop, or None."""
+        return self._cost_param
+
+    def set_cost_param(self, cost_param: float) -> None:
+        """Stop from now on when the most probable class has at most this probability of being another, in [0, 1)."""
+        if not 0 <= cost_param < 1:
+            expected = "a probability of error, from 0 to below 1"
+            raise PlannerError(Fault("cost_param", f"{cost_param}", expected, "give the risk at which to stop"))
+        self._cost_param = float(cost_param)
+
+    def set_seed(self, seed: int | None) -> None:
+        """Draw from now on as this seed says, 0 for None; nothing but the rule `random` draws."""
+        self._seed = seed or 0
+        self._cache: PlannerCache[AnyPlanner] = PlannerCache(self._planner, self.features, self._most)
+
+    def _action(self, row: Row) -> int:
+        planner = self._cache.at(row)
+        if not self.force_acquisition and self._enough(planner):
+            return 0
+        feature = planner.next_feature()
+        return 0 if feature is None else self.features.index(feature) + 1
+
+    def _enough(self, planner: AnyPlanner) -> bool:
+        risk = self._cost_param
+        return self._certain(planner) or (risk is not None and 1 - self._probabilities(planner).max() <= risk)
+
+
+class BinaryMethod(PlannerMethod[BinaryPlanner]):
+    """One entity as a task of two classes: 0 that it does not hold, 1 that it does.
+
+    `predict` is `BinaryPlanner.probability` and its complement. It stops by itself where the sign of S is certain: the
+    class of the larger probability can be the other one there (spec S15).
+
+    >>> from afa.bundle import load_bundle
+    >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
+    >>> method.predict(np.zeros((1, 5)), np.zeros((1, 5), dtype=bool))
+    array([[0.5, 0.5]], dtype=float32)
+    """
+
+    def __init__(self, bundle: Bundle, *, entity: str, **settings: Any) -> None:
+        self.entity = entity
+        super().__init__(bundle, entity=entity, **settings)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return (f"not {self.entity}", self.entity)
+
+    def _planner(self) -> BinaryPlanner:
+        return BinaryPlanner(self.bundle, seed=self._seed, **self._options)
+
+    def _probabilities(self, planner: BinaryPlanner) -> Floats:
+        held = planner.probability()
+        return np.array([1 - held, held])
+
+    def _certain(self, planner: BinaryPlanner) -> bool:
+        return planner.resolved()
+
+
+class TopKMethod(PlannerMethod[TopKPlanner]):
+    """N entities as a task of N classes, the planner looking for the k best.
+
+    `predict` is the posterior over the entities if exactly one of them holds: the softmax of log P(x_obs | v) plus
+    prior log-odds (spec S7). The ranking of `TopKPlanner.top_k` is by its own score and can differ. It stops by itself
+    where the top-k is certified.
+
+    >>> from afa.bundle import load_bundle
+    >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
+    >>> method.predict(np.zeros((1, 5)), np.zeros((1, 5), dtype=bool)).round(2)
+    array([[0.45, 0.45, 0.1 ]], dtype=float32)
+    """
+
+    def __init__(self, bundle: Bundle, *, k: int = 5, **settings: Any) -> None:
+        super().__init__(bundle, k=k, **settings)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.bundle.entities
+
+    def _planner(self) -> TopKPlanner:
+        return TopKPlanner(self.bundle, seed=self._seed, **self._options)
+
+    def _probabilities(self, planner: TopKPlanner) -> Floats:
+        return planner.posterior()
+
+    def _certain(self, planner: TopKPlanner) -> bool:
+        return planner.certified()
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for option, why in _KEPT_OUT.items():
+        if option in options:
+            raise PlannerError(Fault(f"method option {option}", repr(options[option]), "none", f"leave it out: {why}"))
+    if options.get("score") == "kl_nonzero":
+        step = "choose a score that is a function of what has been observed"
+        raise PlannerError(Fault("method option score", "kl_nonzero, a vote in the order of arrival", "another", step))
+
+
+def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the columns: each feature of the bundle once."""
+    columns = bundle.features if features is None else tuple(features)
+    lacking = [name for name in bundle.features if name not in set(columns)]
+    beyond = [name for name in columns if name not in set(bundle.features)]
+    if lacking or beyond or len(columns) != len(bundle.features):
+        found = f"no column for {', '.join(lacking[:5]) or 'none'}, unknown columns {', '.join(beyond[:5]) or 'none'}"
+        step = "leave out the unknown columns, and pass bundle.restrict(columns)"
+        raise PlannerError(Fault("method option features", found, "each feature of the bundle once", step))
+    return columns

@@ -1,0 +1,200 @@
+"""Bundles as NetworkX graphs: features are nodes, couplings edges.
+
+One entity is an undirected `Graph` with the node attribute `unary` and the edge attribute `coupling`. A whole bundle is
+a `MultiGraph`: an edge has the attribute `entity`, also its key, and a node `unary:<entity>` for each entity that has a
+unary potential there. All else is in attributes of the graph, lists as JSON text: every attribute is a plain number or
+text, so that GraphML and node-link JSON keep a bundle's digest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from afa.bundle import Bundle
+from afa.errors import BundleError, Fault
+from afa.formats.assemble import Pair, assemble
+from afa.formats.extra import library
+from afa.mrf import Floats
+
+FORMAT = "afa-bundle"
+UNLISTED = "correct it, or add it to the entities of the graph"
+UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
+
+
+def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
+    """The graph of one entity, or of the whole bundle; nodes are all M features, in the bundle's order.
+
+    >>> from afa.bundle import load_bundle
+    >>> graph = to_networkx(load_bundle("tests/data/bundle_tiny"), "bleeding")
+    >>> graph.nodes["MUC2"]["unary"], graph.edges["CXCL8", "MUC2"]["coupling"]
+    (-1.0, -1.0)
+    """
+    networkx = library("networkx")
+    chosen = bundle if entity is None else bundle.restrict_entities([bundle.entities[bundle.index(entity)]])
+    graph = networkx.MultiGraph() if entity is None else networkx.Graph()
+    graph.graph.update(_graph_attributes(chosen))
+    costs = [None] * len(chosen.features) if chosen.costs is None else chosen.costs.tolist()
+    for j, feature in enumerate(chosen.features):
+        attributes = {} if costs[j] is None else {COST: costs[j]}
+        if entity is not None:
+            attributes[UNARY] = float(chosen.unary[0, j])
+        else:
+            held = np.flatnonzero(chosen.unary[:, j])
+            attributes |= {f"{UNARY}:{chosen.entities[n]}": float(chosen.unary[n, j]) for n in held}
+        graph.add_node(feature, **attributes)
+    for n, name in enumerate(chosen.entities):
+        for row, column, value in zip(*(part.tolist() for part in chosen.packed.of(n)), strict=True):
+            ends = chosen.features[row], chosen.features[column]
+            if entity is not None:
+                graph.add_edge(*ends, **{COUPLING: value})
+            else:
+                graph.add_edge(*ends, key=name, **{COUPLING: value, ENTITY: name})
+    return graph
+
+
+def from_networkx(
+    graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
+) -> Bundle:
+    """The bundle of a graph: one that `to_networkx` made, or any undirected graph with text nodes and these attributes.
+
+    name, version : replace what the graph says; one that says nothing has the name of its entity and version "1".
+    entity : the name of the entity that a graph describes which lists none.
+    A node without a unary potential has 0; an edge needs a coupling. A `BundleError` lists every fault.
+    """
+    networkx = library("networkx")
+    if not isinstance(graph, networkx.Graph) or graph.is_directed():
+        found, step = f"a {type(graph).__name__}", "use graph.to_undirected() if directions say nothing"
+        raise BundleError(Fault("a graph to read", found, "an undirected graph of NetworkX", step))
+    stated = dict(graph.graph)
+    stated_name = stated.get("name") or entity
+    where = f"graph {name or stated_name or 'without a name'}"
+    entities = _entities(stated, entity, where)
+    odd = [node for node in graph if not isinstance(node, str)]
+    if odd:
+        step = "rename the nodes with networkx.relabel_nodes"
+        raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
+    features, faults = list(graph), list[Fault]()
+    unary = _unaries(graph, entities, where, faults)
+    couplings = _couplings(graph, entities, where, faults)
+    costs = _costs(graph, where, faults)
+    priors = _parsed(stated, "priors", dict, where)
+    unknown = [key for key in priors if key not in entities]
+    faults += [Fault(f"{where}, priors", f"{key!r}", "entities of the graph", "remove it") for key in unknown]
+    log_odds = [_number(priors.get(key, 0.0), f"{where}, prior of {key}", "log-odds", faults) for key in entities]
+    if faults:
+        raise BundleError(faults)
+    return assemble(
+        where,
+        name=name or stated_name or entities[0],
+        version=version or str(stated.get("version") or "1"),
+        entities=entities,
+        features=features,
+        unary=unary,
+        couplings=couplings,
+        priors=np.array(log_odds),
+        costs=costs,
+        aliases=_parsed(stated, "aliases", dict, where),
+        provenance=_parsed(stated, "provenance", dict, where),
+        licence=stated.get("licence"),
+    )
+
+
+def _graph_attributes(bundle: Bundle) -> dict[str, str]:
+    """What is of the bundle and not of a feature or a coupling; numbers in JSON read back as the same floats."""
+    attributes = {"format": FORMAT, "name": bundle.name, "version": bundle.version}
+    attributes["entities"] = json.dumps(bundle.entities, ensure_ascii=False)
+    held: dict[str, Mapping[str, Any]] = {
+        "priors": {name: x for name, x in zip(bundle.entities, bundle.priors.tolist(), strict=True) if x},
+        "aliases": {feature: list(names) for feature, names in bundle.aliases.items()},
+        "provenance": bundle.provenance,
+    }
+    # A date of YAML is the only thing a provenance can hold that JSON cannot; as text it says the same.
+    texts = {key: json.dumps(dict(value), ensure_ascii=False, default=str) for key, value in held.items() if value}
+    return attributes | texts | ({} if bundle.licence is None else {"licence": bundle.licence})
+
+
+def _entities(stated: Mapping[str, Any], entity: str | None, where: str) -> list[str]:
+    """The entities that the graph lists, or the one that the caller names."""
+    listed = list(map(str, _parsed(stated, "entities", list, where)))
+    if not listed and entity is None:
+        step = "name the one entity that the graph describes: entity='...'"
+        raise BundleError(Fault(where, "no list of entities", "the graph attribute entities", step))
+    if listed and entity not in (None, *listed[:1]):
+        found = f"a list of entities, {', '.join(listed[:5])}"
+        raise BundleError(Fault(where, found, f"none, or {entity!r} alone", "leave out the option entity"))
+    return listed or [str(entity)]
+
+
+def _parsed(stated: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    """A graph attribute that holds a list or mapping as JSON text; empty where there is none."""
+    text = stated.get(key)
+    if text is None:
+        return kind()
+    try:
+        value = json.loads(text) if isinstance(text, str) else text
+    except json.JSONDecodeError:
+        value = text
+    if not isinstance(value, kind):
+        expected = f"a JSON {'list' if kind is list else 'object'} as text"
+        raise BundleError(Fault(f"{where}, attribute {key}", repr(text)[:80], expected, "correct or remove it"))
+    return value
+
+
+def _unaries(graph: Any, entities: list[str], where: str, faults: list[Fault]) -> Floats:
+    """(N, M) unary potentials; `unary` is that of a graph's only entity."""
+    index = {name: n for n, name in enumerate(entities)}
+    unary = np.zeros((len(entities), len(graph)))
+    for j, (feature, attributes) in enumerate(graph.nodes(data=True)):
+        for key, value in attributes.items():
+            prefix, _, owner = str(key).partition(":")
+            if prefix != UNARY:
+                continue
+            owner = owner if owner or len(entities) > 1 else entities[0]
+            place = f"{where}, node {feature}, attribute {key}"
+            if owner not in index:
+                faults.append(Fault(place, f"the entity {owner!r}", "one that the graph lists", UNLISTED))
+                continue
+            unary[index[owner], j] = _number(value, place, "a unary potential", faults)
+    return unary
+
+
+def _couplings(graph: Any, entities: list[str], where: str, faults: list[Fault]) -> list[tuple[Pair, float]]:
+    index = {name: n for n, name in enumerate(entities)}
+    place_of = {feature: j for j, feature in enumerate(graph)}
+    couplings = []
+    for a, b, attributes in graph.edges(data=True):
+        place = f"{where}, edge {a} - {b}"
+        owner = attributes.get(ENTITY, entities[0] if len(entities) == 1 else None)
+        if owner not in index:
+            found = "no attribute entity" if owner is None else f"the entity {owner!r}"
+            faults.append(Fault(place, found, "one that the graph lists", UNLISTED))
+        elif COUPLING not in attributes:
+            held = ", ".join(map(str, attributes)) or "no attribute"
+            faults.append(Fault(place, held, "the attribute coupling", "rename the one that is meant to coupling"))
+        else:
+            value = _number(attributes[COUPLING], place, "a coupling", faults)
+            couplings.append(((index[owner], place_of[a], place_of[b]), value))
+    return couplings
+
+
+def _costs(graph: Any, where: str, faults: list[Fault]) -> Floats | None:
+    given = graph.nodes(data=COST)
+    lacking = [feature for feature, cost in given if cost is None]
+    if len(lacking) == len(graph):
+        return None
+    if lacking:
+        found, step = f"no cost for {', '.join(lacking[:10])}", "add it, or remove all costs"
+        faults.append(Fault(where, found, "a cost for every node or for none", step))
+        return None
+    return np.array([_number(cost, f"{where}, node {feature}", "a cost", faults) for feature, cost in given])
+
+
+def _number(value: Any, place: str, what: str, faults: list[Fault]) -> float:
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return float(value)
+    faults.append(Fault(place, f"{value!r}"[:80], f"{what} as a number", "correct it"))
+    return 0.0
