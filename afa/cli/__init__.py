@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli import baselines, bundle, cohort, doctor, elicit, experiment, report, summary, topk
+from afa.cli import baselines, bundle, cohort, doctor, elicit, experiment, plan, report, simulate, summary, topk
 from afa.errors import AfaError
 from afa.shortage import shortage
 
@@ -32,7 +32,9 @@ summary.app.add_typer(baselines.summaries)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)
+app.command()(plan.plan)
 app.command()(doctor.doctor)
+app.command()(simulate.simulate)
 
 DEBUG = "--debug"
 
