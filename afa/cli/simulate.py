@@ -1,0 +1,152 @@
+"""`afa simulate`: on complete patients of one's own, how many measurements each way of choosing them would need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from afa.cli.options import Confidence, Out, Resamples, Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pandas import DataFrame
+
+    from afa.cohort.complete_table import Given
+
+TOP_K_RULES = "priority_all,greedy,largest_unary,random"
+BINARY_RULES = "greedy,largest_unary,random_own,random"
+LISTED = 5
+
+
+def simulate(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    cohort: Annotated[Path, typer.Argument(help="complete patients: a .csv or .parquet table, or a cohort folder")],
+    out: Out,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5 unless given")] = None,
+    entity: Annotated[str | None, typer.Option(help="ask whether this one holds, instead of for the top k")] = None,
+    allocation: Annotated[
+        str | None,
+        typer.Option(help=f"rules, comma-separated, or module:Class; {TOP_K_RULES}, with --entity {BINARY_RULES}"),
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="scores, comma-separated; linearity, with --entity two_elbo, unless given")
+    ] = None,
+    gain: Annotated[str, typer.Option(help="gains, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
+    costs: Annotated[
+        Literal["own", "equal"], typer.Option(help="the bundle's own costs, or every feature alike")
+    ] = "own",
+    labels: Annotated[Path | None, typer.Option(help="CSV: patients, then entities with 0, 1 or nothing")] = None,
+    drop_missing: Annotated[bool, typer.Option(help="leave features that the table lacks out of the bundle")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="first seed of random orders")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="random orders a patient")] = 3,
+    patients: Annotated[int | None, typer.Option(min=1, help="only so many patients, drawn by seed")] = None,
+    resamples: Resamples = 1000,
+    confidence: Confidence = 0.95,
+    threads: Threads = 1,
+) -> None:
+    """Simulate acquisition on patients whose features are all known: curves, and how many features were needed."""
+    from rich.console import Console
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    from afa.bundle import load_bundle
+    from afa.cohort.complete_table import read_labels, read_patients
+    from afa.errors import ConfigError, Fault
+    from afa.experiments.inputs import words
+    from afa.experiments.simulate import runs_of, simulate, some_patients, ways_of
+    from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
+    from afa.report.simulation import check_place, needed_table, write_simulation
+
+    if k is not None and entity is not None:
+        raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
+    if not 0 < confidence < 1:
+        raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
+    check_place(out)
+    scores = words("--score", score or ("two_elbo" if entity else "linearity"), SCORES)
+    gains, model = words("--gain", gain, GAINS), load_bundle(bundle)
+    usual = BINARY_RULES if entity else TOP_K_RULES
+    if len(model.entities) > ALL_DUELS_UP_TO:
+        usual = usual.replace("priority_all", "priority_clusters")
+    ways = ways_of(_distinct("--allocation", allocation or usual), gains, scores)
+    given = read_patients(cohort, model, drop_missing=drop_missing)
+    if labels is not None:
+        given = read_labels(labels, given)
+    _tell(given)
+    chosen = some_patients(given.cohort, patients, seed)
+    if entity is None and k is None and len(given.bundle.entities) <= 5:
+        typer.echo(f"k = {len(given.bundle.entities) - 1}, since the bundle has {len(given.bundle.entities)} entities")
+    drawn = list(range(seed, seed + seeds))
+    walks = len(runs_of(ways, drawn)) * len(chosen.patients)
+    with tqdm(total=walks, unit="walk", disable=None) as bar:
+        made = simulate(
+            given.bundle,
+            chosen,
+            ways,
+            k=k,
+            entity=entity,
+            costs=costs,
+            seeds=drawn,
+            resamples=resamples,
+            confidence=confidence,
+            threads=threads,
+            tick=bar.update,
+        )
+    card = {
+        "bundle": {"name": model.name, "version": model.version, "digest": model.digest},
+        "features": {"used": len(given.bundle.features), "dropped": list(given.dropped)},
+        "cohort": {
+            "name": chosen.name,
+            "origin": chosen.provenance.get("origin"),
+            "digests": dict(given.digests),
+            "patients": len(given.cohort.patients),
+            "simulated_on": len(chosen.patients),
+            "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
+        },
+        "setting": {"entity": entity} if entity else {"k": k or min(5, len(given.bundle.entities) - 1)},
+        "ways": [way._asdict() for way in ways],
+        "costs": costs,
+        "seeds": drawn,
+        "resamples": resamples,
+        "confidence": confidence,
+    }
+    write_simulation(made, card, out, _drawing())
+    Console().print(needed_table(made.features_needed, len(given.bundle.features)))
+    typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
+
+
+def _distinct(option: str, text: str) -> list[str]:
+    """Words from a comma-separated text, none twice."""
+    from afa.errors import ConfigError, Fault
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts) or len(set(parts)) < len(parts):
+        raise ConfigError(Fault(option, repr(text), "distinct words with commas between", "pass e.g. greedy,random"))
+    return parts
+
+
+def _drawing() -> Callable[[DataFrame, str, Path], None] | None:
+    """What draws the curves; None, and said aloud, where a package is not installed."""
+    from afa.extras import installing
+
+    try:
+        from afa.report.simulation_figure import draw_curves
+    except ModuleNotFoundError as error:
+        typer.echo(f"no figure was drawn: {error.name} is not installed ({installing(error)})")
+        return None
+    return draw_curves
+
+
+def _tell(given: Given) -> None:
+    """Say aloud what of the input is not used."""
+    from afa.csvfile import visible
+
+    for names, words in (
+        (given.ignored, "columns ignored, since the bundle does not know them"),
+        (given.dropped, "features left out of the bundle, since the table lacks them"),
+        (given.left_out, "labels not used, of patients that the table lacks"),
+    ):
+        if names:
+            more = ", ..." if len(names) > LISTED else ""
+            typer.echo(f"{words} ({len(names)}): {', '.join(map(visible, names[:LISTED]))}{more}")

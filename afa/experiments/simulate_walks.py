@@ -1,0 +1,291 @@
+"""Patients followed under one way of choosing features in the top-k setting: what is right after each, and when enough.
+
+The numbers are those of a `TopKPlanner` that is asked and told until everything has been measured. Ways guided by
+`linearity` are followed by the compiled engine; other scores, rules of one's own and rules that have costs to weigh, by
+the planner itself, which takes more than ten times as long. Random orders look at no costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.engine.allocating import follow_rule
+from afa.engine.packed import pack
+from afa.engine.rounds import Truth, full_observation
+from afa.engine.rules import RULE_NAMES
+from afa.engine.standings import standings
+from afa.engine.trajectories import all_pairs
+from afa.experiments.allocation import Targets
+from afa.experiments.allocation_cubes import UNIT
+from afa.experiments.fixed_topk import overlap, positives_by_prevalence
+from afa.experiments.own_rule import rule_of
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.orders import random_order
+from afa.planner import TopKPlanner
+
+WITHOUT_GAIN = ("random", "random_own", "largest_unary")
+DRAWN = ("random", "random_own")
+IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
+"""Metrics whose sums are in whole numbers of 1 / `UNIT`, so that they are exact in any order of adding up."""
+
+NEARLY = (19, 20)
+"""Nearly as accurate as in the end: 95 %, as whole numbers."""
+
+
+class Way(NamedTuple):
+    """One way to choose features: a rule, the gain it looks at ("" where none), the score that guides and is read."""
+
+    allocation: str
+    gain: str
+    score: str
+
+
+class Walk(NamedTuple):
+    """What one run shows of B patients, t from 0 to M.
+
+    parts : by metric, how much is right (B, M + 1), or (B, 1) where t does not matter, and of how much (B,).
+    needed : by criterion, (B,) features after which it holds for good; inf where never, NaN where it has no meaning.
+    spent : the same in units of cost; empty where all features cost the same.
+    scores : (B, M + 1) the score itself where there is one number a patient.
+    """
+
+    parts: Mapping[str, tuple[Floats, Floats]]
+    needed: Mapping[str, Floats]
+    spent: Mapping[str, Floats]
+    scores: Floats | None = None
+
+
+class Paths(NamedTuple):
+    """B patients: features in the order chosen (B, M), and by t from 0 to M what each choice led to.
+
+    right : (B, M + 1) duels called right. place : (B, M + 1, N). certified : (B, M + 1) whether the top k is.
+    """
+
+    order: NDArray[np.int64]
+    right: Floats
+    place: NDArray[np.int64]
+    certified: NDArray[np.bool_]
+
+
+class Seen(NamedTuple):
+    """A block of patients, what is true of them at full observation, and their places in the cohort."""
+
+    names: Sequence[str]
+    values: NDArray[np.int8]
+    rows: slice
+    truth: Truth
+    targets: Targets
+
+
+@dataclass(frozen=True, eq=False)
+class TopKTask:
+    """The k most supported entities of P patients, labels (P, N) in {0, 1, NaN}; and what needs no observation.
+
+    prices : (M,) what features cost, None where they all cost the same or costs are left aside.
+    majority : (Q,) the winner of each duel in most patients. often : (N,) how often an entity is among the k best.
+    by_prevalence : by metric, (P,) what the order by prevalence has right, NaN without a positive label.
+    """
+
+    bundle: Bundle
+    k: int
+    k_labels: int
+    labels: Floats
+    prices: Floats | None
+    solver: Solver
+    threads: int
+    majority: NDArray[np.int8]
+    often: NDArray[np.int64]
+    by_prevalence: Mapping[str, Floats]
+
+    @classmethod
+    def of(
+        cls,
+        bundle: Bundle,
+        values: NDArray[np.int8],
+        labels: Floats,
+        blocks: Sequence[slice],
+        *,
+        k: int,
+        prices: Floats | None,
+        solver: Solver,
+        threads: int,
+    ) -> TopKTask:
+        """Look at all patients once, block by block."""
+        n = len(bundle.entities)
+        k_labels = min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)
+        wins, often = np.zeros(n * (n - 1) // 2, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        task = cls(bundle, k, k_labels, labels, prices, solver, threads, wins.astype(np.int8), often, {})
+        for rows in blocks:
+            seen = task.look([], values[rows], rows)
+            wins += seen.truth.winner.sum(axis=0, dtype=np.int64)
+            often += (2 * seen.targets.sure + seen.targets.tied).sum(axis=0)
+        majority = np.where(wins >= 0, 1, -1).astype(np.int8)
+        return replace(task, majority=majority, by_prevalence=_by_prevalence(labels, k_labels) if k_labels else {})
+
+    def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Seen:
+        """A block of patients, values (B, M)."""
+        truth = full_observation(self.bundle, values, solver=self.solver)
+        return Seen(names, values, rows, truth, Targets.of(truth, self.labels[rows], self.k, self.k_labels))
+
+    def constant(self, seen: Seen) -> Walk:
+        """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
+        known = seen.truth.winner != 0
+        right = ((seen.truth.winner == self.majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
+        usual = sorted(range(len(self.often)), key=lambda v: (-self.often[v], self.bundle.entities[v]))[: self.k]
+        top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
+        shares = {"p_at_k": overlap(top, usual, self.k) / self.k}
+        shares |= {metric: share[seen.rows] for metric, share in self.by_prevalence.items()}
+        parts = {"sign_accuracy": (right, known.sum(axis=1).astype(np.float64))}
+        return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {}, {})
+
+    def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+        """Follow a block of patients to the end; `tick` is told how many are done."""
+        priced = self.prices is not None and way.allocation not in DRAWN
+        compiled = way.score == "linearity" and way.allocation in RULE_NAMES and not priced
+        paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
+        if compiled:
+            tick(len(seen.names))
+        shares = seen.targets.precisions(paths.place.astype(np.int16), self.threads)
+        won = (seen.truth.winner != 0).sum(axis=1).astype(np.float64)
+        away = self._away_from_last(paths.place)
+        each = np.ones(len(won))
+        parts = {
+            "sign_accuracy": (paths.right, won),
+            "p_at_k": _share_part(shares["p_at_k"]),
+            "settled": ((np.cumsum(away[:, ::-1], axis=1)[:, ::-1] == 0).astype(np.float64), each),
+            "certified": (paths.certified.astype(np.float64), each),
+        }
+        if self.k_labels:
+            parts["label_p_at_k"] = _share_part(shares["clinical_p_at_k"])
+            parts["label_r_precision"] = _share_part(shares["clinical_r_precision"])
+        part, whole = NEARLY
+        below = whole * paths.right < part * paths.right[:, -1:]
+        needed = {
+            "settled": rounds_until(away),
+            "certified": rounds_until(~paths.certified),
+            "sign_95": np.where(won > 0, rounds_until(below), np.nan),
+        }
+        return Walk(parts, needed, spent_until(needed, paths.order, self.prices))
+
+    def _away_from_last(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(B, M + 1) whether the top k, as a set, is another than after the last observation."""
+        entities = self.bundle.entities
+        by_name = np.argsort(np.argsort(np.array(entities, dtype=object)))
+        inside = np.argsort(np.argsort(place * len(entities) + by_name, axis=2), axis=2) < self.k
+        away: NDArray[np.bool_] = (inside != inside[:, -1:]).any(axis=2)
+        return away
+
+    def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
+        bundle, orders = self.bundle, None
+        if way.allocation == "random":
+            orders = np.array([random_order(bundle.features, patient=name, seed=seed) for name in seen.names])
+        paths = follow_rule(
+            bundle,
+            seen.values,
+            seen.truth,
+            allocation=way.allocation,
+            gain=way.gain or None,
+            target="linearity" if way.gain == "f_target" else None,
+            orders=orders,
+            k=self.k,
+            solver=self.solver,
+            threads=self.threads,
+        )
+        record = paths.record
+        right = record.right[:, :, 0, 0].astype(np.float64)
+        return Paths(paths.order, right, record.place[:, :, 0].astype(np.int64), record.certified)
+
+    def _planned(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+        bundle, pairs = self.bundle, all_pairs(len(self.bundle.entities))
+        column = {feature: j for j, feature in enumerate(bundle.features)}
+        shape = len(seen.names), len(bundle.features) + 1
+        order = np.zeros((shape[0], shape[1] - 1), dtype=np.int64)
+        right, certified = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+        place = np.zeros((*shape, len(bundle.entities)), dtype=np.int64)
+        everyone, tie = np.arange(len(bundle.entities)), pack(bundle).tie
+        by_name = np.argsort(np.argsort(np.array(bundle.entities, dtype=object)))
+        for patient, name in enumerate(seen.names):
+            planner, winner = self._planner(way, name, seed), seen.truth.winner[patient]
+            for t in range(shape[1]):
+                scores = planner.scores()
+                calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
+                right[patient, t] = (0.5 * (1 + calls * winner))[winner != 0].sum()
+                place[patient, t] = standings(scores, everyone, by_name, tie).place
+                certified[patient, t] = planner.certified()
+                if (feature := planner.next_feature()) is not None:
+                    order[patient, t] = column[feature]
+                    planner.observe(feature, int(seen.values[patient, column[feature]]))
+            tick(1)
+        return Paths(order, right, place, certified)
+
+    def _planner(self, way: Way, name: str, seed: int) -> TopKPlanner:
+        priced = self.prices is not None and way.allocation not in DRAWN
+        return planner_of(self.bundle, way, self.k, self.solver, priced=priced, patient=name, seed=seed)
+
+
+def planner_of(
+    bundle: Bundle, way: Way, k: int, solver: Solver, *, priced: bool = False, patient: str = "", seed: int = 0
+) -> TopKPlanner:
+    """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a rule of one's own, where none does."""
+    return TopKPlanner(
+        bundle,
+        k=k,
+        score=way.score,
+        gain=way.gain or "wald_magnitude",
+        allocation=rule_of(way.allocation)() if ":" in way.allocation else way.allocation,
+        solver=solver,
+        costs=None if priced else "equal",
+        patient=patient,
+        seed=seed,
+    )
+
+
+def prices_of(bundle: Bundle, costs: str) -> Floats | None:
+    """(M,) what the features cost; None where `costs` is `equal`, or they cost the same, so that none is weighed."""
+    if costs == "equal" or bundle.costs is None or bool((bundle.costs == bundle.costs[0]).all()):
+        return None
+    return bundle.costs
+
+
+def spent_until(needed: Mapping[str, Floats], order: NDArray[np.int64], prices: Floats | None) -> dict[str, Floats]:
+    """What the features up to a round cost, (B,) by criterion, of rounds (B,) and orders (B, M); nothing unpriced."""
+    if prices is None:
+        return {}
+    spent = np.concatenate([np.zeros((len(order), 1)), np.cumsum(prices[order], axis=1)], axis=1)
+    until = {}
+    for criterion, rounds in needed.items():
+        reached = np.isfinite(rounds)
+        until[criterion] = rounds.copy()
+        until[criterion][reached] = spent[reached, rounds[reached].astype(np.int64)]
+    return until
+
+
+def rounds_until(missing: NDArray[np.bool_]) -> Floats:
+    """(B,) the first t from which on nothing is missing, of masks (B, M + 1); inf where something is missing at M."""
+    last = missing.shape[1] - np.argmax(missing[:, ::-1], axis=1)
+    until = np.where(missing.any(axis=1), last, 0).astype(np.float64)
+    until[missing[:, -1]] = np.inf
+    return until
+
+
+def _by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
+    """(P,) positives among the first entities by prevalence, over their number; NaN without a positive label."""
+    known, positives = (~np.isnan(labels)).sum(axis=1), (labels == 1).sum(axis=1)
+    return {
+        metric: np.where(positives > 0, positives_by_prevalence(labels, places) / np.maximum(places, 1), np.nan)
+        for metric, places in (("label_p_at_k", np.minimum(k, known)), ("label_r_precision", positives))
+    }
+
+
+def _share_part(share: Floats) -> tuple[Floats, Floats]:
+    """Shares (B, T), NaN of patients who have none, as whole numbers of units, and which patients count."""
+    units: Floats = np.rint(np.nan_to_num(share) * UNIT)
+    counts: Floats = 1.0 - np.isnan(share[:, 0])
+    return units, counts

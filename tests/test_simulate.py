@@ -1,0 +1,523 @@
+"""`afa simulate`: the numbers are those of planners walked by hand, and what is wrong with a table is named."""
+
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from bundles import bundle_of
+from test_tutorial import PAGE as TUTORIAL
+from test_tutorial import blocks, shell, write_files
+from typer.testing import CliRunner
+
+from afa.cli import app
+from afa.cli.simulate import _drawing
+from afa.cohort.cohort import Cohort, load_cohort, write_cohort
+from afa.cohort.complete_table import read_labels, read_patients
+from afa.errors import AfaError, CohortError, ConfigError, PlannerError
+from afa.experiments import simulate as module
+from afa.experiments.simulate import simulate, some_patients, ways_of
+from afa.experiments.simulate_binary import BINARY_RULES
+from afa.experiments.simulate_tables import areas_of
+from afa.experiments.simulate_walks import Way, rounds_until
+from afa.planner import BinaryPlanner, TopKPlanner
+from afa.report.simulation import check_place, write_simulation
+
+TINY = Path(__file__).parent / "data/bundle_tiny"
+PAGE = Path(__file__).parent.parent / "docs/simulate.md"
+FEATURES = ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3")
+PATIENTS = {"p1": (-1, 1, 1, -1, 0), "p2": (0, 1, 0, -1, 1), "p3": (1, -1, 1, 1, 1), "p4": (-1, 0, 1, 1, -1)}
+"""No two entities of `bundle_tiny` tie at full observation."""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """The four patients as a CSV file."""
+    path = tmp_path / "mine.csv"
+    frame().to_csv(path, index=False)
+    return path
+
+
+def frame(**changes):
+    rows = [[name, *values] for name, values in (PATIENTS | changes).items()]
+    return pd.DataFrame(rows, columns=["patient", *FEATURES])
+
+
+def cohort(bundle, labels=None, **patients):
+    given = patients or PATIENTS
+    values = np.array(list(given.values()), dtype=np.int8)
+    index = pd.Index(list(given), name="patient", dtype="str")
+    return Cohort("mine", bundle.features, tuple(given), values, pd.DataFrame(labels or {}, index=index, dtype="Int8"))
+
+
+def walked(planner, values, read):
+    """What `read` says of a planner before and after each of its choices."""
+    shown = [read(planner)]
+    while (feature := planner.next_feature()) is not None:
+        planner.observe(feature, values[planner.bundle.features.index(feature)])
+        shown.append(read(planner))
+    return shown
+
+
+def order_of(planner):
+    return [planner.bundle.features.index(name) for name in planner.observed]
+
+
+def share(curves, way, metric, seed=None):
+    chosen = curves[(curves["allocation"] == way.allocation) & (curves["gain"] == way.gain)]
+    chosen = chosen[(chosen["score"] == way.score) & (chosen["metric"] == metric)]
+    chosen = chosen[chosen["seed"].isna() if seed is None else chosen["seed"] == seed]
+    assert list(chosen["t"]) == list(range(len(FEATURES) + 1))
+    return chosen["value"].to_numpy()
+
+
+def last_away(shown):
+    """The first t from which on nothing is away from the last."""
+    return max((t + 1 for t, each in enumerate(shown) if each != shown[-1]), default=0)
+
+
+def quantile(numbers, part):
+    return sorted(numbers)[int(np.ceil(part * len(numbers))) - 1]
+
+
+def of_bundle(costs, way):
+    """Which costs a planner weighs; random orders look at none."""
+    return None if costs == "own" and way.allocation != "random" else "equal"
+
+
+@pytest.mark.parametrize(
+    ("score", "k", "costs"),
+    [("linearity", 1, "equal"), ("linearity", 2, "equal"), ("linearity", 2, "own"), ("two_elbo", 1, "equal")],
+)
+def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, score, k, costs):
+    ways = ways_of(["priority_all", "greedy", "lucb", "largest_unary", "random"], ["cmi"], [score])
+    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, k=k, costs=costs, seeds=(7,), resamples=100)
+    full = {
+        name: np.array([bundle_tiny.mrf(v).energy(np.array(values)) for v in bundle_tiny.entities])
+        for name, values in PATIENTS.items()
+    }
+    best = {name: {bundle_tiny.entities[v] for v in np.argsort(-each)[:k]} for name, each in full.items()}
+    for way in ways:
+        right, found, certified, until, certain, paid = [], [], [], [], [], []
+        for name, values in PATIENTS.items():
+            options = {"k": k, "score": score, "allocation": way.allocation, "patient": name, "seed": 7}
+            planner = TopKPlanner(bundle_tiny, gain=way.gain or "cmi", costs=of_bundle(costs, way), **options)
+            shown = walked(planner, values, lambda one: (one.scores(), set(one.top_k()), one.certified()))
+            paid.append(sum(bundle_tiny.costs[j] for j in order_of(planner)[: last_away([s[1] for s in shown])]))
+            lead = np.sign(full[name][:, None] - full[name][None, :])
+            upper = np.triu_indices(len(lead), 1)
+            assert (lead[upper] != 0).all()
+            right.append([np.mean((1 + np.sign(scores[upper]) * lead[upper]) / 2) for scores, _, _ in shown])
+            found.append([len(top & best[name]) / k for _, top, _ in shown])
+            certified.append([sure for _, _, sure in shown])
+            until.append(last_away([top for _, top, _ in shown]))
+            certain.append(certified[-1].index(True))
+        np.testing.assert_allclose(share(made.curves, way, "sign_accuracy"), np.mean(right, axis=0))
+        np.testing.assert_allclose(share(made.curves, way, "certified"), np.mean(certified, axis=0))
+        after = [np.mean([t >= settled for settled in until]) for t in range(6)]
+        np.testing.assert_allclose(share(made.curves, way, "settled"), after)
+        no_ties = [t for t in range(1, 6) if score == "linearity" and way.allocation != "random"]
+        np.testing.assert_allclose(share(made.curves, way, "p_at_k")[no_ties], np.mean(found, axis=0)[no_ties])
+        rows = made.features_needed
+        rows = rows[(rows["allocation"] == way.allocation) & (rows["score"] == score)].set_index("criterion")
+        priced, rows = rows[rows["counted"] == "cost"], rows[rows["counted"] == "features"]
+        assert priced.empty if costs == "equal" else priced.loc["settled", "p90"] == quantile(paid, 0.9)
+        for criterion, numbers in (("settled", until), ("certified", certain)):
+            for column, part in (("q25", 0.25), ("median", 0.5), ("q75", 0.75), ("p90", 0.9)):
+                assert rows.loc[criterion, column] == quantile(numbers, part)
+        nearly = [max((t + 1 for t, each in enumerate(one) if each < 0.95), default=0) for one in right]
+        assert rows.loc["sign_95", "median"] == quantile(nearly, 0.5)
+
+
+@pytest.mark.parametrize("entity", ["bleeding", "diarrhea", "fistula"])
+@pytest.mark.parametrize(("score", "costs"), [("two_elbo", "equal"), ("wald", "equal"), ("two_elbo", "own")])
+def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, entity, score, costs):
+    ways = ways_of(["greedy", "largest_unary", "random"], ["cmi"], [score])
+    labels = {"bleeding": [1, 0, 0, pd.NA], "diarrhea": [1, 0, 1, pd.NA], "fistula": [0, 1, 1, pd.NA]}
+    patients = cohort(bundle_tiny, labels)
+    made = simulate(bundle_tiny, patients, ways, entity=entity, costs=costs, seeds=(3,), resamples=100)
+    truth = [np.sign(bundle_tiny.mrf(entity).energy(np.array(values))) for values in PATIENTS.values()]
+    of_label = [2 * label - 1 for label in labels[entity][:3]]
+    for way in ways:
+        options = {"entity": entity, "score": score, "allocation": way.allocation, "seed": 3}
+        shown = [
+            walked(
+                BinaryPlanner(bundle_tiny, patient=name, costs=of_bundle(costs, way), **options),
+                values,
+                lambda one: (one.decision(), one.resolved(), one.score()),
+            )
+            for name, values in PATIENTS.items()
+        ]
+        calls = np.array([[each[0] for each in one] for one in shown])
+        right = [(1 + calls[i] * sign) / 2 for i, sign in enumerate(truth) if sign]
+        np.testing.assert_allclose(share(made.curves, way, "sign_accuracy"), np.mean(right, axis=0))
+        resolved = [[each[1] for each in one] for one in shown]
+        np.testing.assert_allclose(share(made.curves, way, "certified"), np.mean(resolved, axis=0))
+        fits = [(1 + calls[i] * sign) / 2 for i, sign in enumerate(of_label)]
+        np.testing.assert_allclose(share(made.curves, way, "label_accuracy"), np.mean(fits, axis=0))
+        values = np.array([[each[2] for each in one] for one in shown[:3]])
+        pairs = [(p, n) for p, n in product(range(3), repeat=2) if of_label[p] > of_label[n]]
+        area = np.mean([(1 + np.sign(np.round(values[p] - values[n], 9))) / 2 for p, n in pairs], axis=0)
+        np.testing.assert_allclose(share(made.curves, way, "label_auroc"), area)
+        rows = made.features_needed.query("allocation == @way.allocation and counted == 'features'")
+        rows = rows.set_index("criterion")
+        until = [last_away(list(one)) for one in calls]
+        assert rows.loc["settled", "median"] == quantile(until, 0.5)
+        assert list(rows.index) == ["settled", "certified"]
+
+
+def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bundle_tiny):
+    """`diarrhea` has three features of its own, so that its answer stands after three."""
+    made = simulate(
+        bundle_tiny, cohort(bundle_tiny), [Way("random_own", "", "wald")], entity="diarrhea", seeds=range(20)
+    )
+    assert bundle_tiny.support("diarrhea").tolist() == [0, 3]
+    assert share(made.curves, Way("random_own", "", "wald"), "settled")[2:].tolist() == [1.0] * 4
+    assert made.features_needed["p90"].max() <= 2
+
+
+def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bundle_tiny):
+    own, known = "afa.allocate.greedy:Greedy", "greedy"
+    ways = ways_of([own, known], ["cmi"], ["linearity"])
+    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, k=2, costs="equal", resamples=100)
+    one, other = (made.curves[made.curves["allocation"] == rule].drop(columns="allocation") for rule in (own, known))
+    assert len(one) == 6 * 4
+    pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
+
+
+def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny):
+    """Two labelled entities make k' = 1; a patient without a positive label is left out."""
+    labels = {"bleeding": [1, 1, 0, 0], "diarrhea": [0, 0, 1, 0]}
+    way = Way("greedy", "cmi", "linearity")
+    made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], k=2, resamples=100)
+    energies = {n: [bundle_tiny.mrf(v).energy(np.array(x)) for v in labels] for n, x in PATIENTS.items()}
+    right = [labels[list(labels)[int(np.argmax(energies[n]))]][i] for i, n in enumerate(PATIENTS)][:3]
+    assert share(made.curves, way, "label_p_at_k")[-1] == pytest.approx(np.mean(right))
+    rows = made.curves[made.curves["metric"] == "label_p_at_k"]
+    assert set(rows["n"]) == {3}
+    assert rows[rows["allocation"] == "constant"]["value"].tolist() == pytest.approx([2 / 3] * 6)
+
+
+def test_the_constant_answers_are_the_usual_winner_and_the_usual_top_k(bundle_tiny):
+    patients = {"a": PATIENTS["p1"], "b": PATIENTS["p1"], "c": PATIENTS["p3"]}
+    made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [Way("random", "", "linearity")], k=1, resamples=100)
+    same = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p1"])) for v in bundle_tiny.entities]
+    other = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p3"])) for v in bundle_tiny.entities]
+    alike = sum((same[a] - same[b]) * (other[a] - other[b]) > 0 for a, b in ((0, 1), (0, 2), (1, 2)))
+    constant = Way("constant", "", "")
+    np.testing.assert_allclose(share(made.curves, constant, "sign_accuracy"), (6 + alike) / 9)
+    np.testing.assert_allclose(share(made.curves, constant, "p_at_k"), (2 + (np.argmax(same) == np.argmax(other))) / 3)
+
+
+def test_what_is_missing_until_the_end_is_never_there():
+    missing = np.array([[True, False, False], [False, True, False], [False, False, False], [False, False, True]])
+    assert rounds_until(missing).tolist() == [1, 2, 0, np.inf]
+
+
+def test_a_weighted_auroc_is_that_of_patients_repeated():
+    scores = np.array([[0.0], [1.0], [1.0], [2.0]])
+    positive = np.array([False, True, False, True])
+    weights = np.array([[1, 1, 1, 1], [0, 2, 1, 1], [2, 0, 0, 0]], dtype=float)
+    # (1,0) won, (1,1) tied, (2,0) won, (2,1) won: 3.5 of 4; then 2 x 1/2 + 1 of 3; then no positive patient
+    np.testing.assert_allclose(areas_of(scores, positive, weights)[:, 0], [3.5 / 4, 2 / 3, np.nan])
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Eleven patients and a bundle of five entities with couplings."""
+    generator = np.random.default_rng(5)
+    unary, couplings = generator.integers(-2, 3, (5, 7)) / 2, np.zeros((5, 7, 7))
+    couplings[:, 0, 1], couplings[:, 2, 5] = generator.integers(-1, 2, 5), generator.integers(-1, 2, 5)
+    bundle = bundle_of(unary, couplings)
+    values = generator.integers(-1, 2, (11, 7))
+    labels = {"v0": generator.integers(0, 2, 11), "v2": generator.integers(0, 2, 11)}
+    return bundle, cohort(bundle, labels, **{f"p{i}": tuple(row) for i, row in enumerate(values)})
+
+
+@pytest.mark.parametrize("setting", [{"k": 2}, {"entity": "v2"}], ids=["top_k", "binary"])
+def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
+    bundle, patients = many
+    score = "linearity" if "k" in setting else "two_elbo"
+    ways = ways_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
+    first = simulate(bundle, patients, ways, seeds=(0, 1), resamples=200, **setting)
+    monkeypatch.setattr(module, "BLOCK", 3)
+    second = simulate(bundle, patients, ways, seeds=(0, 1), resamples=200, threads=3, **setting)
+    for one, other in zip(first, second, strict=True):
+        assert one.to_csv() == other.to_csv()
+
+
+def test_seeds_stand_by_themselves_and_together(many):
+    bundle, patients = many
+    way = Way("random", "", "linearity")
+    made = simulate(bundle, patients, [way], k=2, seeds=(4, 9), resamples=200).curves
+    chosen = made[(made["allocation"] == "random") & (made["metric"] == "sign_accuracy")]
+    by_seed = {seed: chosen[chosen["seed"] == seed]["value"].to_numpy() for seed in (4, 9)}
+    assert not np.array_equal(by_seed[4], by_seed[9])
+    together = chosen[chosen["seed"].isna()]
+    np.testing.assert_allclose(together["value"], (by_seed[4] + by_seed[9]) / 2)
+    assert (together["low"] <= together["value"]).all()
+    assert (together["value"] <= together["high"]).all()
+    assert set(together["n"]) == {2 * n for n in chosen[chosen["seed"] == 4]["n"]}
+
+
+def test_some_patients_are_drawn_by_name_alone(many):
+    _, patients = many
+    drawn = some_patients(patients, 4, 0)
+    turned = Cohort("x", patients.features, patients.patients[::-1], patients.values[::-1], patients.labels.iloc[::-1])
+    assert set(drawn.patients) == set(some_patients(turned, 4, 0).patients)
+    assert drawn.values.tolist() == [patients.values[patients.patients.index(name)].tolist() for name in drawn.patients]
+    assert some_patients(patients, 4, 1).patients != drawn.patients
+    assert some_patients(patients, 12, 0) is patients
+
+
+def test_the_order_of_rows_and_columns_and_the_format_of_the_table_do_not_matter(bundle_tiny, table, tmp_path):
+    first = read_patients(table, bundle_tiny)
+    turned = frame().iloc[::-1, [0, 3, 1, 5, 2, 4]]
+    turned.to_csv(tmp_path / "turned.csv", index=False)
+    turned.astype(dict.fromkeys(FEATURES, "int8")).to_parquet(tmp_path / "turned.parquet", index=False)
+    write_cohort(cohort(bundle_tiny), tmp_path / "folder")
+    for name in ("turned.csv", "turned.parquet", "folder"):
+        other = read_patients(tmp_path / name, bundle_tiny)
+        assert other.cohort.patients == first.cohort.patients == tuple(PATIENTS)
+        assert other.cohort.values.tolist() == first.cohort.values.tolist() == [list(x) for x in PATIENTS.values()]
+
+
+def test_unknown_columns_are_told_and_missing_features_can_leave_the_bundle_too(bundle_tiny, tmp_path):
+    path = tmp_path / "mine.csv"
+    frame().assign(age="seventy").drop(columns="TFF3").to_csv(path, index=False)
+    with pytest.raises(CohortError, match=r"no column for 1 of 5 features: TFF3.*--drop-missing"):
+        read_patients(path, bundle_tiny)
+    given = read_patients(path, bundle_tiny, drop_missing=True)
+    assert (list(given.ignored), list(given.dropped)) == (["age"], ["TFF3"])
+    assert given.bundle.features == given.cohort.features == ("AQP8", "CXCL8", "MMP9", "MUC2")
+
+
+def test_a_cohort_folder_that_says_what_it_dropped_needs_no_option(bundle_tiny, tmp_path):
+    kept = bundle_tiny.restrict(FEATURES[:4])
+    values = {name: row[:4] for name, row in PATIENTS.items()}
+    made = cohort(kept, **values)
+    told = Cohort("mine", made.features, made.patients, made.values, made.labels, {"dropped_features": ["TFF3"]})
+    write_cohort(told, tmp_path / "folder")
+    assert load_cohort(tmp_path / "folder").features == FEATURES[:4]
+    assert read_patients(tmp_path / "folder", bundle_tiny).bundle.features == FEATURES[:4]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.rename(columns={"CXCL8": "IL8"}), ("CXCL8", "rename the column IL8 to CXCL8")),
+        (lambda t: t.rename(columns={"MUC2": "MUC-2"}), ("MUC2", "did you mean MUC-2")),
+        (lambda t: t.drop(columns=list(FEATURES)).assign(x=1), ("no column for 5 of 5 features", "AQP8")),
+        (lambda t: t.replace({"MMP9": {0: 2}}), ("line 3 (patient p2), column MMP9", "'2'", "-1, 0 or 1")),
+        (lambda t: t.assign(MMP9=[0.5, 0, 0, 0]), ("line 2", "'0.5'")),
+        (lambda t: t.assign(MUC2=[1, None, 0, 0]), ("line 3 (patient p2), column MUC2", "nothing", "complete")),
+        (lambda t: t.assign(patient=["p1", "p2", "p1", "p4"]), ("line 4, column patient", "'p1', as on line 2")),
+        (lambda t: t.assign(patient=["p1", "", "p3", "p4"]), ("line 3, column patient", "nothing")),
+        (lambda t: t.iloc[:0], ("no row", "a row for each patient")),
+        (lambda t: t.iloc[:, 1:], ("a first column 'AQP8', which is a feature",)),
+        (lambda t: t.iloc[:, :1], ("line 1", "one column, 'patient'", "commas")),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_named_by_line_and_column(bundle_tiny, tmp_path, change, words):
+    path = tmp_path / "mine.csv"
+    change(frame()).to_csv(path, index=False)
+    with pytest.raises(CohortError) as stopped:
+        read_patients(path, bundle_tiny)
+    told = str(stopped.value)
+    assert "\n" not in told
+    assert [word for word in (str(path), *words) if word not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no header"),
+        ("patient,AQP8,AQP8\np1,0,0\n", "2 columns of this name"),
+        ("patient;AQP8\np1;0\n", "commas"),
+        ("patient,AQP8\np1,0,1\n", "line 2: found 3 fields"),
+        ('patient,AQP8\n"p1,0\n', "not CSV"),
+        ("patient,AQP8\np\0,0\n", "binary data"),
+    ],
+)
+def test_a_file_that_is_no_table_is_named(bundle_tiny, tmp_path, text, words):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(CohortError) as stopped:
+        read_patients(path, bundle_tiny)
+    assert words in str(stopped.value)
+
+
+def test_a_file_that_is_not_there_or_has_another_ending_is_named(bundle_tiny, tmp_path):
+    with pytest.raises(CohortError, match=r"none\.csv: found No such file"):
+        read_patients(tmp_path / "none.csv", bundle_tiny)
+    (tmp_path / "mine.xlsx").write_text("x")
+    with pytest.raises(CohortError, match=r"ending '\.xlsx'"):
+        read_patients(tmp_path / "mine.xlsx", bundle_tiny)
+
+
+def test_what_is_wrong_with_a_parquet_table_is_named_by_row_and_column(bundle_tiny, tmp_path):
+    path = tmp_path / "mine.parquet"
+    for changed, words in (
+        (frame().replace({"MMP9": {0: 3}}), "row 2 \\(patient p2\\), column MMP9: found '3'"),
+        (frame().assign(MUC2=[1, None, 0, 0]), "row 2 \\(patient p2\\), column MUC2: found nothing"),
+        (frame().assign(patient=["p1", "p1", "p3", "p4"]), "row 2, column patient: found 'p1', as in a row before"),
+        (frame().set_index("patient"), "a first column 'AQP8'"),
+    ):
+        changed.to_parquet(path)
+        with pytest.raises(CohortError, match=words):
+            read_patients(path, bundle_tiny)
+    path.write_bytes(b"PAR1 or not")
+    with pytest.raises(CohortError, match="Parquet readers refuse"):
+        read_patients(path, bundle_tiny)
+
+
+def test_many_wrong_cells_are_counted_in_one_line(bundle_tiny, tmp_path):
+    path = tmp_path / "mine.csv"
+    frame(**{f"q{i}": (9, 9, 9, 9, 9) for i in range(10)}).to_csv(path, index=False)
+    with pytest.raises(CohortError) as stopped:
+        read_patients(path, bundle_tiny)
+    assert len(stopped.value.faults) == 21
+    assert "30 more such cells" in str(stopped.value)
+
+
+def test_labels_come_by_patient_and_what_is_wrong_with_them_is_named(bundle_tiny, table, tmp_path):
+    given, path = read_patients(table, bundle_tiny), tmp_path / "labels.csv"
+    path.write_text("who,fistula,bleeding,other\np3,1,0,x\nzz,1,1,x\np1,,1,x\n")
+    labelled = read_labels(path, given)
+    assert labelled.cohort.labels["fistula"].to_list() == [pd.NA, pd.NA, 1, pd.NA]
+    assert labelled.cohort.labels["bleeding"].to_list() == [1, pd.NA, 0, pd.NA]
+    assert (list(labelled.ignored), list(labelled.left_out)) == (["other"], ["zz"])
+    for text, words in (
+        ("who,fistula\np1,2\n", "line 2 \\(patient p1\\), column fistula: found '2'; expected 0, 1 or nothing"),
+        ("who,other\np1,1\n", "no column of an entity"),
+        ("who,fistula\nzz,1\n", "none of the cohort's patients"),
+        ("who,fistula\np1,1\np1,1\n", "line 3, column who: found 'p1', as on line 2"),
+    ):
+        path.write_text(text)
+        with pytest.raises(CohortError, match=words):
+            read_labels(path, given)
+
+
+@pytest.mark.parametrize(
+    ("ways", "setting", "words"),
+    [
+        ([Way("greedy", "cmi", "linearity")], {"k": 3}, "planner option k"),
+        ([Way("gredy", "cmi", "linearity")], {"k": 1}, "planner option allocation"),
+        ([Way("no.such:Rule", "cmi", "linearity")], {"k": 1}, "no.such:Rule"),
+        ([Way("greedy", "f_target", "wald")], {"k": 1}, "planner option target"),
+        ([Way("lucb", "cmi", "two_elbo")], {"entity": "fistula"}, "greedy stands for the others"),
+        ([Way("greedy", "cmi", "linearity")], {"entity": "fistula"}, "--score"),
+        ([Way("greedy", "f_target", "wald")], {"entity": "fistula"}, "--gain"),
+        ([Way("greedy", "cmi", "two_elbo")], {"entity": "fistla"}, "did you mean fistula"),
+    ],
+)
+def test_a_way_that_cannot_be_gone_is_named_before_anyone_is_followed(bundle_tiny, ways, setting, words):
+    with pytest.raises(AfaError, match=words):
+        simulate(bundle_tiny, cohort(bundle_tiny), ways, **setting)
+
+
+def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
+    single = bundle_tiny.restrict_entities(["fistula"])
+    with pytest.raises(AfaError, match="--entity"):
+        simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")])
+    simulate(single, cohort(single), ways_of(BINARY_RULES, ["cmi"], ["two_elbo"]), entity="fistula", resamples=100)
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path):
+    """The tables too, but for blanks at the ends of lines."""
+    write_files(tmp_path, TUTORIAL)
+    write_files(tmp_path, PAGE)
+    for block in blocks("console", page=PAGE):
+        for part in ("\n" + block.text).split("\n$ ")[1:]:
+            command, _, expected = part.partition("\n")
+            _, output = shell(command, tmp_path)
+            assert [line.rstrip() for line in output.splitlines()] == expected.splitlines(), command
+    assert not (tmp_path / "again").exists()
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_time(table, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    done = run(TINY, table, "--out", first)
+    assert done.exit_code == 0, done.output
+    assert "k = 2, since the bundle has 3 entities" in done.output
+    assert "Features needed, of 5" in done.output
+    assert run(TINY, table, "--out", second, "--threads", 2).exit_code == 0
+    names = ["curves.csv", "curves.png", "curves.svg", "features_needed.csv", "simulate.yaml"]
+    assert sorted(path.name for path in first.iterdir()) == names
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    card = yaml.safe_load((first / "simulate.yaml").read_text())
+    assert card["setting"] == {"k": 2}
+    assert card["cohort"]["simulated_on"] == 4
+    rows = pd.read_csv(first / "curves.csv", keep_default_na=False, na_values={"seed": [""]})
+    assert set(rows["allocation"]) == {"priority_all", "greedy", "largest_unary", "random", "constant"}
+    assert set(rows["t"]) == set(range(6))
+
+
+def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path):
+    made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], k=1, resamples=100)
+    card = {"bundle": {"name": "tiny"}, "cohort": {"name": "mine", "simulated_on": 4}, "setting": {"k": 1}}
+    write_simulation(made, card, tmp_path / "out", None)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert set(before) == {"curves.csv", "features_needed.csv", "simulate.yaml"}
+
+    def fails(*_):
+        raise OSError("no pen")
+
+    with pytest.raises(OSError, match="no pen"):
+        write_simulation(made._replace(curves=made.curves.head(1)), card, tmp_path / "out", fails)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_with_other_files_is_not_replaced(table, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.tex").write_text("all of it")
+    with pytest.raises(ConfigError, match=r"chapter\.tex"):
+        check_place(tmp_path / "thesis")
+    refused = run(TINY, table, "--out", tmp_path / "thesis")
+    assert isinstance(refused.exception, ConfigError)
+    assert (tmp_path / "thesis/chapter.tex").exists()
+
+
+def test_that_no_figure_was_drawn_is_said_aloud(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "afa.report.simulation_figure", raising=False)
+    monkeypatch.delitem(sys.modules, "afa.report.figures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert _drawing() is None
+    assert "no figure was drawn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--k", "1", "--entity", "fistula"), "--k and --entity"),
+        (("--allocation", "greedy,greedy"), "--allocation"),
+        (("--score", "kl"), "--score"),
+        (("--gain", "none"), "--gain"),
+        (("--confidence", "1"), "--confidence"),
+    ],
+)
+def test_an_option_that_cannot_be_used_names_itself(table, tmp_path, options, words):
+    refused = run(TINY, table, "--out", tmp_path / "out", *options)
+    assert isinstance(refused.exception, (ConfigError, PlannerError))
+    assert words in str(refused.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fault_ends_the_command_with_one_line_and_no_folder(tmp_path):
+    path = tmp_path / "mine.csv"
+    frame().replace({"MMP9": {0: 2}}).to_csv(path, index=False)
+    command = [str(Path(sys.executable).parent / "afa"), "simulate", str(TINY), str(path), "--out", str(tmp_path / "o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"afa: {path}, line 3 (patient p2), column MMP9: found '2'; expected -1, 0 or 1.")
+    assert not (tmp_path / "o").exists()
