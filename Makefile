@@ -8,7 +8,7 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce doctor test test-all fuzz bench lint lock clean
+.PHONY: help reproduce doctor test test-all fuzz bench lint wheel api lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,7 @@ bench: $(VENV)/.ready ## speed against a plain NumPy version, in results/bench; 
 	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort)
 	afa bundle build resources/elicitation --out results/bench/bundle
 	python benchmarks/bench.py --bundle results/bench/bundle --cohort "$(or $(COHORT_FOLDER),results/demo/cohort)" --out results/bench
+	python benchmarks/scale.py --out results/bench
 
 lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	ruff format --check .
@@ -45,6 +46,12 @@ lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	lint-imports
 	snakefmt --check Snakefile workflow
 	snakemake --lint
+
+wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the workflow
+	python -m hatchling build -t wheel
+
+api: $(VENV)/.ready ## the reference of the Python interface, build/api/index.html
+	python -m afa.report.api build/api
 
 lock: ## resolve pyproject.toml again into the hashed lock, which names no registry
 	uv pip compile --system-certs pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock

@@ -1,6 +1,10 @@
 """Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.
 
-The names below are the public interface; each is imported when it is first used, so that `import afa` is quick.
+Each of the names below is imported when it is first used, so that `import afa` is quick. The public interface has
+these modules too, with the parts that the planners are made of: `afa.planner`, `afa.allocate` (rules), `afa.session`,
+`afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.closure`,
+`afa.preference` (scores), `afa.gain`, `afa.bracket`, `afa.copeland`, `afa.formats` and `afa.errors`. CHANGELOG.md
+says what a version number promises of it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ K1, ALPHA = 405.5, 1.1
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
     """The most energy that the unobserved features can still add or take away (eq:unobs-budget).
 
-    `tight` counts the couplings among unobserved features only; `paper` also those between observed and
+    form : `tight` counts the couplings among unobserved features only; `paper` also those between observed and
     unobserved ones, which the effective unaries already hold (spec B1). Both are sound, `tight` is never wider.
     """
     hidden = ~evidence.observed
@@ -36,7 +36,7 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
 
 
 def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
-    """The interval that S(x) lies in under every completion of the unobserved features (eq:l1-bracket)."""
+    """The interval that S(x) lies in under every completion, `form` as `l1_budget` has it (eq:l1-bracket)."""
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
 
@@ -44,6 +44,7 @@ def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, floa
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
     """Interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
 
+    positive, negative : N_+ and N_-, the votes for a and for b (`afa.preference.sign_votes`).
     The p with n kl(p_hat, p) <= log(k1 n^alpha / gamma). With `n` the number of observations it is the paper's form,
     whose zero votes count against a; without, n = N_+ + N_- and the two orientations agree (spec B2).
     """
@@ -87,7 +88,8 @@ def hanson_wright_interval(
 def resolution_round(mrf: PairwiseMRF, values: ArrayLike, order: Sequence[int], *, form: str = "tight") -> int | None:
     """The first round at which the `l1` bracket of a configuration's score excludes 0, observing in `order`.
 
-    values : (M,) in {-1, 0, +1}. Counts observations, 0 to M. None for a structural tie: the score is 0 at full
+    values : (M,) in {-1, 0, +1}. form : as `l1_budget` has it.
+    Counts observations, 0 to M. None for a structural tie: the score is 0 at full
     observation, and no order can resolve it.
     """
     x = np.asarray(values)

@@ -57,7 +57,15 @@ class PackedCouplings:
 class Bundle:
     """N entities with pairwise potentials on a shared space of M features; all arrays are read-only.
 
-    Two bundles hold the same model exactly when their `digest` is equal.
+    Two bundles hold the same model exactly when their `digest` is equal. `load_bundle` makes one of a folder, and
+    checks it; `packed` has the couplings of all entities, `aliases` other names of a feature; `name`, `version`,
+    `provenance` and `licence` are what bundle.yaml says.
+
+    >>> bundle = load_bundle("tests/data/bundle_tiny")
+    >>> bundle.entities, bundle.unary.shape
+    (('bleeding', 'diarrhea', 'fistula'), (3, 5))
+    >>> [bundle.features[j] for j in bundle.support("fistula")]
+    ['CXCL8', 'MMP9']
     """
 
     name: str
@@ -163,7 +171,14 @@ class Bundle:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Read a bundle folder; a `BundleError` lists every fault at once."""
+    """Read a bundle folder; a `BundleError` lists every fault at once.
+
+    >>> len(load_bundle("tests/data/bundle_tiny").features)
+    5
+    >>> load_bundle("gone")
+    Traceback (most recent call last):
+    afa.errors.BundleError: gone: found nothing; expected a bundle folder with bundle.yaml. Next step: check the path.
+    """
     reading = read_folder(path)
     content = reading.content
     if content is None:
@@ -186,7 +201,12 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
-    """Every fault of a bundle folder, by file, line and column; and notes, which are never errors."""
+    """Every fault of a bundle folder, by file, line and column; and notes, which are never errors.
+
+    >>> faults, notes = validate_bundle("nowhere")
+    >>> [fault.next_step for fault in faults], notes
+    (['check the path'], [])
+    """
     reading = read_folder(path)
     return reading.faults, reading.notes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from afa.bundle_format import (
     ANNOTATIONS,
     HEADER,
     LARGEST_SPACE,
-    PROVENANCE_KEYS,
     REQUIRED_COLUMNS,
     REQUIRED_FILES,
     Content,
@@ -23,6 +22,7 @@ from afa.bundle_format import (
     Potentials,
     digests_of,
 )
+from afa.bundle_notes import notes_of
 from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, earlier_row, name_column, number_column, read_table
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
@@ -97,7 +97,7 @@ def _read_folder(folder: Path) -> Reading:
     if faults:
         return Reading(faults=faults)
     content = Content(header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases)
-    return Reading(content, notes=_notes(folder, content, rows))
+    return Reading(content, notes=notes_of(folder, content, rows))
 
 
 def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
@@ -244,38 +244,3 @@ def _digest_faults(folder: Path, header: Header) -> list[Fault]:
             found = f"{name} with SHA-256 {present[name][:12]}..."
             faults.append(Fault(where, found, f"{digest[:12]}...", step))
     return faults
-
-
-def _notes(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> list[str]:
-    header = content.header
-    notes = []
-    lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
-    if lacking:
-        notes.append(f"{HEADER}: provenance does not say {', '.join(lacking)}")
-    if header.licence is None:
-        notes.append(f"{HEADER}: no licence")
-    if not header.digests:
-        notes.append(f"{HEADER}: no digests, so a later edit goes unseen; `afa bundle stamp {folder}` adds them")
-    for name, is_used in (
-        ("entities", _used(len(content.entities), content.unary.entity, content.pairwise.entity)),
-        ("features", _used(len(content.features), content.unary.features, content.pairwise.features)),
-    ):
-        idle = [getattr(content, name)[index] for index in np.flatnonzero(~is_used)]
-        if idle:
-            shown = ", ".join(idle[:5]) + (", ..." if len(idle) > 5 else "")
-            notes.append(f"{name} without any potential ({len(idle)}): {shown}")
-    without_prior = len(content.entities) - len(rows["priors.csv"])
-    if len(rows["priors.csv"]) and without_prior:
-        notes.append(f"priors.csv: entities without a row have log-odds 0 ({without_prior})")
-    known = (HEADER, *REQUIRED_COLUMNS)
-    for entry in sorted(path.name for path in folder.iterdir() if path.name not in known):
-        close = difflib.get_close_matches(entry, known, n=1, cutoff=0.8)
-        notes += [f"{entry} is not read; if it is meant as {name}, rename it" for name in close]
-    return notes
-
-
-def _used(count: int, *indices: NDArray[np.int64]) -> NDArray[np.bool_]:
-    used = np.zeros(count, dtype=bool)
-    for index in indices:
-        used[index.ravel()] = True
-    return used

@@ -38,9 +38,10 @@ def write_bundle(
 ) -> None:
     """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
 
-    `unary` and `pairwise` have the columns of their files; confidence and evidence may be missing. The same content
-    gives the same bytes. Nothing is written, and a `BundleError` raised, where the result would not be a valid bundle
-    or `path` is something else than a bundle folder.
+    `unary` and `pairwise` have the columns of their files; confidence and evidence may be missing. `priors` are by
+    entity, `costs` and `aliases` by feature, `name`, `version`, `provenance` and `licence` go into bundle.yaml. The
+    same content gives the same bytes. Nothing is written, and a `BundleError` raised, where the result would not be a
+    valid bundle or `path` is something else than a bundle folder.
     """
     target = Path(path)
     if target.exists() and not (target / HEADER).is_file() and not (target.is_dir() and not any(target.iterdir())):

@@ -13,6 +13,8 @@ from afa.mrf import Floats
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
     """(N,) number of duels each entity wins; a score of magnitude at most `tie` is half a win (spec S5).
 
+    scores : (N, N) antisymmetric V, where a beats b if V_ab > 0.
+
     >>> copeland_wins(np.array([[0.0, 2.0, 0.0], [-2.0, 0.0, -1.0], [0.0, 1.0, 0.0]])).tolist()
     [1.5, 0.0, 1.5]
     """
@@ -24,6 +26,8 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
     """All entities, best first: by wins, then by the sum of `V_ab` over opponents, then by name (spec S6).
+
+    scores : (N, N) as `copeland_wins` takes them. names : N, in their order.
 
     Sums that differ from the next larger one by no more than rounding (`tie` times N) count as equal to it.
     """

@@ -109,7 +109,7 @@ def read_table(
                     if name in columns:
                         columns[name].extend(map(shared.setdefault, values, values))
     except csv.Error as error:
-        faults.add(reader.line_num, "", f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row")
+        _add_unreadable(faults, 1, error)
     whole = min((len(column) for column in columns.values() if column), default=0)
     for name, column in columns.items():
         columns[name] = column[:whole] if column else [""] * whole
@@ -231,6 +231,9 @@ def _header_is_usable(
     header: Sequence[str], required: Sequence[str], optional: Sequence[str], faults: RowFaults
 ) -> bool:
     known = (*required, *optional)
+    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
+        faults.add(1, "", f"columns separated by {mark!r}", "columns separated by commas", "save it with commas")
+        return False
     missing = [column for column in required if column not in header]
     repeated = [name for name, count in Counter(header).items() if count > 1]
     for column in repeated[:SHOWN_PER_KIND]:
@@ -249,9 +252,16 @@ def _header_is_usable(
 
 
 def _rows(reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults) -> Iterator[list[str]]:
-    """Rows of exactly `width` fields; appends the line on which each begins to `lines`."""
+    """Rows of exactly `width` fields, up to one that is not CSV; appends the line on which each begins to `lines`."""
     begin = reader.line_num + 1  # type: ignore[attr-defined]
-    for row in reader:
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            _add_unreadable(faults, begin, error)
+            return
+        if row is None:
+            return
         if len(row) > width:
             step = "put a text that holds a comma in quotes"
             faults.add(begin, "", f"{len(row)} fields", f"{width}, as in the header", step)
@@ -259,6 +269,11 @@ def _rows(reader: Iterator[list[str]], width: int, lines: list[int], faults: Row
             lines.append(begin)
             yield row if len(row) == width else row + [""] * (width - len(row))
         begin = reader.line_num + 1  # type: ignore[attr-defined]
+
+
+def _add_unreadable(faults: RowFaults, begin: int, error: csv.Error) -> None:
+    """Name a row by the line on which it begins: an open quote is noticed at the end of the file."""
+    faults.add(begin, "", f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row")
 
 
 def _number(text: str) -> float:

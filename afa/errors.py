@@ -35,7 +35,14 @@ def _shown(text: str) -> str:
 
 
 class AfaError(Exception):
-    """Base of every error that afa raises on purpose; `faults` lists all that was found wrong, in file order."""
+    """Base of every error that afa raises on purpose; `faults` lists all that was found wrong, in file order.
+
+    >>> try:
+    ...     raise BundleError(Fault("unary.csv, line 9", "'low'", "a finite number", "correct the number"))
+    ... except AfaError as error:
+    ...     print(error, error.faults[0].next_step, sep="; ")
+    unary.csv, line 9: found 'low'; expected a finite number. Next step: correct the number.; correct the number
+    """
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)

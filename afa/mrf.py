@@ -72,6 +72,7 @@ class PairwiseMRF:
 
     @property
     def n_features(self) -> int:
+        """M, how many features there are, in the support or not."""
         return len(self.unary)
 
     @cached_property

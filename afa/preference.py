@@ -115,7 +115,7 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """(N_+ - N_-) / (N_+ + N_-): the sign vote without its zero votes; 0 where there is no vote."""
+    """(N_+ - N_-) / (N_+ + N_-): the sign vote without its zero votes; 0 where there is no vote. Given as `kl`."""
     positive, negative = sign_votes(models, observations)
     votes = positive + negative
     share: Floats = np.divide(positive - negative, votes, out=np.zeros_like(votes), where=votes > 0)

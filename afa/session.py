@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 import afa
 from afa.allocate import Rule
 from afa.bundle import Bundle
+from afa.closure import STRENGTH
 from afa.errors import Fault, PlannerError
 from afa.files import atomic_file
 from afa.inference.meanfield import Solver
@@ -18,6 +19,8 @@ from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.yamlfile import load_model
 
 FORMAT = 1
+ONE_ENTITY = ("entity", "coupling", "strength")
+"""Settings of the binary question alone."""
 
 
 class _Strict(BaseModel):
@@ -60,6 +63,8 @@ class _Settings(_Strict):
     k: int | None = None
     layer0: str | None = None
     entity: str | None = None
+    coupling: Literal["differential", "shared"] = "differential"
+    strength: float = STRENGTH
 
 
 class _Step(_Strict):
@@ -82,7 +87,16 @@ class _Session(_Strict):
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
 
-    It holds the values that were observed: it is as private as they are.
+    It holds the values that were observed: it is as private as they are. A `PlannerError` where it cannot be written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from afa.bundle import load_bundle
+    >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1)
+    >>> planner.observe("MUC2", -1)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_session(planner, f"{folder}/mine.yaml")
+    ...     load_session(f"{folder}/mine.yaml", planner.asked_of).observed
+    {'MUC2': -1}
     """
     bundle = planner.asked_of
     document = {
@@ -93,8 +107,12 @@ def save_session(planner: Planner, path: str | Path) -> None:
         "settings": planner.settings,
         "steps": [_plain(action) for action in planner.actions],
     }
-    with atomic_file(path) as temporary:
-        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    except OSError as error:
+        found = error.strerror or "an error"
+        raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
 
 
 def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = None) -> TopKPlanner | BinaryPlanner:
@@ -106,6 +124,13 @@ def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = 
     ------
     ConfigError : the file is not a session; every wrong key is named.
     PlannerError : it is of another bundle, needs a rule, or its steps do not fit.
+
+    Examples
+    --------
+    >>> from afa.bundle import load_bundle
+    >>> load_session("gone", load_bundle("tests/data/bundle_tiny"))
+    Traceback (most recent call last):
+    afa.errors.ConfigError: gone: found No such file or directory; expected a readable file. Next step: check the path.
 
     """
     stored = load_model(path, _Session)
@@ -136,7 +161,7 @@ def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = 
 
 
 def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str | Path) -> TopKPlanner | BinaryPlanner:
-    k, layer0, entity = (options.pop(name) for name in ("k", "layer0", "entity"))
+    k, layer0, entity, coupling, strength = (options.pop(name) for name in ("k", "layer0", *ONE_ENTITY))
     missing = (
         "entity" if question == "binary" and entity is None else "k" if question == "top_k" and k is None else None
     )
@@ -144,7 +169,7 @@ def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str |
         where = f"{path}, key settings.{missing}"
         raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))
     if question == "binary":
-        return BinaryPlanner(bundle, entity=entity, **options)
+        return BinaryPlanner(bundle, entity=entity, coupling=coupling, strength=strength, **options)
     return TopKPlanner(bundle, k=k, layer0=layer0, **options)
 
 

@@ -157,7 +157,7 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
         elif item["type"] == "missing":
             yield Fault(place, "nothing", "a value", "add the key")
         else:
-            message = item["msg"].removeprefix("Value error, ")
+            message = item["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
             yield Fault(place, _short(item["input"]), message[:1].lower() + message[1:], "correct the value")
     if len(items) > MOST_SHOWN:
         yield Fault(where, f"{len(items) - MOST_SHOWN} more such values", "none", "correct those named above first")

@@ -3,9 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
+from afa.bundle_template import write_template
 from afa.cli import app
+from afa.errors import BundleError
 
 TINY = Path(__file__).parent / "data" / "bundle_tiny"
 
@@ -13,6 +16,12 @@ TINY = Path(__file__).parent / "data" / "bundle_tiny"
 def answer(*arguments):
     ran = CliRunner().invoke(app, [str(argument) for argument in arguments])
     return ran.exit_code, ran.output
+
+
+def validate(folder):
+    """Exit code as a command would have it, and the faults."""
+    ran = CliRunner().invoke(app, ["bundle", "validate", str(folder)])
+    return ran.exit_code, getattr(ran.exception, "faults", ())
 
 
 def test_stamping_a_bundle_that_has_faults_says_so(tmp_path):
@@ -31,3 +40,48 @@ def test_showing_the_features_has_a_row_for_each_with_its_cost():
     assert code == 0
     assert lines[0] == ["feature", "unary_up", "unary_down", "couplings_same", "couplings_opposite", "cost"]
     assert lines[2] == ["CXCL8", "2", "0", "1", "1", "2.0"]
+
+
+def test_a_new_bundle_is_a_folder_to_fill_in_and_validating_says_with_what(tmp_path):
+    code, output = answer("bundle", "new", "plants", "--folder", tmp_path)
+    folder = tmp_path / "plants"
+    assert (code, output) == (0, f"wrote {folder}: fill in its files, then run `afa bundle validate {folder}`\n")
+    assert sorted(path.name for path in folder.iterdir()) == ["bundle.yaml", "pairwise.csv", "unary.csv"]
+    _, empty = validate(folder)
+    assert [str(fault) for fault in empty] == [
+        f"{folder}: found no entity; expected at least one. Next step: add rows to unary.csv."
+    ]
+
+
+def test_the_examples_in_the_comments_of_a_new_bundle_make_a_sound_one(tmp_path):
+    answer("bundle", "new", "plants", "--folder", tmp_path)
+    folder = tmp_path / "plants"
+    lines = [line.removeprefix("#").strip() for line in (folder / "bundle.yaml").read_text().splitlines()]
+    for file, commas in (("unary.csv", 2), ("pairwise.csv", 3)):
+        (example,) = [line for line in lines if " " not in line and line.count(",") == commas]
+        with (folder / file).open("a") as rows:
+            rows.write(example + "\n")
+    code, _ = validate(folder)
+    assert code == 0
+    lists = [line for line in lines if line.startswith(("entities:", "features:"))]
+    with (folder / "bundle.yaml").open("a") as header:
+        header.write("\n".join(lists) + "\n")
+    assert validate(folder)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "..", "a b", "-x", 'a"b'])
+def test_a_bundle_s_name_must_do_for_a_folder(tmp_path, name):
+    with pytest.raises(BundleError, match="expected letters, digits, - and _"):
+        write_template(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_bundle_leaves_alone_what_is_there(tmp_path):
+    (tmp_path / "plants").write_text("mine")
+    with pytest.raises(BundleError, match="found a file; expected nothing of this name yet"):
+        write_template("plants", tmp_path)
+    assert (tmp_path / "plants").read_text() == "mine"
+
+
+def test_validating_counts_what_it_has_read():
+    assert answer("bundle", "validate", TINY)[1].splitlines()[-1] == f"{TINY}: no faults; 3 entities, 5 features"

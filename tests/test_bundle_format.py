@@ -202,6 +202,15 @@ def test_an_unknown_column_like_nothing_else_lists_the_known_ones(folder: Path) 
     check(folder, "priors.csv, line 1, column xyz", "an unknown column", "only known columns", step)
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_columns_with_another_mark_than_a_comma_are_one_fault_that_says_so(free: Path, mark: str) -> None:
+    path = free / "unary.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(",", mark), encoding="utf-8")
+    first = validate_bundle(free)[0][0]
+    assert first.found == f"columns separated by {mark!r}"
+    assert first.where == f"{path}, line 1"
+
+
 def test_a_column_given_twice_is_a_fault(folder: Path) -> None:
     (folder / "priors.csv").write_text("entity,log_odds,log_odds\nfistula,1,2\n")
     where = "priors.csv, line 1, column log_odds"

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -119,7 +120,7 @@ def test_every_command_of_the_terminal_does_what_its_help_says(bundle_tiny: Bund
         ("MUCC2=1", "did you mean MUC2"),
         ("nosuch=1", "feature 'nosuch': found an unknown name"),
         ("MUC2=1 muc2=0", "feature MUC2: found two values"),
-        ("fix MUC2 1", "feature MUC2: found no observation"),
+        ("fix MUC2 1", "feature MUC2: found no earlier value; expected one to correct. Next step: write MUC2=1"),
         ("fix MUC2", "answer: found 'fix MUC2'"),
         ("undo", "undo: found no step to take back"),
         ("1 1", "answer: found 2 values; expected 1"),
@@ -361,6 +362,23 @@ def test_in_a_real_terminal_it_ends_by_control_d(screen: tuple[subprocess.Popen[
     assert process.wait(20) == 0
     assert b"Traceback" not in shown
     assert b"because" in shown
+
+
+def test_control_c_leaves_as_control_d_does_and_says_what_is_kept(
+    screen: tuple[subprocess.Popen[bytes], int],
+) -> None:
+    process, mine = screen
+    shown = b""
+    while b"> " not in shown:
+        shown += os.read(mine, 4096)
+    os.write(mine, b"0\n")
+    while shown.count(b"> ") < 2:
+        shown += os.read(mine, 4096)
+    process.send_signal(signal.SIGINT)
+    while b"not kept" not in shown:
+        shown += os.read(mine, 4096)
+    assert process.wait(20) == 0
+    assert b"Traceback" not in shown
 
 
 def test_the_bundle_is_checked_first(tmp_path: Path) -> None:

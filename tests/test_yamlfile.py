@@ -106,3 +106,9 @@ def test_the_faults_of_a_model_name_file_and_key(file: Path) -> None:
     assert "rename it to width" in first
     assert f"{file}, key inner.width: found 'wide'" in second
     assert f"{file}, key name: found nothing; expected a value. Next step: add the key." in third
+
+
+def test_a_value_of_another_kind_is_refused_by_what_it_should_be(file: Path) -> None:
+    file.write_text("name: a\ninner: {width: wide}\n")
+    with pytest.raises(ConfigError, match=r"key inner\.width: found 'wide'; expected a valid integer"):
+        load_model(file, Outer)

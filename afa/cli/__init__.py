@@ -13,9 +13,23 @@ from typing import Annotated
 
 import typer
 
-from afa.cli import baselines, bundle, cohort, doctor, elicit, experiment, plan, report, simulate, summary, topk
-from afa.errors import AfaError
-from afa.shortage import shortage
+from afa.cli import (
+    baselines,
+    bundle,
+    cohort,
+    doctor,
+    elicit,
+    experiment,
+    formats,
+    labels,
+    plan,
+    report,
+    simulate,
+    stopping,
+    summary,
+    topk,
+)
+from afa.cli.mishaps import as_error
 
 app = typer.Typer(
     help="Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.",
@@ -24,11 +38,16 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(cohort.app, name="cohort")
+bundle.app.add_typer(formats.app)
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 experiment.app.add_typer(topk.app)
 experiment.app.add_typer(baselines.experiments)
 summary.app.add_typer(baselines.summaries)
+experiment.app.add_typer(stopping.experiments)
+experiment.app.add_typer(labels.experiments)
+summary.app.add_typer(stopping.summaries)
+summary.app.add_typer(labels.summaries)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)
@@ -47,7 +66,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of `afa`: an error of afa's own, or a want of memory or disk, is a line and exit code 2.
+    """Entry point of `afa`: an error of afa's own, or one that its user can mend, is a line and exit code 2.
 
     SIGTERM unwinds like Ctrl-C, so that a job which a cluster cancels clears away what it has begun to write.
     """
@@ -55,7 +74,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        told = error if isinstance(error, AfaError) else shortage(error, sys.argv[1:])
+        told = as_error(error, sys.argv[1:])
         if told is None or DEBUG in sys.argv:
             raise
         with suppress(OSError):  # the log may be on the disk that is full

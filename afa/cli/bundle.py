@@ -43,15 +43,28 @@ def bundle_copy(source: Annotated[Path, typer.Argument(help="bundle folder")], o
 @app.command("validate")
 def bundle_validate(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
-    from afa.bundle import validate_bundle
+    from afa.bundle_read import read_folder
     from afa.errors import BundleError
 
-    faults, notes = validate_bundle(bundle)
-    for note in notes:
+    read = read_folder(bundle)
+    for note in read.notes:
         typer.echo(f"note: {note}")
-    if faults:
-        raise BundleError(faults)
-    typer.echo(f"{bundle}: no faults")
+    if read.content is None:
+        raise BundleError(read.faults)
+    counts = f"{len(read.content.entities)} entities, {len(read.content.features)} features"
+    typer.echo(f"{bundle}: no faults; {counts}")
+
+
+@app.command("new")
+def bundle_new(
+    name: Annotated[str, typer.Argument(help="name of the bundle and its folder: letters, digits, - and _")],
+    folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
+) -> None:
+    """Write the files of a bundle, to be filled in."""
+    from afa.bundle_template import write_template
+
+    made = write_template(name, folder)
+    typer.echo(f"wrote {made}: fill in its files, then run `afa bundle validate {made}`")
 
 
 @app.command("stamp")

@@ -39,6 +39,7 @@ def plan(
     from rich.console import Console
 
     from afa.bundle import load_bundle
+    from afa.cli.first_use import tell_first_use
     from afa.dialogue.jsonlines import converse
     from afa.dialogue.opening import new_planner, read_panels, resumed_planner
     from afa.dialogue.terminal import Terminal
@@ -48,6 +49,7 @@ def plan(
     model = load_bundle(bundle)
     options = {"score": score, "gain": gain, "allocation": allocation, "patient": patient}
     rules = {"--budget": budget, "--certain": certain, "--probability": probability, "--min-gain": min_gain}
+    tell_first_use()
     if session is not None and session.exists():
         given: dict[str, Any] = {f"--{name}": value for name, value in options.items()}
         given |= {"--k": k, "--entity": entity, "--costs": costs, "--panels": panels, **rules}

@@ -51,7 +51,7 @@ class Terminal:
                 shown = item
             try:
                 line = self.read(self._prompt(item)).strip()
-            except EOFError:
+            except (EOFError, KeyboardInterrupt):
                 self.console.print()
                 return
             if line in ("quit", "q", "exit"):
@@ -124,8 +124,7 @@ class Terminal:
             case ["skip" | "s", name]:
                 self._step(lambda: self.planner.skip(feature_named(self.planner, name)))
             case ["fix", name, value]:
-                feature = feature_named(self.planner, name)
-                self._step(lambda: self.planner.correct(feature, value_written(feature, value)))
+                self._step(lambda: self._fix(feature_named(self.planner, name), value))
             case _ if all("=" in word for word in words):
                 self._step(lambda: self.planner.observe_all(self._named_values(words)))
             case _:
@@ -134,6 +133,12 @@ class Terminal:
     def _undo(self) -> None:
         undone = self.planner.undo()
         self._say(f"taken back: {undone.kind} {escape(', '.join(undone.features))}")
+
+    def _fix(self, feature: str, value: str) -> None:
+        if feature not in self.planner.observed:
+            step = f"write {feature}={value}"
+            raise PlannerError(Fault(f"feature {feature}", "no earlier value", "one to correct", step))
+        self.planner.correct(feature, value_written(feature, value))
 
     def _help(self) -> None:
         self._table(("", ""), HELP)
@@ -146,7 +151,8 @@ class Terminal:
         """Values without names: of the features asked for, in the order in which they were shown."""
         if not all(word in ("-1", "-", "0", "1", "+1", "+") for word in words):
             expected = "-1, 0 or 1, NAME=VALUE, or a command"
-            raise PlannerError(Fault("answer", repr(" ".join(words)), expected, "type ? for the commands"))
+            step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE, without blanks"
+            raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
         asked = _asked(item)
         if len(words) > len(asked.features):
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"

@@ -64,7 +64,8 @@ def from_markov_networks(
 
     A variable has three states, named -1, 0 and 1, or 0, 1 and 2 (as pgmpy counts where states have no names) for -1, 0
     and 1. The logarithm of a factor must be a constant and a sum of terms in x_j and x_j x_l; factors on the same
-    variables add up. A `BundleError` names every factor that is of another form.
+    variables add up. A `BundleError` names every factor that is of another form. The bundle's `name`, `version`,
+    `provenance` and `licence` are as given.
     """
     entities = list(networks)
     faults: list[Fault] = []

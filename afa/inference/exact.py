@@ -148,7 +148,10 @@ def estimate(
     memory_limit: int = MEMORY_LIMIT,
     pairs: bool = False,
 ) -> Estimate:
-    """What `exact` will take, or with `pairs` what `pair_moments` will; no table is made and nothing is refused."""
+    """What `exact` will take, or with `pairs` what `pair_moments` will; no table is made and nothing is refused.
+
+    A component that would take more than `memory_limit` by elimination is estimated by listing where that takes less.
+    """
     return _total(_choose(components(_conditioned(mrf, evidence)), memory_limit, pairs=pairs))
 
 

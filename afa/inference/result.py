@@ -30,7 +30,7 @@ class Marginals:
 
 
 def spread(evidence: Evidence, m: Floats, q: Floats) -> Marginals:
-    """Marginals over all M features from the moments at `evidence.free`."""
+    """Marginals over all M features from the moments `m` and `q` at `evidence.free`."""
     first = np.zeros(evidence.mrf.n_features)
     second = np.where(evidence.observed, 0.0, 2.0 / 3.0)
     first[evidence.free], second[evidence.free] = m, q
