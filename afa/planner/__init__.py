@@ -1,11 +1,12 @@
 """Planners: what to measure next for one patient, what the answer is so far, and how certain it is."""
 
-from afa.planner.base import ALL_DUELS_UP_TO, EXACT_SCORES, GAINS, SCORES, Planner
+from afa.planner.base import Planner
 from afa.planner.binary import BinaryPlanner
 from afa.planner.log import Action
 from afa.planner.menu import Suggestion
+from afa.planner.options import EXACT_SCORES, GAINS, SCORES
 from afa.planner.stop import Stop
-from afa.planner.topk import TopKPlanner
+from afa.planner.topk import ALL_DUELS_UP_TO, TopKPlanner
 
 __all__ = [
     "ALL_DUELS_UP_TO",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -14,24 +14,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.allocate import RULES, Choice, Rule, View
+from afa.allocate import View
 from afa.allocate.vantage import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.csvfile import suggestion
-from afa.engine.patient import GAIN_KINDS, Patient
+from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
-from afa.gain import TARGETS
-from afa.inference.meanfield import Solver
 from afa.mrf import VALUES, Floats
+from afa.planner.choosing import chosen_item
 from afa.planner.log import Action, Log, log_of
-from afa.planner.menu import Costs, Panels, Suggestion, menu_of
-from afa.planner.stop import Stop
+from afa.planner.menu import Suggestion, menu_of
+from afa.planner.options import Options
 
-SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
-GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
-ALL_DUELS_UP_TO = 200
-EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
 
@@ -39,91 +34,24 @@ OWN_CHOICE = "not asked for"
 class Planner(ABC):
     """One patient of one bundle; `TopKPlanner` and `BinaryPlanner` say what the question is.
 
+    options : those that both have. k : size of the answer, 1 where the question is of one entity. question : the
+    settings of the one question.
     bundle : the entities that the duels are of. asked_of : the bundle that was given. settings : the options, as plain
     values, from which `afa.session` makes the same planner again; `allocation` is None for a rule of one's own.
     """
 
     asked_of: Bundle
 
-    def __init__(
-        self,
-        bundle: Bundle,
-        *,
-        k: int,
-        score: str,
-        gain: str,
-        target: str | None,
-        allocation: str | Rule,
-        inference: str,
-        solver: Solver | None,
-        start: str,
-        look_ahead: str,
-        costs: Costs,
-        panels: Panels,
-        stop: Stop | None,
-        patient: str,
-        seed: int,
-    ) -> None:
-        if score == "kl":
-            expected = "a score in which a beats b whenever b loses to a"
-            raise PlannerError(
-                Fault("planner option score", "'kl'", expected, "use kl_nonzero, its antisymmetric form")
-            )
-        one_of("score", score, SCORES)
-        one_of("gain", gain, GAINS)
-        one_of("start", start, ("uniform", "warm"))
-        one_of("look_ahead", look_ahead, ("same", "warm"))
-        one_of("inference", inference, ("mean_field", "exact"))
-        if gain == "f_target":
-            target = target or (score if score in TARGETS else None)
-            one_of("target", str(target), TARGETS)
-        elif target is not None:
-            raise PlannerError(
-                Fault("planner option target", repr(target), "none unless gain is f_target", "leave it out")
-            )
-        if inference == "exact" and (score not in EXACT_SCORES or gain == "f_target"):
-            expected = f"score {', '.join(EXACT_SCORES)} and gain cmi or wald_magnitude"
-            step = "use inference='mean_field'"
-            raise PlannerError(Fault("planner option inference", f"exact with {score} and {gain}", expected, step))
-        if isinstance(allocation, str):
-            one_of("allocation", allocation, tuple(RULES))
-            allocation = RULES[allocation]()
-        elif not callable(getattr(allocation, "choose", None)):
-            expected = f"{' or '.join(RULES)}, or an object with the method choose(view)"
-            raise PlannerError(Fault("planner option allocation", repr(allocation), expected, "choose one of these"))
-        if stop is not None and not isinstance(stop, Stop):
-            raise PlannerError(Fault("planner option stop", repr(stop), "an afa.Stop", "give afa.Stop(certain=True)"))
-        self._menu = menu_of(bundle, costs, panels)
-        self.settings: dict[str, Any] = {
-            "score": score,
-            "gain": gain,
-            "target": target,
-            "allocation": next((name for name, rule in RULES.items() if type(allocation) is rule), None),
-            "inference": inference,
-            "solver": asdict(solver or Solver()),
-            "start": start,
-            "look_ahead": look_ahead,
-            "costs": dict(costs) if isinstance(costs, Mapping) else costs,
-            "panels": {name: list(features) for name, features in (panels or {}).items()},
-            "stop": asdict(stop or Stop()),
-            "patient": patient,
-            "seed": seed,
-        }
-        self.bundle, self.k, self.guide, self.gain, self.rule = bundle, k, score, gain, allocation
-        self.patient, self.seed, self.stop = patient, seed, stop or Stop()
+    def __init__(self, bundle: Bundle, options: Options, *, k: int, **question: Any) -> None:
+        self._menu = menu_of(bundle, options.costs, options.panels)
+        self.settings = options.plain() | question
+        self.bundle, self.k, self.guide, self.gain = bundle, k, options.score, options.gain
+        self.rule, self.stop = options.rule, options.rules_of_stopping
+        self.patient, self.seed = options.patient, options.seed
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
         self._clustering = Clustering(bundle)
-        self._new_patient: Callable[[], Patient] = partial(
-            Patient,
-            bundle,
-            solver=solver,
-            start=start,
-            inference=inference,
-            gain=gain,
-            target=target,
-            look_ahead=look_ahead,
-        )
+        self._new_patient: Callable[[], Patient] = partial(Patient, bundle, **options.of_patient())
         self._state = self._new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None
@@ -259,7 +187,7 @@ class Planner(ABC):
         self._replay()
 
     def skip(self, name: str) -> None:
-        """Note that a feature, or what is open of a panel, cannot be measured: it is not asked for again.
+        """Note that what has this name, a feature or what is open of a panel, cannot be measured, and ask no more.
 
         The answer goes on to leave it open, so that a certain answer holds whatever its value would have been.
         """
@@ -352,41 +280,8 @@ class Planner(ABC):
         )
 
     def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
-        """The item that the rule chooses among the features on offer, free ones first."""
-        free = offered & (self._price() == 0)[self._menu.item_of]
-        choice = self._choose(view, free) if free.any() else None
-        if choice is None or (choice.fallback and not free[offered].all()):
-            choice = self._choose(view, offered)
-        item = int(self._menu.item_of[choice.feature])
-        others = [j for j in self._menu.members[item] if offered[j] and j != choice.feature]
-        features = tuple(self.bundle.features[j] for j in (choice.feature, *others))
-        return Suggestion(self._menu.names[item], features, float(self._price()[item]), choice.reason)
-
-    def _choose(self, view: View, offered: NDArray[np.bool_]) -> Choice:
-        """What the rule answers when these features alone can be had."""
-        choice = self.rule.choose(self._offering(view, offered))
-        if not 0 <= choice.feature < len(self.bundle.features) or not offered[choice.feature]:
-            expected = "an index of an unobserved feature"
-            step = "mend the rule's choose()"
-            raise PlannerError(Fault(f"rule {type(self.rule).__name__}", str(choice.feature), expected, step))
-        return choice
-
-    def _offering(self, view: View, offered: NDArray[np.bool_]) -> View:
-        """The view with all else closed, and gains by item and cost; the same view where that changes nothing."""
-        if self._menu.plain:
-            return view if (offered == ~view.observed).all() else replace(view, observed=~offered)
-
-        def by_item(gain: Floats) -> Floats:
-            return self._menu.per_cost(gain, offered)
-
-        return replace(
-            view,
-            observed=~offered,
-            largest_unary=by_item(view.largest_unary),
-            gain=lambda duels: np.array([by_item(row) for row in view.gain(duels)]).reshape(-1, len(offered)),
-            total_gain=lambda closed: by_item(view.total_gain(closed)),
-            weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
-        )
+        """What the rule chooses among the features on offer."""
+        return chosen_item(self.rule, view, self._menu, self._price(), offered)
 
     def _first_item(self) -> Suggestion:
         """The rule's choice, its reason with what costs, panels and the budget did to it."""
@@ -455,9 +350,3 @@ class Planner(ABC):
         step = suggestion(feature, self._index) if isinstance(feature, str) else "give its name"
         step = "see bundle.features" if step.startswith("correct") else step
         return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))
-
-
-def one_of(option: str, given: str, known: Sequence[str]) -> None:
-    """Refuse an option of the planner that is not among the known ones."""
-    if given not in known:
-        raise PlannerError(Fault(f"planner option {option}", repr(given), " or ".join(known), "choose one of these"))

@@ -12,6 +12,7 @@ from afa.closure import STRENGTH, Coupling, closed_bundle
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
+from afa.planner.options import Options
 from afa.planner.stop import Stop
 
 
@@ -58,9 +59,7 @@ class BinaryPlanner(Planner):
         strength: float = STRENGTH,
     ) -> None:
         self.entity = entity
-        super().__init__(
-            closed_bundle(bundle, entity, coupling, strength),
-            k=1,
+        options = Options(
             score=score,
             gain=gain,
             target=target,
@@ -75,8 +74,9 @@ class BinaryPlanner(Planner):
             patient=patient,
             seed=seed,
         )
+        models = closed_bundle(bundle, entity, coupling, strength)
+        super().__init__(models, options, k=1, entity=entity, coupling=coupling, strength=strength)
         self.asked_of = bundle
-        self.settings |= {"entity": entity, "coupling": coupling, "strength": strength}
 
     def score(self) -> float:
         """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""

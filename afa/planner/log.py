@@ -11,7 +11,7 @@ Kind = Literal["observe", "skip", "correct"]
 
 @dataclass(frozen=True)
 class Action:
-    """One step: values that came in, a value corrected, or what cannot be measured.
+    """One step: values that came in, a value corrected, or what cannot be measured, by its `kind`.
 
     features, values : what it was about; a skipped feature has the value None. cost : what was paid.
     reason : why the planner had asked for it, or that it had not.

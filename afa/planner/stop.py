@@ -21,6 +21,12 @@ class Stop:
         (`TopKPlanner.boundary_probability`, `BinaryPlanner.probability`). An estimate by the bundle's own models: how
         often it errs has to be measured (docs/stopping.md).
     gain : stop when no open feature or panel has more than this gain, summed over the open duels; 0 or more.
+
+    >>> from afa.bundle import load_bundle
+    >>> from afa.planner import TopKPlanner
+    >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1, stop=Stop(gain=9))
+    >>> planner.suggest(), planner.reason
+    (None, 'the largest gain left is 0.2497, at most 9')
     """
 
     budget: float | None = None

@@ -15,10 +15,13 @@ from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
-from afa.planner.base import ALL_DUELS_UP_TO, Planner, one_of
+from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
+from afa.planner.options import Options, one_of
 from afa.planner.stop import Stop
 from afa.preference import gaussian_sign
+
+ALL_DUELS_UP_TO = 200
 
 
 class TopKPlanner(Planner):
@@ -88,9 +91,7 @@ class TopKPlanner(Planner):
         self.eliminated = tuple(name for name in asked_of.entities if name not in bundle.entities)
         if allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
-        super().__init__(
-            bundle,
-            k=k,
+        options = Options(
             score=score,
             gain=gain,
             target=target,
@@ -105,8 +106,9 @@ class TopKPlanner(Planner):
             patient=patient,
             seed=seed,
         )
+        super().__init__(bundle, options, k=int(k), layer0=layer0)
+        self.settings["k"] = int(k)
         self.asked_of = asked_of
-        self.settings |= {"k": int(k), "layer0": layer0}
 
     def scores(self) -> Floats:
         """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
