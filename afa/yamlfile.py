@@ -18,7 +18,7 @@ from afa.regularfile import read_whole
 Model = TypeVar("Model", bound=BaseModel)
 
 LARGEST_FILE = 16 << 20
-MOST_NODES = 1_000_000
+MOST_NODES = 100_000
 DEEPEST = 50
 MOST_SHOWN = 100
 
@@ -44,14 +44,18 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._level = 0
+        self._composed = 0
         self._measured: dict[int, tuple[int, int]] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         is_alias = self.check_event(yaml.AliasEvent)
         self._level += 1
+        self._composed += 1
         if self._level > DEEPEST:
             raise yaml.composer.ComposerError(None, None, f"more than {DEEPEST} levels", mark)
+        if self._composed > MOST_NODES:
+            raise yaml.composer.ComposerError(None, None, f"more than {MOST_NODES} values", mark)
         node = super().compose_node(parent, index)
         self._level -= 1
         if node is None:

@@ -112,3 +112,11 @@ def test_a_value_of_another_kind_is_refused_by_what_it_should_be(file: Path) -> 
     file.write_text("name: a\ninner: {width: wide}\n")
     with pytest.raises(ConfigError, match=r"key inner\.width: found 'wide'; expected a valid integer"):
         load_model(file, Outer)
+
+
+def test_a_file_of_too_many_values_is_refused_where_they_become_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("afa.yamlfile.MOST_NODES", 10)
+    path = tmp_path / "long.yaml"
+    path.write_text("".join(f"k{i}: {i}\n" for i in range(20)))
+    with pytest.raises(ConfigError, match=r"line 5: found more than 10 values"):
+        read_mapping(path)

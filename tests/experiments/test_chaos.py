@@ -101,7 +101,13 @@ def test_the_flips_of_a_patient_are_those_of_planners_along_the_same_orders(
                 expected = 0
                 for seed in seeds:
                     planner = TopKPlanner(
-                        bundle_tiny, k=1, score=score, allocation="random", patient=patient, seed=seed
+                        bundle_tiny,
+                        k=1,
+                        score=score,
+                        allocation="random",
+                        costs="equal",
+                        patient=patient,
+                        seed=seed,
                     )
                     paths = [np.sign(planner.scores()[above])]
                     while (feature := planner.next_feature()) is not None:

@@ -46,7 +46,7 @@ def whole(bundle_tiny: Bundle, cohort: Cohort) -> dict[str, pd.DataFrame]:
 def signs_by_planner(bundle: Bundle, cohort: Cohort, row: int, seed: int, score: str) -> np.ndarray:
     """(M + 1, Q) signs of one patient's duels along the planner's own random order."""
     patient = cohort.patients[row]
-    planner = TopKPlanner(bundle, k=1, score=score, allocation="random", patient=patient, seed=seed)
+    planner = TopKPlanner(bundle, k=1, costs="equal", score=score, allocation="random", patient=patient, seed=seed)
     above = np.triu_indices(len(bundle.entities), 1)
     signs = [np.sign(planner.scores()[above])]
     while (feature := planner.next_feature()) is not None:
