@@ -18,6 +18,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.engine.linkage import cluster_labels, model_distances
+from afa.engine.packed import pack
+from afa.engine.sharing import sharing_of
 from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES, Floats, PairwiseMRF
 
@@ -28,7 +31,10 @@ RELATIVE_TIE = 1e-9
 
 
 class Clustering:
-    """The clusters of one patient over time, made when they are first asked for in a span of `T_RE` observations."""
+    """The clusters of one patient over time, made when they are first asked for in a span of `T_RE` observations.
+
+    Compiled: those of `clusters` from `distances`, where distances that are equal but for rounding are equal.
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
@@ -39,10 +45,18 @@ class Clustering:
         """Clusters given the observations made so far, in the order made: those of the last multiple of `T_RE`."""
         span = len(observations) // T_RE
         if span != self._span:
-            known = dict(islice(observations.items(), span * T_RE))
-            self._clusters = clusters(distances(self._bundle, known), self._bundle.entities)
+            self._clusters = self._made(dict(islice(observations.items(), span * T_RE)))
             self._span = span
         return self._clusters
+
+    def _made(self, observations: Mapping[str, int]) -> Clusters:
+        bundle, names = self._bundle, self._bundle.entities
+        apart = model_distances(pack(bundle, overlaps=False), sharing_of(bundle), *_evidence(bundle, observations))
+        by_name = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)
+        labels = cluster_labels(apart, by_name, paper_clusters(len(names)), C_MIN)[by_name]
+        order = np.argsort(labels, kind="stable")  # members stay in the order of their names
+        parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
+        return tuple(tuple(part.tolist()) for part in parts)
 
 
 @dataclass(frozen=True, eq=False)

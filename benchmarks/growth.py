@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import time
 from collections.abc import Sequence
@@ -52,6 +53,48 @@ def synthetic_bundle(n_entities: int, n_features: int, *, seed: int = 0) -> Bund
             np.concatenate(rows).astype(np.int32),
             np.concatenate(columns).astype(np.int32),
             np.concatenate(values),
+        ),
+        priors=np.zeros(n_entities),
+    )
+
+
+def planted_bundle(n_entities: int, n_features: int, size: int, degree: int, *, seed: int = 0) -> Bundle:
+    """Entities in ceil(sqrt N) families, `size` features each, about `degree` couplings a feature.
+
+    An entity has 7 in 10 of its features, and half of the couplings that are possible, from its family; a tenth of its
+    signs are its own. Unaries are -0.5 or 0.5, a coupling is 0.1 with the sign of its unaries' product: weak enough
+    that many observations go by before a duel is decided.
+    """
+    rng = np.random.default_rng([seed, n_entities, n_features, size, degree])
+    n_families, n_own = math.ceil(math.sqrt(n_entities)), size - 7 * size // 10
+    n_links = min(size * degree // 2, size * (size - 1) // 2)
+    one, other = np.triu_indices(size, 1)
+    models = [rng.permutation(n_features)[:size] for _ in range(n_families)]
+    signs = rng.choice([-0.5, 0.5], (n_families, n_features))
+    links = [rng.permutation(len(one))[: 2 * n_links] for _ in range(n_families)]
+    unary, parts = np.zeros((n_entities, n_features)), []
+    for entity in range(n_entities):
+        family = entity % n_families
+        support = models[family].copy()
+        elsewhere = np.setdiff1d(rng.permutation(n_features)[: 3 * size], support)[:n_own]
+        support[rng.permutation(size)[: len(elsewhere)]] = rng.permutation(elsewhere)
+        unary[entity, support] = signs[family, support] * np.where(rng.random(size) < 0.1, -1.0, 1.0)
+        chosen = rng.permutation(links[family])[:n_links]
+        ends = np.sort(np.column_stack([support[one[chosen]], support[other[chosen]]]), axis=1)
+        ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
+        parts.append(np.column_stack([ends, 0.1 * np.sign(unary[entity, ends].prod(axis=1))]))
+    row, column, value = np.concatenate(parts).T
+    return Bundle(
+        name=f"planted-{n_entities}-{n_features}",
+        version="1",
+        entities=tuple(f"entity{v:05d}" for v in range(n_entities)),
+        features=tuple(f"feature{j:05d}" for j in range(n_features)),
+        unary=unary,
+        packed=PackedCouplings(
+            np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64),
+            row.astype(np.int32),
+            column.astype(np.int32),
+            np.ascontiguousarray(value),
         ),
         priors=np.zeros(n_entities),
     )

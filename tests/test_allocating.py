@@ -65,7 +65,7 @@ def test_every_choice_ranking_and_certificate_is_the_planners(rule, gain, bundle
             for readout, method in enumerate(READOUTS):
                 assert paths.record.place[i, t, readout].tolist() == places_of(planner, method).tolist()
             if name is not None:
-                assert paths.fallback[i, t] == planner._choose().fallback
+                assert paths.fallback[i, t] == planner.rule.choose(planner._view()).fallback
                 planner.observe(name, int(row[feature]))
     assert not paths.record.resolved_wrong.any()
 

@@ -72,6 +72,18 @@ def test_synthetic_bundles_have_the_supports_and_degrees_that_are_stated():
     assert np.diff(bundle.packed.pointer).tolist() == [22 * 8 // 2] * 3
 
 
+def test_planted_bundles_have_the_supports_couplings_and_families_that_are_stated():
+    bundle = growth.planted_bundle(9, 100, 20, 4)
+    assert [len(bundle.support(entity)) for entity in bundle.entities] == [20] * 9
+    assert np.diff(bundle.packed.pointer).tolist() == [20 * 4 // 2] * 9
+    assert (bundle.packed.row < bundle.packed.column).all()
+    assert set(np.abs(bundle.packed.value)) == {0.1}
+    held = bundle.unary != 0
+    common = held.astype(int) @ held.T
+    assert common[0, 3] >= 20 - 2 * 6  # of one family: each has 14 of its 20 features
+    assert common[0, 1] < common[0, 3]
+
+
 def test_the_exponent_of_a_curve_is_its_slope_in_log_log():
     assert growth.exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
     assert growth.exponent([1], [3.0]) is None
@@ -98,3 +110,19 @@ def test_the_quick_benchmark_runs_and_writes_a_table_without_a_differing_decisio
     for curve in bench["curves"]:
         assert curve["points"]
         assert curve["exponent"] is not None or curve["stopped"]
+
+
+@pytest.mark.slow
+def test_the_quick_scale_benchmark_runs_and_states_what_it_measured(tmp_path):
+    command = [sys.executable, ROOT / "benchmarks/scale.py", "--quick", "--out", tmp_path]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    scale = json.loads((tmp_path / "scale.json").read_text())
+    assert (tmp_path / "scale.md").read_text() == done.stdout
+    for point in [*scale["goals"], *(point for curve in scale["curves"] for point in curve["points"])]:
+        assert 0 < point["median"] <= point["p99"] <= point["max"]
+        assert point["decisions"] == scale["rounds"]
+        assert 48 < point["bytes_per_coupling"] <= 72
+        assert point["bytes_per_coupling_in_bundle"] == 16
+    assert all(point["load_seconds"] > 0 for point in scale["goals"])
+    assert all(curve["processor_median"] is not None for curve in scale["curves"])

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.cluster import Clusters
-from afa.copeland import ranking
+from afa.engine.duels import sides_of
 from afa.engine.rules import RELATIVE_TIE
+from afa.engine.standings import standings
+from afa.engine.trajectories import all_pairs
+from afa.engine.weighing import DuelWeights
 from afa.mrf import Floats
+
+Duels = NDArray[np.int64]
+FIRST_LOOK = 64
+"""Duels of least lead that are looked at before all others where one open duel decides."""
 
 
 @dataclass(frozen=True)
@@ -33,39 +40,70 @@ class Choice:
 class View:
     """What a rule may see of one patient at one round: what has been observed, and what follows from it.
 
-    features : M names. entities : N names. observed : (M,) bool. pairs : (Q, 2) entity indices, a < b: all duels.
-    scores : (N, N) guiding preference scores V. tie : a score of at most this magnitude is a tie.
-    lead : (Q,) Lambda_ab of what has been observed. resolved : (Q,) bool, duels that no completion can change, won by
-    a where the lead is positive.
+    A duel is named by its place in `pairs`. What is large or costly is made when a rule first asks for it: a rule that
+    looks at a few duels by their places pays for those alone.
+
+    features : M names. entities : N names. observed : (M,) bool. tie : a score of at most this magnitude is a tie.
     largest_unary : (M,) absolute effective unary summed over entities, 0 at observed features.
     gain : maps a (Q,) mask of duels to their gains, shape (mask.sum(), M), 0 at observed features.
     total_gain : maps a (Q,) mask of closed duels to the sum of the gains of all others, (M,).
-    weighted_gain : maps (Q,) weights to the sum of the gains of all duels, each times its weight, (M,).
-    find_intervals, find_clusters : make `intervals` and `clusters` when a rule first asks for them.
+    weighted_gain : maps (Q,) weights, or `DuelWeights`, to the sum of all gains, each times its duel's weight, (M,).
+    find_scores : makes `scores`. find_rank : makes `rank` where it is known without a look at all duels, else None.
+    find_lead, find_resolved : map the places of some duels, (q,), each once and ascending, to `lead` and `resolved` of
+    those. find_intervals, find_clusters : make `intervals` and `clusters`.
     k : size of the top set. patient : its name. seed : of rules that draw at random.
     """
 
     features: tuple[str, ...]
     entities: tuple[str, ...]
     observed: NDArray[np.bool_]
-    pairs: NDArray[np.int64]
-    scores: Floats
     tie: float
-    lead: Floats
-    resolved: NDArray[np.bool_]
     largest_unary: Floats
     gain: Callable[[NDArray[np.bool_]], Floats]
     total_gain: Callable[[NDArray[np.bool_]], Floats]
-    weighted_gain: Callable[[Floats], Floats]
+    weighted_gain: Callable[[Floats | DuelWeights], Floats]
+    find_scores: Callable[[], Floats]
+    find_rank: Callable[[], NDArray[np.int64]] | None
+    find_lead: Callable[[Duels], Floats]
+    find_resolved: Callable[[Duels], NDArray[np.bool_]]
     find_intervals: Callable[[], Floats]
     find_clusters: Callable[[], Clusters]
     k: int
     patient: str
     seed: int
 
+    @property
+    def n_duels(self) -> int:
+        """Q, the number of duels."""
+        return len(self.entities) * (len(self.entities) - 1) // 2
+
+    @cached_property
+    def pairs(self) -> NDArray[np.int64]:
+        """(Q, 2) entity indices a < b of all duels, in order."""
+        pairs = all_pairs(len(self.entities))
+        pairs.flags.writeable = False
+        return pairs
+
+    @cached_property
+    def scores(self) -> Floats:
+        """(N, N) guiding preference scores V."""
+        return self.find_scores()
+
+    @cached_property
+    def lead(self) -> Floats:
+        """(Q,) Lambda_ab of what has been observed."""
+        return self.find_lead(np.arange(self.n_duels))
+
+    @cached_property
+    def resolved(self) -> NDArray[np.bool_]:
+        """(Q,) duels that no completion can change, won by a where the lead is positive."""
+        return self.find_resolved(np.arange(self.n_duels))
+
     @cached_property
     def rank(self) -> NDArray[np.int64]:
         """(N,) rank of each entity by the guiding scores, 1 the best (spec S6)."""
+        if self.find_rank:
+            return self.find_rank()
         rank = np.empty(len(self.entities), dtype=np.int64)
         rank[self.ranked(range(len(self.entities)))] = np.arange(1, len(self.entities) + 1)
         return rank
@@ -73,16 +111,33 @@ class View:
     @cached_property
     def straddling(self) -> NDArray[np.bool_]:
         """(Q,) duels of a top-k entity against one outside."""
-        inside = self.rank <= self.k
-        across: NDArray[np.bool_] = inside[self.pairs[:, 0]] != inside[self.pairs[:, 1]]
+        across = np.zeros(self.n_duels, dtype=bool)
+        across[self.across] = True
         return across
+
+    @cached_property
+    def across(self) -> Duels:
+        """Places of the duels of a top-k entity against one outside, ascending."""
+        inside = np.flatnonzero(self.rank <= self.k)
+        outside = np.flatnonzero(self.rank > self.k)
+        return np.sort(self.duels(np.repeat(inside, len(outside)), np.tile(outside, len(inside))))
+
+    @cached_property
+    def contested(self) -> Duels:
+        """Places of the duels across the top-k boundary that are not resolved, ascending."""
+        return self.across[~self.find_resolved(self.across)]
 
     @cached_property
     def certified(self) -> bool:
         """Whether every top-k entity is certain to beat every entity outside; proof at `TopKPlanner.certified`."""
-        winner = np.where(self.lead > 0, self.pairs[:, 0], self.pairs[:, 1])
-        kept = self.resolved & (self.rank[winner] <= self.k)
-        return bool(kept[self.straddling].all())
+        lead = self.find_lead(self.across)
+        a, b = sides_of(len(self.entities), self.across).T
+        if (self.rank[np.where(lead > 0, a, b)] > self.k).any():
+            return False
+        closest_first = self.across[np.argsort(np.abs(lead), kind="stable")]  # an open duel is soonest found there
+        return all(
+            self.find_resolved(np.sort(part)).all() for part in np.split(closest_first, [FIRST_LOOK]) if len(part)
+        )
 
     @cached_property
     def intervals(self) -> Floats:
@@ -96,15 +151,25 @@ class View:
 
     def ranked(self, members: Sequence[int]) -> list[int]:
         """Some entities, best first, by the duels among themselves alone (spec S6)."""
-        chosen = list(members)
-        names = [self.entities[v] for v in chosen]
-        index = dict(zip(names, chosen, strict=True))
-        return [index[name] for name in ranking(self.scores[np.ix_(chosen, chosen)], names, tie=self.tie)]
+        chosen = np.array(members, dtype=np.int64)
+        order: list[int] = standings(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
+        return order
 
     def duel(self, one: int, other: int) -> int:
         """Place in `pairs` of the duel of two entities, in either order."""
-        a, b = min(one, other), max(one, other)
-        return int(np.flatnonzero((self.pairs[:, 0] == a) & (self.pairs[:, 1] == b))[0])
+        return int(self.duels(np.array([one]), np.array([other]))[0])
+
+    def duels(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> Duels:
+        """Places in `pairs` of the duels of some entities, (q,), against others, (q,), in either order."""
+        a, b = np.minimum(one, other), np.maximum(one, other)
+        places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
+        return places
+
+
+@lru_cache(maxsize=4)
+def name_places(names: tuple[str, ...]) -> NDArray[np.int64]:
+    """(N,) the place of each name in the order of names."""
+    return np.argsort(sorted(range(len(names)), key=names.__getitem__)).astype(np.int64)
 
 
 class Rule(Protocol):
@@ -139,9 +204,12 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
     return Choice(first, f"{why}, no entity a unary: first by name", fallback=True)
 
 
-def heaviest(view: View, weights: Floats, what: str) -> Choice:
-    """The feature of largest weighted gain, or spec A7's where none is positive; `what` says what was summed over."""
-    worth = view.weighted_gain(weights)
+def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
+    """The feature of largest gain, summed over some duels under weights, or spec A7's where none is positive.
+
+    duels : (q,) places, ascending. weights : (q,). what : says what was summed over.
+    """
+    worth = view.weighted_gain(DuelWeights(view.n_duels, duels, weights))
     feature = best(worth, view.features, ~view.observed)
     if feature is None:
         return fall_back(view)

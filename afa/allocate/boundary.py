@@ -11,7 +11,7 @@ class Boundary:
     """Unweighted sum of the gain over the unresolved duels of a top-k entity against one outside."""
 
     def choose(self, view: View) -> Choice:
-        open_ = view.straddling & ~view.resolved
-        if not open_.any():
+        if not len(view.contested):
             return nothing_to_decide(view)
-        return heaviest(view, open_.astype(np.float64), f"{int(open_.sum())} open duels across the boundary")
+        weights = np.ones(len(view.contested))
+        return heaviest(view, view.contested, weights, f"{len(weights)} open duels across the boundary")

@@ -96,22 +96,20 @@ class _Arrangement:
         """The same view with everything at its new place; names keep their numbers."""
         e, f = self.entities, self.features
         place = np.argsort(e)
-        old = np.sort(np.column_stack([e[view.pairs[:, 0]], e[view.pairs[:, 1]]]), axis=1)
-        number = np.zeros((len(e), len(e)), dtype=np.int64)
-        number[view.pairs[:, 0], view.pairs[:, 1]] = np.arange(len(view.pairs))
-        duel = number[old[:, 0], old[:, 1]]  # the old number of each new duel
-        turned = old[:, 0] != e[view.pairs[:, 0]]
+        one, other = e[view.pairs].T
+        old = view.duels(one, other)  # the old place of each new duel
+        turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:
             given = np.asarray(values)
             moved = np.empty_like(given)
-            moved[duel] = given
+            moved[old] = given
             return moved
 
         def gain(duels: NDArray[np.bool_]) -> Floats:
             old_mask = by_old_duel(duels)
             row = np.cumsum(old_mask) - 1
-            gains: Floats = view.gain(old_mask)[row[duel[np.asarray(duels)]]][:, f]
+            gains: Floats = view.gain(old_mask)[row[old[np.asarray(duels)]]][:, f]
             return gains
 
         return replace(
@@ -119,13 +117,14 @@ class _Arrangement:
             features=tuple(view.features[j] for j in f),
             entities=tuple(view.entities[v] for v in e),
             observed=view.observed[f],
-            scores=view.scores[np.ix_(e, e)],
-            lead=np.where(turned, -view.lead[duel], view.lead[duel]),
-            resolved=view.resolved[duel],
             largest_unary=view.largest_unary[f],
             gain=gain,
             total_gain=lambda closed: view.total_gain(by_old_duel(closed))[f],
             weighted_gain=lambda weights: view.weighted_gain(by_old_duel(weights))[f],
+            find_scores=lambda: np.ascontiguousarray(view.find_scores()[np.ix_(e, e)]),
+            find_rank=None,
+            find_lead=lambda duels: np.where(turned, -view.lead[old], view.lead[old])[duels],
+            find_resolved=lambda duels: view.resolved[old[duels]],
             find_intervals=lambda: view.find_intervals()[e],
             find_clusters=lambda: tuple(tuple(int(place[v]) for v in part) for part in view.find_clusters()),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from afa.allocate.base import Choice, View, nothing_to_decide
 from afa.allocate.lucb import most_contested, of_one_duel
 
@@ -31,4 +33,4 @@ def between_champions(view: View) -> int | None:
     if not (inside and outside):
         return None
     duel = view.duel(max(inside, key=view.rank.__getitem__), min(outside, key=view.rank.__getitem__))
-    return None if view.resolved[duel] else duel
+    return None if view.find_resolved(np.array([duel]))[0] else duel

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.allocate.base import Choice, View, heaviest, nothing_to_decide
+from afa.allocate.base import Choice, Duels, View, heaviest, nothing_to_decide
+from afa.engine.duels import sides_of
 
 
 class Lucb:
@@ -29,26 +30,24 @@ def most_contested(view: View) -> int | None:
     has resolved that one though the intervals of the two entities overlap. Overlaps within rounding of the
     largest go to the first names (h, then l).
     """
-    open_ = np.flatnonzero(view.straddling & ~view.resolved)
-    if not len(open_):
+    if not len(view.contested):
         return None
-    inside, outside = sides(view, open_)
+    inside, outside = sides(view, view.contested)
     overlap = view.intervals[outside, 1] - view.intervals[inside, 0]
     ties = np.flatnonzero(overlap >= overlap.max() - 4 * view.tie)
     first = min(ties, key=lambda i: (view.entities[inside[i]], view.entities[outside[i]]))
-    return int(open_[first])
+    return int(view.contested[first])
 
 
-def sides(view: View, duels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The better and the worse ranked entity of each duel, by place in `view.pairs`."""
-    a, b = view.pairs[duels].T
+def sides(view: View, duels: Duels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The better and the worse ranked entity of each duel."""
+    a, b = sides_of(len(view.entities), duels).T
     first = view.rank[a] < view.rank[b]
     return np.where(first, a, b), np.where(first, b, a)
 
 
 def of_one_duel(view: View, duel: int, what: str) -> Choice:
     """The feature of largest gain for a single duel."""
-    weights = np.zeros(len(view.pairs))
-    weights[duel] = 1.0
-    better, worse = (view.entities[int(v[0])] for v in sides(view, np.array([duel])))
-    return heaviest(view, weights, f"{what}, {better} against {worse}")
+    alone = np.array([duel])
+    better, worse = (view.entities[int(v[0])] for v in sides(view, alone))
+    return heaviest(view, alone, np.ones(1), f"{what}, {better} against {worse}")

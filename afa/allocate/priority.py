@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from afa.allocate.base import Choice, View, heaviest
+from afa.allocate.base import Choice, Duels, View, heaviest
+from afa.engine.duels import sides_of
 from afa.engine.rules import SLOPE
 from afa.mrf import Floats
 
@@ -14,7 +14,7 @@ class PriorityAll:
     """Weighted sum of the gain over every unresolved duel (eq:feature_selection, spec A2 `all`)."""
 
     def choose(self, view: View) -> Choice:
-        return by_priority(view, ~view.resolved, "open duels")
+        return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
 
 
 class PriorityClusters:
@@ -24,27 +24,24 @@ class PriorityClusters:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")
 
 
-def by_priority(view: View, open_: NDArray[np.bool_], what: str) -> Choice:
-    """The feature of largest weighted gain over a (Q,) mask of duels."""
-    return heaviest(view, np.where(open_, influence(view), 0.0), f"{int(open_.sum())} {what}, weighted by the boundary")
+def by_priority(view: View, duels: Duels, what: str) -> Choice:
+    """The feature of largest weighted gain over some duels."""
+    return heaviest(view, duels, influence(view, duels), f"{len(duels)} {what}, weighted by the boundary")
 
 
-def influence(view: View) -> Floats:
-    """w_ab of every duel, (Q,), in (0, 1]: less by distance to the boundary and by |V_ab| (eq:w_impl, spec A3).
+def influence(view: View, duels: Duels) -> Floats:
+    """w_ab of some duels, (q,), in (0, 1]: less by distance to the boundary and by |V_ab| (eq:w_impl, spec A3).
 
     An entity of rank r is k - r places from the top-k boundary inside and r - (k + 1) outside: none at k and k + 1.
     """
     away = np.where(view.rank <= view.k, view.k - view.rank, view.rank - view.k - 1)
-    a, b = view.pairs.T
+    a, b = sides_of(len(view.entities), duels).T
     weights: Floats = 1.0 / (1.0 + np.minimum(away[a], away[b])) / (1.0 + SLOPE * np.abs(view.scores[a, b]))
     return weights
 
 
-def registry(view: View) -> NDArray[np.bool_]:
-    """(Q,) duels of each cluster's best against its worst entity by Copeland inside it, resolved ones left out."""
-    chosen = np.zeros(len(view.pairs), dtype=bool)
-    for cluster in view.clusters:
-        if len(cluster) > 1:
-            order = view.ranked(cluster)
-            chosen[view.duel(order[0], order[-1])] = True
-    return chosen & ~view.resolved
+def registry(view: View) -> Duels:
+    """Each cluster's best against its worst entity by Copeland inside it, resolved duels left out; ascending places."""
+    orders = [view.ranked(cluster) for cluster in view.clusters if len(cluster) > 1]
+    duels = np.array(sorted(view.duel(order[0], order[-1]) for order in orders), dtype=np.int64)
+    return duels[~view.find_resolved(duels)]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
-from afa.allocate.base import View
+from afa.allocate.base import View, name_places
 from afa.bundle import Bundle
 from afa.cluster import Clusters
 from afa.engine.patient import Patient
@@ -28,21 +26,19 @@ def view_of(
 
     score : the guiding score. find_clusters : makes the clusters of the present round when a rule asks for them.
     """
-    pairs = state.pairs.view()
-    pairs.flags.writeable = False
     return View(
         features=bundle.features,
         entities=bundle.entities,
         observed=state.state.observed.copy(),
-        pairs=pairs,
-        scores=state.scores(score),
         tie=state.packed.tie,
-        lead=state.lead(),
-        resolved=state.resolved(),
-        largest_unary=np.abs(state.fields()).sum(axis=0),
+        largest_unary=state.total_unary(),
         gain=state.gains,
         total_gain=state.total_gain,
         weighted_gain=partial(weighted_gain, state),
+        find_scores=partial(state.present_scores, score),
+        find_rank=partial(state.ranks, name_places(bundle.entities)) if score == "linearity" else None,
+        find_lead=state.lead,
+        find_resolved=state.resolved,
         find_intervals=partial(entity_intervals, state),
         find_clusters=find_clusters,
         k=k,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.engine.kernels import State
-from afa.engine.packed import Packed
+from afa.engine.packed import Indices, Packed
 from afa.mrf import Floats
 
 Pairs = NDArray[np.int64]
@@ -92,11 +92,34 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
 
 
 @kernel()
-def refresh_budgets(packed: Packed, state: State, pairs: Pairs, budget: Floats, changed: NDArray[np.bool_]) -> None:
-    """Tight `l1` budgets, (Q,), of the duels with an entity marked in `changed`, (N,)."""
-    for p in range(len(pairs)):
-        if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
-            budget[p] = duel(packed, state, pairs[p, 0], pairs[p, 1]).budget
+def refresh_budgets(
+    packed: Packed,
+    state: State,
+    duels: Indices,
+    pairs: Pairs,
+    budget: Floats,
+    made_at: NDArray[np.int32],
+    changed_at: Indices,
+    now: int,
+) -> None:
+    """Tight `l1` budgets of some duels, written to their places in `budget` (Q,) where an entity has changed since.
+
+    pairs : (q, 2) the entities of `duels` (q,). made_at : (Q,) the round of each budget, 0 for none; changed_at : (N,)
+    the round at which each entity last changed, from 1 on; now : the present round.
+    """
+    for i in range(len(duels)):
+        p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
+        if max(changed_at[a], changed_at[b]) > made_at[p]:
+            budget[p] = duel(packed, state, a, b).budget
+            made_at[p] = now
+
+
+def sides_of(n: int, duels: Indices) -> Pairs:
+    """(q, 2) the entities a < b of duels that are named by their places among all pairs of n entities in order."""
+    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # the place of each entity's first duel
+    a = np.searchsorted(first, duels, side="right") - 1
+    a = np.minimum(a, n - 2)  # the last entity opens none
+    return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)
 
 
 @kernel()
@@ -120,3 +143,22 @@ def vote(packed: Packed, state: State, pairs: Pairs, votes: NDArray[np.int64], f
             votes[p, 0] += 1
         elif weight < -packed.tie:
             votes[p, 1] += 1
+
+
+@kernel()
+def vote_among(holders: Indices, fields: Floats, value: int, n: int, tie: float, votes: NDArray[np.int64]) -> None:
+    """`vote` from the effective unaries of the entities that hold the feature, the others having none."""
+    field, holds = np.zeros(n), np.zeros(n, dtype=np.bool_)
+    for h in range(len(holders)):
+        field[holders[h]], holds[holders[h]] = fields[h], True
+    for one in holders:
+        for other in range(n):
+            if other == one or (holds[other] and other < one):  # of two holders the first counts
+                continue
+            a, b = min(one, other), max(one, other)
+            p = a * n - a * (a + 1) // 2 + b - a - 1
+            weight = (field[a] - field[b]) * value
+            if weight > tie:
+                votes[p, 0] += 1
+            elif weight < -tie:
+                votes[p, 1] += 1

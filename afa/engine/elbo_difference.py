@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import closed_bundle
+from afa.closure import STRENGTH, Coupling, closed_bundle
 from afa.engine.compile import in_threads, kernel
 from afa.engine.kernels import Iteration, condition, elbo, new_state, solve_entity
 from afa.engine.packed import Packed, pack
@@ -43,14 +43,16 @@ def elbo_differences(
     values: NDArray[np.int8],
     *,
     solver: Solver | None = None,
+    coupling: Coupling = "differential",
+    strength: float = STRENGTH,
     threads: int | None = None,
 ) -> ElboDifferences:
-    """Mean-field log-odds of the two half-potential models of one entity, each state solved from uniform marginals.
+    """Mean-field log-odds of the two class models of one entity, each state solved from uniform marginals.
 
     observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The same bytes for any number of threads.
     """
     solver = solver or Solver()
-    packed = pack(closed_bundle(bundle, entity))
+    packed = pack(closed_bundle(bundle, entity, coupling, strength))
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     nothing = np.zeros((1, observed.shape[1]), dtype=bool)
     states = np.concatenate([nothing, observed])

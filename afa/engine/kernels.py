@@ -252,6 +252,15 @@ def elbo(state: State, entity: int, n_hidden: int) -> float:
 
 
 @kernel()
+def elbos(state: State, n_hidden: int) -> Floats:
+    """(N,) `elbo` of every entity."""
+    every = np.empty(len(state.bound))
+    for entity in range(len(every)):
+        every[entity] = elbo(state, entity, n_hidden)
+    return every
+
+
+@kernel()
 def sign(score: float, tie: float) -> int:
     """-1, 0 or +1; 0 where the magnitude is no more than rounding (spec S5)."""
     if score > tie:

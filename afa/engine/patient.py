@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.ahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO, new_ahead, solve_ahead
-from afa.engine.duels import refresh_budgets, variances, vote
+from afa.engine.ahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO
+from afa.engine.crossing import (
+    Mirror,
+    Table,
+    copy_mirror,
+    copy_table,
+    new_mirror,
+    new_table,
+    observe_among,
+    rank_all,
+    refresh_table,
+    solve_every,
+)
+from afa.engine.duels import Pairs, refresh_budgets, sides_of, variances, vote_among
 from afa.engine.exactly import ExactModels
-from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, add_up, new_gains, refresh_gains
-from afa.engine.kernels import Iteration, condition, elbo, new_state, observe, solve_all
-from afa.engine.packed import Packed, pack
+from afa.engine.gainbook import GainBook, add_weighted
+from afa.engine.gains import CMI, WALD_MAGNITUDE
+from afa.engine.kernels import Iteration, State, condition, elbos, new_state
+from afa.engine.packed import Indices, Packed, pack
+from afa.engine.sharing import sharing_of
 from afa.engine.trajectories import all_pairs
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.preference import duels_of, gaussian_sign
+from afa.preference import gaussian_sign
 
 GAIN_KINDS = {
     ("wald_magnitude", None): WALD_MAGNITUDE,
@@ -26,13 +43,21 @@ GAIN_KINDS = {
 }
 
 
+Start = tuple[State, Mirror, Table]
+STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
+"""The solved state before any observation, its mirror and its scores, by solver: patients begin alike."""
+
+
 class Patient:
     """The state of one patient in all N entities of a bundle.
+
+    A duel is named by its place among all Q = N (N - 1) / 2 pairs a < b in order. What is asked of some duels is
+    computed for those alone.
 
     solver, start : of the mean-field iteration. inference : `mean_field`, or `exact`, which is slower by orders of
     magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
     look_ahead : where the solves of `f_target` start, `same` as the score or `warm` from the present marginals.
-    packed : the bundle's layout, where it has been made already.
+    packed : the bundle's layout, where it has been made already; with overlaps where the gain looks ahead.
     """
 
     def __init__(
@@ -47,47 +72,63 @@ class Patient:
         look_ahead: str = "same",
         packed: Packed | None = None,
     ) -> None:
-        solver = solver or Solver()
-        self.packed = pack(bundle) if packed is None else packed
-        self.pairs = all_pairs(len(bundle.entities))
-        self.state = new_state(self.packed)
+        solver, kind = solver or Solver(), GAIN_KINDS[gain, target]
+        self.packed = pack(bundle, overlaps=kind not in (WALD_MAGNITUDE, CMI)) if packed is None else packed
+        n = len(bundle.entities)
         first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
         self._iteration = first_round._replace(warm=start == "warm")
-        self._ahead_iteration = first_round._replace(warm="warm" in (start, look_ahead))
-        self._exact = ExactModels(bundle, self.packed, self.state) if inference == "exact" else None
-        if self._exact:
-            self._exact.solve(range(len(bundle.entities)))
+        self._sharing = sharing_of(bundle)
+        self._exact: ExactModels | None = None
+        if inference == "exact":
+            self.state, self._mirror, self._table = new_state(self.packed), new_mirror(self.packed), new_table(n)
+            self._exact = ExactModels(bundle, self.packed, self.state)
+            self._exact.solve(range(n))
         else:
-            solve_all(self.packed, self.state, first_round)
-        self._votes = np.zeros((len(self.pairs), 2), dtype=np.int64)
+            self.state, self._mirror, self._table = _start_of(bundle, self.packed, first_round)
+        self._stale_scores = np.full(n, self._exact is not None)
+        self._ballots: list[tuple[Indices, Floats, int]] = []
+        self._votes = np.zeros((self.n_duels, 2), dtype=np.int64)
         self._empty = self.elbo()
-        self._kind = GAIN_KINDS[gain, target]
-        self._gains = new_gains(self.packed, self.pairs)
-        self._ahead = new_ahead(self.packed)
-        self._budget = np.zeros(len(self.pairs))
-        self._stale_budget = np.ones(len(bundle.entities), dtype=bool)
-        self._stale_gain = self._stale_budget.copy()
+        ahead = first_round._replace(warm="warm" in (start, look_ahead))
+        self._gains = GainBook(self.packed, kind, self._empty, ahead)
+        self._round = 1  # the state before any observation
+        self._changed_at = np.ones(n, dtype=np.int64)
+        self._budget = np.zeros(self.n_duels)
+        self._budget_at = np.zeros(self.n_duels, dtype=np.int32)
 
     @property
     def n_observed(self) -> int:
         return int(self.state.observed.sum())
 
+    @property
+    def n_duels(self) -> int:
+        n = len(self.packed.prior)
+        return n * (n - 1) // 2
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """(Q, 2) the entities a < b of every duel."""
+        return all_pairs(len(self.packed.prior))
+
     def observe(self, feature: int, value: int) -> None:
         """Take in one value; entities that do not hold the feature are left as they are (spec M6)."""
-        vote(self.packed, self.state, self.pairs, self._votes, feature, value)
+        packed, state = self.packed, self.state
+        slots = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
+        entities = packed.owner[slots]
+        self._ballots.append((entities, state.field[slots], value))
         if self._exact:
-            condition(self.packed, self.state, feature, value)
+            condition(packed, state, feature, value)
             self._exact.observe(feature, value)
         else:
-            observe(self.packed, self.state, feature, value, self._iteration)
-        holders = self.packed.holder[self.packed.first_holder[feature] : self.packed.first_holder[feature + 1]]
-        for stale in (self._stale_budget, self._stale_gain):
-            stale[self.packed.owner[holders]] = True
+            observe_among(packed, self._sharing, state, self._mirror, feature, value, self._iteration)
+        self._round += 1
+        self._stale_scores[entities] = True
+        self._changed_at[entities] = self._round
+        self._gains.entities_changed(entities)
 
     def elbo(self) -> Floats:
         """(N,) log-partition estimates given what has been observed: ELBOs, or exact values."""
-        hidden = self.packed.n_features - self.n_observed
-        return np.array([elbo(self.state, v, hidden) for v in range(len(self.packed.prior))])
+        return elbos(self.state, self.packed.n_features - self.n_observed)
 
     def log_evidence(self) -> Floats:
         """(N,) log P(x_obs | v) plus prior log-odds: its differences are posterior log-odds of a duel (spec S7)."""
@@ -96,50 +137,61 @@ class Patient:
 
     def scores(self, score: str) -> Floats:
         """(N, N) preference scores by name, as in `afa.preference`; magnitudes of rounding are 0."""
+        if score == "linearity":
+            return self._linearity().scores.copy()
         if score in ("kl", "kl_nonzero"):
             return self._vote_scores(score)
         if score == "stack_a":
             return self._stack_a()
-        if score == "linearity":
-            values = duels_of(self.state.cross)
-        else:
-            by_entity = self.state.constant if score == "wald" else self.elbo()
-            values = by_entity[:, None] - by_entity[None, :]
+        by_entity = self.state.constant if score == "wald" else self.elbo()
+        values = by_entity[:, None] - by_entity[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
-    def lead(self) -> Floats:
-        """(Q,) D of what has been observed, Lambda_ab."""
-        constant = self.state.constant
-        lead: Floats = constant[self.pairs[:, 0]] - constant[self.pairs[:, 1]]
+    def present_scores(self, score: str) -> Floats:
+        """The same, not to be changed, and good until the next observation: `linearity` without making a copy."""
+        scores = (self._linearity().scores if score == "linearity" else self.scores(score)).view()
+        scores.flags.writeable = False
+        return scores
+
+    def ranks(self, name_rank: Indices) -> Indices:
+        """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties (spec S6)."""
+        return rank_all(self._linearity(), name_rank, self.packed.tie)
+
+    def lead(self, duels: Indices | None = None) -> Floats:
+        """(q,) D of what has been observed, Lambda_ab, of some duels, ascending, or of all."""
+        a, b = self._sides(duels).T
+        lead: Floats = self.state.constant[a] - self.state.constant[b]
         return lead
 
-    def resolved(self) -> NDArray[np.bool_]:
-        """(Q,) duels whose sign at full observation no completion can change (tight `l1` bracket)."""
-        refresh_budgets(self.packed, self.state, self.pairs, self._budget, self._stale_budget)
-        self._stale_budget[:] = False
-        settled: NDArray[np.bool_] = np.abs(self.lead()) > self._budget + self.packed.tie
+    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+        """(q,) whether no completion can change the sign of a duel at full observation (tight `l1` bracket).
+
+        Of some duels, ascending, or of all.
+        """
+        chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self._sides(duels), self._round
+        refresh_budgets(self.packed, self.state, chosen, pairs, self._budget, self._budget_at, self._changed_at, now)
+        settled: NDArray[np.bool_] = np.abs(self.lead(duels)) > self._budget[chosen] + self.packed.tie
         return settled
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
         """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
-        self._refresh_gains()
         chosen = np.flatnonzero(duels)
         table = np.zeros((len(chosen), self.packed.n_features))
-        for row, p in enumerate(chosen):
-            part = slice(self._gains.first[p], self._gains.first[p + 1])
-            table[row, self._gains.feature[part]] = self._gains.gain[part]
+        gains, rows = self._gains.rows(self.state, chosen, self._changed_at, self._round)
+        for place, row in enumerate(rows):
+            part = slice(gains.first[row], gains.first[row + 1])
+            table[place, gains.feature[part]] = gains.gain[part]
         return table
-
-    def gain_entries(self) -> Gains:
-        """Gains of every duel at every feature of its supports, up to date; not to be changed."""
-        self._refresh_gains()
-        return self._gains
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
         """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
-        self._refresh_gains()
+        open_ = np.flatnonzero(~np.asarray(closed))
+        return self.summed_gain(open_, np.ones(len(open_)))
+
+    def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
+        """(M,) gains of some duels, ascending, each times its weight, added up (eq:feature_selection)."""
         total = np.zeros(self.packed.n_features)
-        add_up(self._gains, closed, total)
+        add_weighted(*self._gains.rows(self.state, duels, self._changed_at, self._round), weights, total)
         return total
 
     def fields(self) -> Floats:
@@ -148,13 +200,23 @@ class Patient:
         fields[self.packed.owner, self.packed.feature] = self.state.field
         return fields
 
-    def _refresh_gains(self) -> None:
-        if not self._stale_gain.any():
-            return
-        if self._kind in (F_LINEARITY, F_TWO_ELBO, F_STACK_A):
-            solve_ahead(self.packed, self.state, self._ahead, self._stale_gain, self._ahead_iteration)
-        refresh_gains(self.packed, self.state, self._ahead, self._gains, self._empty, self._kind, self._stale_gain)
-        self._stale_gain[:] = False
+    def total_unary(self) -> Floats:
+        """(M,) absolute effective unaries, summed over entities (spec A7)."""
+        total: Floats = np.bincount(
+            self.packed.feature, weights=np.abs(self.state.field), minlength=self.packed.n_features
+        ).astype(np.float64)
+        return total
+
+    def _sides(self, duels: Indices | None) -> Pairs:
+        if duels is None or len(duels) == self.n_duels:
+            return self.pairs
+        return sides_of(len(self.packed.prior), duels)
+
+    def _linearity(self) -> Table:
+        if self._stale_scores.any():
+            refresh_table(self.state.cross, self._stale_scores, self.packed.tie, self._table)
+            self._stale_scores[:] = False
+        return self._table
 
     def _stack_a(self) -> Floats:
         means = self.scores("linearity")
@@ -165,6 +227,9 @@ class Patient:
         return scores
 
     def _vote_scores(self, score: str) -> Floats:
+        for entities, fields, value in self._ballots:
+            vote_among(entities, fields, value, len(self.packed.prior), self.packed.tie, self._votes)
+        self._ballots.clear()
         positive = np.zeros((len(self.packed.prior),) * 2)
         positive[self.pairs[:, 0], self.pairs[:, 1]] = self._votes[:, 0]
         positive[self.pairs[:, 1], self.pairs[:, 0]] = self._votes[:, 1]
@@ -172,3 +237,16 @@ class Patient:
         share = np.divide(2 * positive - n, n, out=np.zeros_like(positive), where=n > 0)
         np.fill_diagonal(share, 0.0)
         return share
+
+
+def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
+    """A copy of the solved state before any observation, solved for the first patient of a bundle."""
+    starts = STARTS.setdefault(bundle, {})
+    if iteration not in starts:
+        n = len(packed.prior)
+        state, mirror, table = new_state(packed), new_mirror(packed), new_table(n)
+        solve_every(packed, sharing_of(bundle), state, mirror, iteration)
+        refresh_table(state.cross, np.ones(n, dtype=np.bool_), packed.tie, table)
+        starts[iteration] = state, mirror, table
+    state, mirror, table = starts[iteration]
+    return State._make(array.copy() for array in state), copy_mirror(mirror), copy_table(table)

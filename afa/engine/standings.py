@@ -47,29 +47,56 @@ def duel_scores(state: State, readout: int, tie: float) -> Floats:
 def standings(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Standings:
     """Order some entities by wins among themselves, then by the sum of their scores, then by name.
 
-    Sums that differ from the next larger one by no more than rounding (`tie` times their number) count as equal to it.
+    scores : (N, N), antisymmetric. Sums that differ from the next larger one by no more than rounding (`tie` times
+    their number) count as equal to it.
     """
     n = len(members)
-    wins, margin = np.zeros(n), np.zeros(n)
-    for i in range(n):
-        row = scores[members[i]]
-        for k in range(n):
-            score = row[members[k]]
-            margin[i] += score
-            wins[i] += 0.5 * (1 + (score > tie) - (score < -tie))
-    step = _steps(margin, tie * n)
+    wins, margin = _tally(scores, members, tie)
     order = np.empty(n, dtype=np.int64)
     place = np.zeros(len(name_rank), dtype=np.int64)
-    names = name_rank[members]
+    if n == 0:
+        return Standings(order, place)
+    best = best_first(wins, margin, name_rank[members], tie * n)
+    step = _steps(margin, tie * n)
     for i in range(n):
-        ahead, named_ahead = 0, 0
-        for k in range(n):  # sums of truth values, not branches: faster
-            level = wins[k] == wins[i]
-            ahead += (wins[k] > wins[i]) | (level & (step[k] < step[i]))
-            named_ahead += level & (step[k] == step[i]) & (names[k] < names[i])
-        order[ahead + named_ahead] = members[i]
-        place[members[i]] = ahead
+        here, above = best[i], best[max(i - 1, 0)]
+        order[i] = members[here]
+        level = i > 0 and wins[here] == wins[above] and step[here] == step[above]
+        place[members[here]] = place[members[above]] if level else i
     return Standings(order, place)
+
+
+@kernel()
+def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> Indices:
+    """(n,) order by wins, then by margin, then by name; margins apart from the next by `equal` or less are equal."""
+    step, most, n_names = _steps(margin, equal), np.max(wins), np.max(names) + 1
+    number = np.empty(len(wins), dtype=np.int64)  # of the three, the first counting most: wins are halves
+    for i in range(len(wins)):
+        number[i] = (int(2.0 * (most - wins[i])) * len(wins) + step[i]) * n_names + names[i]
+    return np.argsort(number)
+
+
+@kernel()
+def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats]:
+    """(n,) wins of some entities among themselves, and the sums of their scores."""
+    n = len(members)
+    ahead, margin = np.zeros(n), np.zeros(n)
+    if n < len(scores):
+        for i in range(n):
+            row = scores[members[i]]
+            for k in range(n):
+                score = row[members[k]]
+                margin[i] += score
+                ahead[i] += 0.5 * (1 + (score > tie) - (score < -tie))
+        return ahead, margin
+    for k in range(n):  # the scores of one opponent at a time: a term to every sum, none of which waits for another
+        row = scores[k]
+        for i in range(n):
+            margin[i] -= row[i]
+            ahead[i] += row[i] < -tie
+            ahead[i] -= row[i] > tie
+    wins: Floats = 0.5 * (n + ahead)
+    return wins[members], margin[members]
 
 
 @kernel()

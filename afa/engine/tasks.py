@@ -1,6 +1,6 @@
 """One entity as a binary task, for many patients: its scores and brackets along given or guided observation orders.
 
-The task is the duel of the two half-potential models (`afa.closure`), so that every score, gain and bracket of a duel
+The task is the duel of the two class models (`afa.closure`), so that every score, gain and bracket of a duel
 serves it. Nothing changes while features outside the entity's support are observed: what is kept is one *step* per
 observed feature of the support, and the round at which it came.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.closure import closed_bundle
+from afa.closure import STRENGTH, Coupling, closed_bundle
 from afa.engine.ahead import gaussian_sign
 from afa.engine.brackets import BRACKETS, bracket_calls
 from afa.engine.compile import kernel
@@ -68,10 +68,18 @@ class Record(NamedTuple):
     calls: NDArray[np.int8]
 
 
-def task_of(bundle: Bundle, entity: str, *, solver: Solver | None = None, gamma: float = GAMMA) -> Task:
+def task_of(
+    bundle: Bundle,
+    entity: str,
+    *,
+    solver: Solver | None = None,
+    gamma: float = GAMMA,
+    coupling: Coupling = "differential",
+    strength: float = STRENGTH,
+) -> Task:
     """Lay out one entity of a bundle as a binary task."""
     solver = solver or Solver()
-    packed = pack(closed_bundle(bundle, entity))
+    packed = pack(closed_bundle(bundle, entity, coupling, strength))
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     rank = np.argsort(np.argsort(np.array(bundle.features, dtype=object), kind="stable"))
     state = new_state(packed)

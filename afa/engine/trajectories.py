@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +68,10 @@ def sign_paths(
 
 def all_pairs(n: int) -> Pairs:
     """(Q, 2) every pair of entity indices a < b, in order."""
-    return np.array(list(combinations(range(n), 2)), dtype=np.int64).reshape(-1, 2)
+    opponents = np.arange(n - 1, -1, -1) if n else np.empty(0, dtype=np.int64)
+    a = np.repeat(np.arange(n), opponents)
+    b = np.arange(len(a)) - np.repeat(np.cumsum(opponents) - opponents, opponents) + a + 1
+    return np.column_stack([a, b]).astype(np.int64)
 
 
 @kernel()

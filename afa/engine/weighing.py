@@ -5,24 +5,47 @@ Plain NumPy, in the order of the compiled sums: a weight of 1 on every open duel
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import DTypeLike
+
+from afa.engine.packed import Indices
 from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
 
 
-def weighted_gain(patient: Patient, weights: Floats) -> Floats:
+@dataclass(frozen=True)
+class DuelWeights:
+    """Weights of Q duels, 0 but at some places, ascending; an array (Q,) wherever NumPy asks for one."""
+
+    n_duels: int
+    duels: Indices
+    weights: Floats
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
+        every = np.zeros(self.n_duels)
+        every[self.duels] = self.weights
+        return every
+
+    def __matmul__(self, other: Floats) -> Floats:
+        product: Floats = np.asarray(self) @ other
+        return product
+
+
+def weighted_gain(patient: Patient, weights: Floats | DuelWeights) -> Floats:
     """(M,) gains summed over the duels, each times its weight; `weights` (Q,), finite (eq:feature_selection)."""
+    if isinstance(weights, DuelWeights) and weights.n_duels == patient.n_duels:
+        return patient.summed_gain(weights.duels, weights.weights)
     weight = np.asarray(weights, dtype=np.float64)
-    if weight.shape != (len(patient.pairs),) or not np.isfinite(weight).all():
+    chosen = np.flatnonzero(weight) if weight.shape == (patient.n_duels,) else None
+    if chosen is None or not np.isfinite(weight[chosen]).all():
         found = f"shape {weight.shape}, {int((~np.isfinite(weight)).sum())} of them not finite"
         raise PlannerError(
-            Fault("weights of duels", found, f"{len(patient.pairs)} finite numbers", "give one weight a duel")
+            Fault("weights of duels", found, f"{patient.n_duels} finite numbers", "give one weight a duel")
         )
-    gains = patient.gain_entries()
-    entries = np.repeat(weight, np.diff(gains.first)) * gains.gain
-    return np.bincount(gains.feature, weights=entries, minlength=patient.packed.n_features).astype(np.float64)
+    return patient.summed_gain(chosen, weight[chosen])
 
 
 def entity_intervals(patient: Patient) -> Floats:

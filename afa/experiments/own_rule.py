@@ -118,8 +118,13 @@ def _kept(view: View) -> View:
     """A view that stays as it is when the patient is followed further."""
     table = view.gain(np.ones(len(view.pairs), dtype=np.bool_))
     intervals, clusters = view.intervals, view.clusters
+    scores, lead, resolved = view.scores.copy(), view.lead, view.resolved
     return replace(
         view,
+        find_scores=lambda: scores,
+        find_rank=None,
+        find_lead=lambda duels: lead[duels],
+        find_resolved=lambda duels: resolved[duels],
         gain=lambda duels: table[duels],
         total_gain=lambda closed: table[~closed].sum(axis=0),
         weighted_gain=lambda weights: (np.asarray(weights)[:, None] * table).sum(axis=0),

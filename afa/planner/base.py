@@ -25,10 +25,11 @@ from afa.mrf import VALUES, Floats
 from afa.planner.choosing import chosen_item
 from afa.planner.log import Action, Log, log_of
 from afa.planner.menu import Suggestion, menu_of
-from afa.planner.options import Options
+from afa.planner.options import ALL_DUELS_UP_TO, Options
 
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
+DUELS_AT_ONCE = 1_000
 
 
 class Planner(ABC):
@@ -250,13 +251,17 @@ class Planner(ABC):
     def explain(self, most: int = 10) -> pd.DataFrame:
         """The open features of largest total gain: feature, gain, duels it would move, its share of the gain.
 
-        The gain is summed over all open duels, each counted once, whatever the weights of the rule. Where there are
-        costs or panels, `item`, `cost` and `gain_per_cost` are those of the feature's panel, and rows go by the last.
+        The gain is summed over all open duels, with more than 200 entities over those across the top-k boundary,
+        each counted once, whatever the weights of the rule. Where there are costs or panels, `item`, `cost` and
+        `gain_per_cost` are those of the feature's panel, and rows go by the last.
         """
-        open_ = self._open()
-        gains = self._state.gains(~self._state.resolved())
-        total = gains.sum(axis=0)
-        table = pd.DataFrame({"feature": self.bundle.features, "gain": total, "duels_moved": (gains > 0).sum(axis=0)})
+        open_, duels = self._open(), self._open_duels()
+        total, moved = np.zeros(len(open_)), np.zeros(len(open_), dtype=np.int64)
+        for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
+            gains = self._state.gains(np.isin(np.arange(self._state.n_duels), part))
+            total += gains.sum(axis=0)
+            moved += (gains > 0).sum(axis=0)
+        table = pd.DataFrame({"feature": self.bundle.features, "gain": total, "duels_moved": moved})
         order = "gain"
         if not self._menu.plain:
             order = "gain_per_cost"
@@ -267,6 +272,12 @@ class Planner(ABC):
         everything = float(table["gain"].sum())
         table["share"] = table["gain"] / everything if everything > 0 else 0.0
         return table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
+
+    def _open_duels(self) -> NDArray[np.int64]:
+        """Places of the duels that gains are summed over when people are told of them."""
+        if len(self.bundle.entities) > ALL_DUELS_UP_TO:
+            return self._view().contested
+        return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
         return view_of(
@@ -321,7 +332,8 @@ class Planner(ABC):
 
     def _largest_gain(self) -> float:
         """The largest gain of an item that can be afforded, summed over the open duels and over its open features."""
-        total = np.where(self._affordable(), self._state.total_gain(self._state.resolved()), 0.0)
+        duels = self._open_duels()
+        total = np.where(self._affordable(), self._state.summed_gain(duels, np.ones(len(duels))), 0.0)
         return float(np.bincount(self._menu.item_of, weights=total).max())
 
     def _take(self, action: Action) -> None:

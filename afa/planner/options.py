@@ -16,6 +16,8 @@ from afa.planner.menu import Costs, Panels
 from afa.planner.stop import Stop
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
+ALL_DUELS_UP_TO = 200
+"""Entities: with more of them, what goes over all duels goes over clusters or the top-k boundary instead."""
 GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 

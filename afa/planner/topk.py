@@ -9,19 +9,16 @@ from scipy.special import softmax
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
-from afa.copeland import ranking
-from afa.engine.duels import variances
+from afa.engine.duels import sides_of, variances
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import Options, one_of
+from afa.planner.options import ALL_DUELS_UP_TO, Options, one_of
 from afa.planner.stop import Stop
 from afa.preference import gaussian_sign
-
-ALL_DUELS_UP_TO = 200
 
 
 class TopKPlanner(Planner):
@@ -88,7 +85,8 @@ class TopKPlanner(Planner):
         if layer0 is not None:
             one_of("layer0", layer0, (*CRITERIA, SOUND))
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=solver)
-        self.eliminated = tuple(name for name in asked_of.entities if name not in bundle.entities)
+        left = set(bundle.entities)
+        self.eliminated = tuple(name for name in asked_of.entities if name not in left)
         if allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         options = Options(
@@ -120,7 +118,7 @@ class TopKPlanner(Planner):
 
     def ranking(self) -> list[str]:
         """All entities, best first (spec S6)."""
-        return ranking(self.scores(), self.bundle.entities, tie=self._state.packed.tie)
+        return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
         """(N,) probabilities of the entities, in order, if exactly one of them held: they sum to 1.
@@ -168,12 +166,12 @@ class TopKPlanner(Planner):
         below 1/2 where a guiding score other than `linearity` and `stack_a` prefers the other side.
         """
         view = self._view()
-        open_ = np.flatnonzero(view.straddling & ~view.resolved)
-        if not len(open_):
+        if not len(view.contested):
             return 1.0
-        a, b = view.pairs[open_].T
-        means = self._state.scores("linearity")[a, b]
-        spreads = variances(self._state.packed, self._state.state, view.pairs[open_])
+        pairs = sides_of(len(self.bundle.entities), view.contested)
+        a, b = pairs.T
+        means = self._state.present_scores("linearity")[a, b]
+        spreads = variances(self._state.packed, self._state.state, pairs)
         signs = np.array([gaussian_sign(mean, spread) for mean, spread in zip(means, spreads, strict=True)])
         return float((1 + np.where(view.rank[a] < view.rank[b], signs, -signs)).min() / 2)
 
