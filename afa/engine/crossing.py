@@ -176,7 +176,7 @@ def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: 
             before = scores[a, b]
             if score != before:
                 scores[a, b], scores[b, a] = score, 0.0 - score
-                turned = (score > 0.0) - (score < 0.0) - ((before > 0.0) - (before < 0.0))
+                turned = int(score > 0.0) - int(score < 0.0) - int(before > 0.0) + int(before < 0.0)
                 ahead[a] += turned
                 ahead[b] -= turned
                 for term in (score, -before):
