@@ -1,19 +1,31 @@
-"""The symmetric half-potential closure: two class conditionals from one discriminative model (eq:half-potential).
+"""The closure: two class conditionals from one elicited model, in two forms (eq:half-potential).
 
-Elicitation gives only S = log(p_1 / p_0). The closure takes p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2): both are pairwise
-models on the graph of S, so that everything made for two entities serves the two classes (tab:mode-mapping). The
-paper derives it by maximum entropy; that derivation does not hold (see docs/errata.md), the closure is a choice.
+Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and
+p_0 ~ exp(-S/2): both are pairwise models on the graph of S, so that everything made for two entities serves the two
+classes (tab:mode-mapping). The paper derives it by maximum entropy; that derivation does not hold (see docs/errata.md),
+the closure is a choice.
+
+Ours, `shared`, reads an elicited pair as co-variation that both classes have: p_e ~ exp(+-alpha.x/2 + x'Psi x/2). Then
+p_0(x) = p_1(-x), so that Z_0 = Z_1 and E_Q[sign S] = 0 at no observation hold exactly. S is the contrast alpha.x alone,
+and the couplings predict what has not been observed. A prior is halved between the classes either way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 
 from afa.bundle import Bundle, PackedCouplings
+from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import MeanField, Solver, mean_field
 from afa.mrf import Evidence, PairwiseMRF
+
+Coupling = Literal["differential", "shared"]
+COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
+STRENGTH = 0.9
+"""Beta L^2 that shared couplings are scaled down to: below 1, where the paper's contraction condition holds."""
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
@@ -24,15 +36,63 @@ def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
 
-def closed_bundle(bundle: Bundle, entity: str) -> Bundle:
-    """A bundle of two entities, `entity` and `not entity`: the half-potential models of one (tab:mode-mapping)."""
+def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 with couplings in common: half the unaries and prior each way, Psi in both.
+
+    Psi is the elicited couplings, scaled down until beta L^2 is `strength`; couplings that are weaker stay as they are.
+    """
+    couplings = shared_factor(mrf, strength) * mrf.couplings
+    one, zero = (
+        PairwiseMRF(side * mrf.unary, couplings, side * mrf.prior, features=mrf.features) for side in (0.5, -0.5)
+    )
+    return one, zero
+
+
+def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
+    """What shared couplings are multiplied by: `strength` over beta L^2, at most 1."""
+    if not 0 < strength < 1:
+        step = "leave it at 0.9, or give a smaller one"
+        raise PlannerError(Fault("option strength", repr(strength), "a number above 0 and below 1", step))
+    return strength / max(contraction(mrf), strength)
+
+
+def class_models(
+    mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
+) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 under either closure; `strength` matters to `shared` alone."""
+    return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
+
+
+def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
+    """S, the difference of the two class models: the elicited model, or its unary part where couplings are shared."""
+    if known_coupling(coupling) == "differential":
+        return mrf
+    return PairwiseMRF(mrf.unary, 0 * mrf.couplings, mrf.prior, mrf.features)
+
+
+def known_coupling(coupling: str) -> Coupling:
+    """The same word; a `PlannerError` where `coupling` names no closure."""
+    for known in COUPLINGS:
+        if coupling == known:
+            return known
+    step = "differential is the paper's, shared puts the couplings in both classes"
+    raise PlannerError(Fault("option coupling", repr(coupling), " or ".join(COUPLINGS), step))
+
+
+def closed_bundle(
+    bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
+) -> Bundle:
+    """A bundle of two entities, `entity` and `not entity`: the models of one as `class_models` (tab:mode-mapping)."""
     v = bundle.index(entity)
     row, column, value = bundle.packed.of(v)
+    positive, negative = value / 2, -value / 2
+    if known_coupling(coupling) == "shared":
+        positive = negative = shared_factor(bundle.mrf(entity), strength) * value
     couplings = PackedCouplings(
         pointer=np.array([0, len(value), 2 * len(value)], dtype=np.int64),
         row=np.concatenate([row, row]),
         column=np.concatenate([column, column]),
-        value=np.concatenate([value / 2, -value / 2]),
+        value=np.concatenate([positive, negative]),
     )
     half = bundle.unary[v] / 2
     return replace(
@@ -49,8 +109,8 @@ def closed_bundle(bundle: Bundle, entity: str) -> Bundle:
 class TwoElbo:
     """log-odds of the two classes by mean-field, in nats (eq:two-elbo-def).
 
-    raw : F_1 - F_0, equal to S at full observation. shift : its value at no observation, which is 0 where
-    eq:Z0-eq-Z1 holds and the solves are exact.
+    raw : F_1 - F_0, equal at full observation to S, the difference of the two class models. shift : its value at no
+    observation, which is 0 where eq:Z0-eq-Z1 holds and the solves are exact.
     positive, negative : the two solves, with their diagnostics.
     """
 
@@ -65,12 +125,20 @@ class TwoElbo:
         return self.raw - self.shift
 
 
-def two_elbo(mrf: PairwiseMRF, observations: dict[str, int] | None = None, *, solver: Solver | None = None) -> TwoElbo:
+def two_elbo(
+    mrf: PairwiseMRF,
+    observations: dict[str, int] | None = None,
+    *,
+    solver: Solver | None = None,
+    coupling: Coupling = "differential",
+    strength: float = STRENGTH,
+) -> TwoElbo:
     """The two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated.
 
-    Each class has its bound (eq:elbo-half); their difference estimates eq:ell-hat.
+    Each class has its bound (eq:elbo-half), of its model as `class_models` makes it with `coupling` and `strength`;
+    their difference estimates eq:ell-hat.
     """
-    one, zero = half_potentials(mrf)
+    one, zero = class_models(mrf, coupling, strength)
     given = [mean_field(model, Evidence.of(model, observations), solver=solver) for model in (one, zero)]
     empty = [mean_field(model, solver=solver) for model in (one, zero)]
     return TwoElbo(given[0].elbo - given[1].elbo, empty[0].elbo - empty[1].elbo, *given)
@@ -80,7 +148,7 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
     Below 1 the paper's condition holds and mean-field has one fixed point; for ternary features 3/2 is enough, since
-    the moment map has slope at most 2/3. Half-potentials have half this value (prop:halved).
+    the moment map has slope at most 2/3. Half-potentials have half this value (prop:halved), shared ones `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -55,10 +55,19 @@ class Elicitation(_Strict):
 
 
 class Encoding(_Strict):
-    """The ternary test against the controls (spec D1); a cohort's own file may override it."""
+    """The ternary code, by a test against the controls (spec D1) or by the cohort; its own file may override it."""
 
     test: Literal["empirical", "normal", "t"] = "empirical"
     level: float = Field(0.05, gt=0, lt=1)
+    reference: Literal["controls", "cohort"] = "controls"
+    threshold: float = Field(0.5, ge=0, description="of the reference cohort, in robust standard deviations")
+
+
+class Closure(_Strict):
+    """The two class models of a binary task (`afa.closure`); the paper's is `differential`."""
+
+    coupling: Literal["differential", "shared"] = "differential"
+    strength: float = Field(0.9, gt=0, lt=1, description="beta L^2 that shared couplings are scaled down to")
 
 
 class Inference(_Strict):
@@ -107,6 +116,23 @@ class ElicitationError(_Strict):
     simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
 
 
+class Labels(_Strict):
+    """Scores against the cohort's labels by reference and coupling, beside chance; nothing here is chosen by labels."""
+
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one random order per patient and seed")
+    percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field(
+        (5, 10, 25, 50), min_length=1, description="shares of an entity's support at which it is read, beside 0 and 100"
+    )
+    thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (0.5, 0.25, 1.0), min_length=1, description="of the reference cohort; the first is the headline"
+    )
+    strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        (0.9, 0.5), min_length=1, description="of shared couplings; the first is the headline"
+    )
+    permutations: int = Field(20, ge=1, description="bundles with shuffled genes, followed as the real one")
+    whole_permutations: int = Field(1000, ge=1, description="the same at full observation, which costs little")
+
+
 class Chaos(_Strict):
     """Chaotic patients: chosen on some orders, looked at on others (spec A10)."""
 
@@ -141,6 +167,23 @@ class Allocation(_Strict):
         ("every", "paper"), min_length=1, description="when candidates are ranked again (spec A6)"
     )
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of the rule `random`")
+
+
+Probability = Annotated[float, Field(gt=0.5, lt=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Stopping(_Strict):
+    """The planners' rules of stopping: how early they end, and how often wrongly (docs/stopping.md)."""
+
+    rules: Annotated[tuple[str, ...], AfterValidator(_known_rules)] = Field(
+        ("greedy", "priority_all"), description="allocation rules of the grid that are looked at, beside random"
+    )
+    probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
+    gains: tuple[NotNegative, ...] = Field((0.1, 0.01, 0.001), min_length=1, description="largest gain left, in nats")
+    budgets: tuple[Share, ...] = Field((0.1, 0.25, 0.5), min_length=1, description="shares of all features")
+    seed: int = Field(0, ge=0, description="of the random order")
 
 
 class Layer1(_Strict):
@@ -240,14 +283,17 @@ class RunConfig(_Strict):
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()
     inference: Inference = Inference()
+    closure: Closure = Closure()
     random_order: RandomOrder = RandomOrder()
     gauge: Gauge = Gauge()
     calibration: Calibration = Calibration()
     elicitation_error: ElicitationError = ElicitationError()
+    labels: Labels = Labels()
     chaos: Chaos = Chaos()
     allocation: Allocation = Allocation()
     layer0: Layer0 = Layer0()
     layer1: Layer1 = Layer1()
+    stopping: Stopping = Stopping()
     sanity: Sanity = Sanity()
     baselines: Baselines = Baselines()
     bootstrap: Bootstrap = Bootstrap()

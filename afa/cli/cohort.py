@@ -14,8 +14,10 @@ from afa.cli.options import (
     EnsemblFile,
     Level,
     Out,
+    Reference,
     SourceFile,
     TernaryTest,
+    Threshold,
 )
 
 app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.", no_args_is_help=True)
@@ -60,10 +62,12 @@ def cohort_build(
     out: Out,
     test: TernaryTest = "empirical",
     level: Level = 0.05,
+    reference: Reference = "controls",
+    threshold: Threshold = 0.5,
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
 ) -> None:
-    """Choose the samples, encode them against the controls, apply the label rules."""
+    """Choose the samples, encode them against the controls or the cohort itself, apply the label rules."""
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
@@ -80,6 +84,8 @@ def cohort_build(
         model.entities,
         test=test,
         level=level,
+        reference=reference,
+        threshold=threshold,
         aliases={name: (*model.aliases.get(name, ()), *other_names.get(name, ())) for name in model.features},
         ensembl=read_ensembl(ensembl) if ensembl else None,
     )
@@ -87,6 +93,45 @@ def cohort_build(
     for entity in sorted(set(settings.labels) - set(model.entities)):
         typer.echo(f"label rule {entity} is not used: the bundle has no such entity")
     typer.echo(f"{len(cohort.patients)} patients x {len(cohort.features)} features into {out}")
+
+
+@app.command("by-cohort")
+def cohort_by_cohort(
+    config: CohortFile,
+    source: SourceFile,
+    bundle: BundleFolder,
+    out: Out,
+    thresholds: Annotated[str, typer.Option(help="comma-separated; robust SDs from the cohort's median")] = "0.5",
+    aliases: AliasFile = None,
+    ensembl: EnsemblFile = None,
+) -> None:
+    """The same cohort encoded against itself: one cohort folder for each threshold, named by it."""
+    from afa.bundle import load_bundle
+    from afa.cohort.build import Coding, build_cohorts
+    from afa.cohort.cohort import write_cohort
+    from afa.cohort.config import load_cohort_config
+    from afa.cohort.genes import read_aliases, read_ensembl
+    from afa.cohort.geo import Source
+    from afa.experiments.inputs import amounts
+    from afa.files import atomic_folder
+
+    model = load_bundle(bundle)
+    other_names = read_aliases(aliases) if aliases else {}
+    codings = [Coding(reference="cohort", threshold=value) for value in amounts("--thresholds", thresholds)]
+    cohorts = build_cohorts(
+        load_cohort_config(config),
+        Source.read(source),
+        model.features,
+        model.entities,
+        codings,
+        aliases={name: (*model.aliases.get(name, ()), *other_names.get(name, ())) for name in model.features},
+        ensembl=read_ensembl(ensembl) if ensembl else None,
+    )
+    with atomic_folder(out) as folder:
+        for coding, cohort in zip(codings, cohorts, strict=True):
+            write_cohort(cohort, folder / f"{coding.threshold:g}")
+            flat = cohort.provenance["genes_without_spread"]
+            typer.echo(f"threshold {coding.threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
 
 
 @app.command("show")

@@ -12,6 +12,7 @@ from afa.cli.options import (
     BundleFolder,
     CohortFile,
     CohortFolder,
+    Coupling,
     Damping,
     EnsemblFile,
     Level,
@@ -20,6 +21,7 @@ from afa.cli.options import (
     Seeds,
     Shard,
     SourceFile,
+    Strength,
     TernaryTest,
     Threads,
     Tolerance,
@@ -71,6 +73,8 @@ def experiment_binary(
     cohort: CohortFolder,
     out: Out,
     seeds: Seeds = "0,1,2",
+    coupling: Coupling = "differential",
+    strength: Strength = 0.9,
     damping: Damping = 0.5,
     tolerance: Tolerance = 1e-4,
     max_iterations: MaxIterations = 200,
@@ -89,6 +93,8 @@ def experiment_binary(
         range(len(model.entities)),
         seeds=numbers("--seeds", seeds),
         solver=Solver(damping, tolerance, max_iterations),
+        coupling=coupling,
+        strength=strength,
         threads=threads,
     )
     write_tables(tables, out)
@@ -101,6 +107,8 @@ def experiment_calibration(
     tasks: TaskFolder,
     out: Out,
     rounds: Rounds = "10,50,100,150,200",
+    coupling: Coupling = "differential",
+    strength: Strength = 0.9,
     threads: Threads = 1,
 ) -> None:
     """Log-odds of every task by mean-field and exactly, and how reliable their probabilities are."""
@@ -111,7 +119,16 @@ def experiment_calibration(
 
     model, patients = load_inputs(bundle, cohort)
     steps, targets, each = (read_table(tasks, name) for name in ("steps", "targets", "tasks"))
-    tables = cohort_calibration(model, patients, steps, each, rounds=numbers("--rounds", rounds), threads=threads)
+    tables = cohort_calibration(
+        model,
+        patients,
+        steps,
+        each,
+        rounds=numbers("--rounds", rounds),
+        coupling=coupling,
+        strength=strength,
+        threads=threads,
+    )
     write_tables({**tables, "reliability": reliability(tables["odds"], targets)}, out)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from afa.cohort import expression as expression_files
 from afa.cohort import geo
 from afa.cohort.cohort import Cohort
-from afa.cohort.config import CohortConfig
-from afa.cohort.encode import Test, encode, without_spread
+from afa.cohort.config import CohortConfig, EncodingOverrides
+from afa.cohort.encode import Reference, Test, encode, encode_by_cohort, without_robust_spread, without_spread
 from afa.cohort.expression import Expression
 from afa.cohort.genes import Names, ensembl_candidates, first_tier_present, symbol_candidates
 from afa.cohort.geo import Source
@@ -24,6 +26,38 @@ from afa.errors import CohortError, Fault
 Tiers = Mapping[str, Sequence[Sequence[str]]]
 
 
+@dataclass(frozen=True)
+class Coding:
+    """How values become ternary: by a test against the controls, or by distance from the cohort's own median.
+
+    `test` and `level` matter to the reference `controls` alone, `threshold` to `cohort`.
+    """
+
+    test: Test = "empirical"
+    level: float = 0.05
+    reference: Reference = "controls"
+    threshold: float = 0.5
+
+    def overridden(self, own: EncodingOverrides) -> Coding:
+        """With what a cohort's own file says in the place of the run's."""
+        threshold = self.threshold if own.threshold is None else own.threshold
+        return Coding(own.test or self.test, own.level or self.level, own.reference or self.reference, threshold)
+
+    def encode(
+        self, values: pd.DataFrame, chosen: Selected
+    ) -> tuple[pd.DataFrame, npt.NDArray[np.bool_], dict[str, Any]]:
+        """The patients' code `(n_patients, n_genes)`, which genes lack spread `(n_genes,)`, and what to record."""
+        patients = values[list(chosen.patients)]
+        if self.reference == "cohort":
+            flat = without_robust_spread(patients.to_numpy(dtype=np.float64))
+            coded = encode_by_cohort(patients, threshold=self.threshold)
+            return coded.T, flat, {"reference": "cohort", "threshold": self.threshold}
+        is_control = np.isin(values.columns, chosen.controls)
+        coded = encode(values, is_control, test=self.test, level=self.level)[list(chosen.patients)]
+        flat = without_spread(values.to_numpy(dtype=np.float64)[:, is_control])
+        return coded.T, flat, {"test": self.test, "level": self.level}
+
+
 def build_cohort(
     config: CohortConfig,
     source: Source,
@@ -32,15 +66,32 @@ def build_cohort(
     *,
     test: Test = "empirical",
     level: float = 0.05,
+    reference: Reference = "controls",
+    threshold: float = 0.5,
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
     """The cohort of a series on the bundle's features, read from GEO or from a mirror.
 
-    `test` and `level` hold where the cohort's own `encoding` says nothing. `aliases` gives each symbol's other names,
-    `ensembl` its Ensembl ids (for a series whose rows are those). Errors are `CohortError`s and, while
-    fetching, `DownloadError`s.
+    `test`, `level`, `reference` and `threshold` hold where the cohort's own `encoding` says nothing. `aliases` gives
+    each symbol's other names, `ensembl` its Ensembl ids (for a series whose rows are those). Errors are `CohortError`s
+    and, while fetching, `DownloadError`s.
     """
+    coding = Coding(test, level, reference, threshold).overridden(config.encoding)
+    return build_cohorts(config, source, features, entities, [coding], aliases=aliases, ensembl=ensembl)[0]
+
+
+def build_cohorts(
+    config: CohortConfig,
+    source: Source,
+    features: Sequence[str],
+    entities: Sequence[str],
+    codings: Sequence[Coding],
+    *,
+    aliases: Names | None = None,
+    ensembl: Names | None = None,
+) -> list[Cohort]:
+    """The same cohort in several codes, the series being read once; a cohort's own `encoding` is not looked at."""
     chosen = select(geo.read_samples(source), config)
     tiers = row_tiers(config, features, aliases or {}, ensembl or {})
     wanted = {row_id for choices in tiers.values() for tier in choices for row_id in tier}
@@ -49,7 +100,7 @@ def build_cohort(
         for content, read in (("samples", source.metadata), ("expression", source.expression))
     ]
     expression = expression_files.read_expression(source, config.expression, chosen.samples, wanted)
-    return assemble(config, chosen, expression, tiers, entities, test=test, level=level, files=files)
+    return [assemble(config, chosen, expression, tiers, entities, coding=coding, files=files) for coding in codings]
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
@@ -66,16 +117,16 @@ def assemble(
     tiers: Tiers,
     entities: Sequence[str],
     *,
-    test: Test = "empirical",
-    level: float = 0.05,
+    coding: Coding | None = None,
     files: Sequence[Mapping[str, str]] = (),
 ) -> Cohort:
     """The cohort of chosen samples and values already read; `tiers` holds a key per feature, in bundle order.
 
-    `expression.values` is `(n_rows, n_samples)` in the file's unit, named by row id and sample; `files` is recorded as
-    it is. Missing samples, missing genes, encoding and labels raise `CohortError`s.
+    `expression.values` is `(n_rows, n_samples)` in the file's unit, named by row id and sample. `coding` is what the
+    cohort's own file says where empty; `files` is recorded as it is. Missing samples, missing genes, encoding and
+    labels raise `CohortError`s.
     """
-    test, level = config.encoding.test or test, config.encoding.level or level
+    coding = coding or Coding().overridden(config.encoding)
     names = [*chosen.controls, *chosen.patients]
     raw = _columns(expression.values, names, f"cohort {config.name}")
     log = log_values(raw, config.expression.unit, expression.library_size)
@@ -84,14 +135,12 @@ def assemble(
     if absent and (not config.allow_missing_genes or len(absent) == len(row_ids)):
         raise CohortError(_missing_genes(config, absent, tiers))
     values, read_from = choose_rows(log, row_ids, chosen.controls)
-    is_control = np.isin(values.columns, chosen.controls)
-    coded = encode(values, is_control, test=test, level=level)[list(chosen.patients)].T
+    coded, flat, code = coding.encode(values, chosen)
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
-    flat = without_spread(values.to_numpy(dtype=np.float64)[:, is_control])
     record = {
         **_origin(config, files),
-        "encoding": {"test": test, "level": level, "unit": config.expression.unit},
+        "encoding": {**code, "unit": config.expression.unit},
         **_groups(chosen),
         "dropped_features": absent,
         "genes_without_spread": [str(gene) for gene in values.index[flat]],

@@ -113,10 +113,12 @@ class LabelRule(_Strict):
 
 
 class EncodingOverrides(_Strict):
-    """A cohort's own choice of the ternary test; what is left out comes from the run's config."""
+    """A cohort's own choice of the ternary code; what is left out comes from the run's config."""
 
     test: Literal["empirical", "normal", "t"] | None = None
     level: float | None = Field(None, gt=0, lt=1)
+    reference: Literal["controls", "cohort"] | None = None
+    threshold: float | None = Field(None, ge=0, description="of the reference cohort, in robust standard deviations")
 
 
 class CohortConfig(_Strict):

@@ -1,4 +1,4 @@
-"""The ternary code of a sample's expression against the controls."""
+"""The ternary code of a sample's expression, against the controls or against the cohort itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from scipy import stats
 from afa.errors import CohortError, Fault
 
 Test = Literal["empirical", "normal", "t"]
+Reference = Literal["controls", "cohort"]
 Floats = npt.NDArray[np.float64]
+
+MAD_TO_SD = 1.4826
+"""The standard deviation of a normal law in units of its median absolute deviation."""
 
 # Two distances from the control mean that differ by less than this share of the values they come from are equal:
 # what separates them is the rounding of the mean.
@@ -43,6 +47,37 @@ def encode(
     p[~flat] = _P_VALUES[test](known[~flat], controls[~flat])
     direction = np.sign(known - controls.mean(axis=1, keepdims=True))
     return pd.DataFrame(np.where(p < level, direction, 0).astype(np.int8), index=values.index, columns=values.columns)
+
+
+def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.DataFrame:
+    """Ternary code of every patient against the patients as a whole, no label and no control being read.
+
+    `values` is `(n_genes, n_patients)` in log2 units; the result has the same shape and names, int8 in {-1, 0, 1}: the
+    sign of `x - median` where that is more than `threshold` robust standard deviations, 1.4826 times the median
+    absolute deviation, else 0. A gene of which more than half the patients have one value has no such scale and is 0
+    throughout (`without_robust_spread` names them). A value that is not finite is a `CohortError`.
+    """
+    known = values.to_numpy(dtype=np.float64)
+    _check_finite(values, known)
+    distance = known - np.median(known, axis=1, keepdims=True)
+    far = np.abs(distance) > threshold * robust_scale(known)[:, None] + _slack(known)
+    code = np.where(far & ~without_robust_spread(known)[:, None], np.sign(distance), 0)
+    return pd.DataFrame(code.astype(np.int8), index=values.index, columns=values.columns)
+
+
+def robust_scale(values: Floats) -> Floats:
+    """1.4826 times the median absolute deviation of each row of `values` `(n_genes, n_patients)`: `(n_genes,)`."""
+    centre = np.median(values, axis=1, keepdims=True)
+    return np.asarray(MAD_TO_SD * np.median(np.abs(values - centre), axis=1))
+
+
+def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
+    """Which genes of `values` `(n_genes, n_patients)` have a median absolute deviation of 0, up to rounding."""
+    return np.asarray(robust_scale(values) <= _slack(values)[:, 0])
+
+
+def _slack(values: Floats) -> Floats:
+    return np.asarray(_ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
 
 
 def empirical_p(values: Floats, controls: Floats) -> Floats:

@@ -29,9 +29,11 @@ SPACE_MB = {
     "chaos": 2.5,
     "allocation": 25.8,
     "layer1": 2.0,
+    "stopping": 0.3,
     "layer0": 0.1,
     "layer0_synthetic": 0.3,
     "binary": 12.6,
+    "labels": 9.0,
     "calibration": 2.1,
     "simulated_calibration": 0.5,
     "elicitation_error": 0.1,
@@ -44,7 +46,7 @@ SPACE_MB = {
 }
 """MB of tables, summaries and pages that each stage of the demo cohort left, 167 patients on the recorded bundle."""
 
-SHARDED = ("sign", "chaos", "allocation", "layer1", "gauge")
+SHARDED = ("sign", "chaos", "allocation", "layer1", "stopping", "gauge")
 """Stages whose tables lie twice on the disk while their shards are gathered."""
 
 WITHOUT_PATIENTS = frozenset({"bundle", "layer0_synthetic", "simulated_calibration", "notebooks"})
@@ -60,6 +62,7 @@ _STAGES = {
     "simulate_series": "cohort",
     "fetch_series": "cohort",
     "encode_cohort": "cohort",
+    "cohort_by_cohort": "cohort",
     "notebook_page": "notebooks",
     **dict.fromkeys(("summary", "published", "comparison", "explorer", "run_config", "report_page"), "report"),
 }

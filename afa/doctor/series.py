@@ -158,7 +158,12 @@ def check_samples(
 
 
 def _check_controls(n_controls: int, config: CohortConfig, run: RunConfig) -> None:
-    """Encode one made-up gene: the encoding itself says whether its test can do with so many controls."""
+    """Encode one made-up gene: the encoding itself says whether its test can do with so many controls.
+
+    Where the reference is the cohort itself, none are needed.
+    """
+    if (config.encoding.reference or run.encoding.reference) == "cohort":
+        return
     values = pd.DataFrame([np.arange(n_controls + 1.0)], index=["any gene"])
     test, level = config.encoding.test or run.encoding.test, config.encoding.level or run.encoding.level
     encode(values, np.arange(n_controls + 1) < n_controls, test=test, level=level)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from afa.config import RunConfig, check_run_config, own_rule_files
 from afa.doctor.finding import Finding, fault, of_error, ok
 from afa.errors import AfaError, ConfigError, Fault
-from afa.experiments.inputs import fractions, numbers, words
+from afa.experiments.inputs import amounts, numbers, words
 from afa.yamlfile import read_mapping
 
 MAIN_FILE = Path("config/config.yaml")
@@ -138,7 +138,7 @@ def _check_list(where: str, values: tuple[object, ...]) -> None:
     if any(isinstance(value, str) for value in values):
         words(where, text, list(dict.fromkeys(map(str, values))))
     elif any(isinstance(value, float) for value in values):
-        fractions(where, text)
+        amounts(where, text)
     else:
         numbers(where, text)
 

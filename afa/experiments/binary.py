@@ -1,19 +1,22 @@
 """Every phenotype as a binary task, under random and informed orders of observation (tab:classification_with_llm).
 
-The target `likelihood` is the sign of S at full observation, `clinical` the patient's label where there is one. The
-tables keep scores, not verdicts: what is right is decided where they are summarised.
+The target `likelihood` is the sign of S at full observation, S being what the closure in use decides by, `clinical` the
+patient's label where there is one. The tables keep scores, not verdicts: what is right is decided where they are
+summarised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.closure import STRENGTH, Coupling, contrast
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.decision_tree import follow_gain
@@ -34,6 +37,13 @@ class Order:
     guide: str | None = None
 
 
+class Closure(NamedTuple):
+    """Which two class models a task has (`afa.closure`)."""
+
+    coupling: Coupling
+    strength: float
+
+
 RANDOM = Order("random")
 INFORMED = (
     Order("greedy", "cmi"),
@@ -50,6 +60,8 @@ def binary_tasks(
     *,
     seeds: Sequence[int],
     solver: Solver,
+    coupling: Coupling = "differential",
+    strength: float = STRENGTH,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Follow all patients through the tasks of the chosen entities (indices of the bundle), under every order.
@@ -69,13 +81,14 @@ def binary_tasks(
     `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
     F_1 - F_0 at no observation, in nats.
     """
+    closure = Closure(coupling, strength)
     drawn = [[random_order(bundle.features, patient=name, seed=seed) for seed in seeds] for name in cohort.patients]
     orders = np.array(drawn, dtype=np.int64).reshape(len(cohort.patients), len(seeds), len(bundle.features))
     parts: list[dict[str, pd.DataFrame]] = [{} for _ in entities]
 
     def work(first: int, last: int) -> None:
         for i in range(first, last):
-            parts[i] = _one_task(bundle, cohort, bundle.entities[entities[i]], seeds, orders, solver)
+            parts[i] = _one_task(bundle, cohort, bundle.entities[entities[i]], seeds, orders, solver, closure)
 
     in_threads(work, len(entities), threads)
     whole = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
@@ -83,16 +96,23 @@ def binary_tasks(
 
 
 def _one_task(
-    bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64], solver: Solver
+    bundle: Bundle,
+    cohort: Cohort,
+    entity: str,
+    seeds: Sequence[int],
+    orders: NDArray[np.int64],
+    solver: Solver,
+    closure: Closure,
 ) -> dict[str, pd.DataFrame]:
-    task = task_of(bundle, entity, solver=solver)
+    task = task_of(bundle, entity, solver=solver, coupling=closure.coupling, strength=closure.strength)
     steps = [
         _steps(paths, cohort.patients, order, numbers).assign(entity=entity)
         for order, numbers, paths in _follow(task, bundle, cohort, entity, seeds, orders)
     ]
     mrf = bundle.mrf(entity)
     unary = cohort.values @ mrf.unary
-    score = np.array([mrf.energy(values) for values in cohort.values])
+    decider = contrast(mrf, closure.coupling)
+    score = np.array([decider.energy(values) for values in cohort.values])
     sign = np.sign(np.where(np.abs(score) <= 2 * task.packed.tie, 0.0, score)).astype(np.int8)
     labels = cohort.labels[entity] if entity in cohort.labels else pd.Series(pd.NA, cohort.labels.index, dtype="Int8")
     targets = pd.DataFrame(

@@ -14,14 +14,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.closure import STRENGTH, Coupling, shared_potentials
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import ENTRY_LIMIT, log_partitions
 from afa.errors import InferenceError
 from afa.experiments.steps import Cube
-from afa.mrf import Floats
+from afa.mrf import Floats, PairwiseMRF
 from afa.orders import random_order
 
 HALVES = (0.5, -0.5)
+WHOLE = (1.0,)
 Seen = NDArray[np.bool_]
 
 
@@ -37,11 +39,14 @@ def cohort_calibration(
     tasks: pd.DataFrame,
     *,
     rounds: Sequence[int],
+    coupling: Coupling = "differential",
+    strength: float = STRENGTH,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Log-odds of every task after t observations in random order, by mean-field and exactly.
 
     steps, tasks : tables of `afa.experiments.binary`; random orders only are used, all their seeds. rounds : the t.
+    coupling, strength : the closure that the tables were made with.
 
     Returns `odds`, by (patient, entity, seed, t, inference): `raw` and `calibrated` log-odds in nats; and `left_out`,
     by entity: tasks too dense for exact inference, with what it would have taken.
@@ -58,7 +63,9 @@ def cohort_calibration(
     exact, left_out = np.full(mean_field.shape, np.nan), []
     for i, entity in enumerate(entities):
         try:
-            exact[:, i] = _exact_log_odds(bundle, cohort, entity, observed, threads)
+            mrf = bundle.mrf(entity)
+            models = (mrf,) if coupling == "differential" else shared_potentials(mrf, strength)
+            exact[:, i] = _exact_log_odds(models, cohort, observed, threads)
         except InferenceError as error:
             left_out.append({"entity": entity, "reason": error.faults[0].found})
     tables = [
@@ -79,17 +86,21 @@ def _observed(bundle: Bundle, patients: Sequence[str], seeds: Sequence[int], rou
     return seen
 
 
-def _exact_log_odds(bundle: Bundle, cohort: Cohort, entity: str, observed: Seen, threads: int | None) -> Floats:
-    """(P, S, T) exact l-hat of one task (eq:ell-hat)."""
+def _exact_log_odds(models: Sequence[PairwiseMRF], cohort: Cohort, observed: Seen, threads: int | None) -> Floats:
+    """(P, S, T) exact l-hat of one task (eq:ell-hat): of one model of which each class is a half, or of both."""
     values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
     rows = (-1, observed.shape[-1])
-    log_z = log_partitions(
-        bundle.mrf(entity),
-        observed.reshape(rows),
-        values.reshape(rows),
-        factors=HALVES,
-        limit=ENTRY_LIMIT,
-        threads=threads,
-    )
+    parts = [
+        log_partitions(
+            model,
+            observed.reshape(rows),
+            values.reshape(rows),
+            factors=HALVES if len(models) == 1 else WHOLE,
+            limit=ENTRY_LIMIT,
+            threads=threads,
+        )
+        for model in models
+    ]
+    log_z = np.hstack(parts)
     odds: Floats = (log_z[:, 0] - log_z[:, 1]).reshape(observed.shape[:-1])
     return odds

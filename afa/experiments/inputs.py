@@ -93,6 +93,18 @@ def fractions(option: str, text: str) -> list[float]:
     return found
 
 
+def amounts(option: str, text: str) -> list[float]:
+    """Numbers of 0 or more from a comma-separated text, at least one and none twice."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 <= part < float("inf") for part in found) or len(set(found)) < len(found):
+        expected, step = "distinct numbers of 0 or more with commas between", "pass e.g. 0.5,1"
+        raise ConfigError(Fault(option, repr(text), expected, step))
+    return found
+
+
 def words(option: str, text: str, known: Sequence[str]) -> list[str]:
     """Words from a comma-separated text, each one of `known`, at least one and none twice."""
     parts = [part.strip() for part in text.split(",")]

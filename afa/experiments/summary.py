@@ -46,12 +46,14 @@ TABLES = [
     "calibration",
     "clinical",
     "specificity",
+    "labels",
     "acquisition_saved",
     "elicitation_error",
     "meanfield_vs_exact",
     "labels_needed",
     "null",
     "elicitation_health",
+    "stopping",
     "llm_baselines",
     "sanity",
     "errata",
@@ -75,6 +77,8 @@ METRICS = [
     "iterations",
     "nats",
     "cost",
+    "rank",
+    "p_value",
 ]
 KEYS = COLUMNS[: COLUMNS.index("value")]
 TEXT = COLUMNS[: COLUMNS.index("t")]

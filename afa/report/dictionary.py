@@ -196,6 +196,12 @@ COMMON: Mapping[str, Meaning] = {
     "k": Meaning("count", "size of the top k"),
     "k_clinical": Meaning("count", "size k' of the top set among the labelled entities"),
     "tied": Meaning("count", "duels tied at full observation"),
+    # rules of stopping
+    "stopping": Meaning("", "rule of stopping: certain, probability, gain or budget"),
+    "level": Meaning(
+        "", "its level: a probability (1 where certain), a gain in nats, or a share of all features as the budget"
+    ),
+    "stopped": Meaning("", "whether the run ended before full observation"),
     # sanity
     "name": Meaning("", "short name of the check"),
     "input": Meaning("", "what the check ran on: the run itself, or synthetic models"),
@@ -282,6 +288,25 @@ LANGUAGE_MODELS: Mapping[str, Meaning] = {
     "features": Meaning("count", "features of the bundle, M"),
     "top_k_rule": Meaning("", "allocation rule of the planner's own order in the top-k setting"),
 }
+LABELS: Mapping[str, Meaning] = {
+    # scores against labels
+    "reference": Meaning("", "what values were encoded against: controls or cohort"),
+    "variant": Meaning("", "what differs from the settings fixed beforehand; empty for these"),
+    "t": Meaning("per cent", "of the features of the entity's support that have been observed"),
+    "observed": Meaning("observations", "features of the entity's support observed so far"),
+    "threshold": Meaning("robust SD", "distance from the cohort's median beyond which a value is -1 or 1"),
+    "strength": Meaning("", "beta L^2 that shared couplings are scaled down to"),
+    "contraction": Meaning("", "beta L^2 of the elicited couplings"),
+    "factor": Meaning("", "what shared couplings are multiplied by"),
+    "label": Meaning("", "label of the patient: 0 or 1"),
+    "raw": Meaning("nats", "log-odds of class 1, F_1 - F_0"),
+    "score": Meaning("nats", "S at full observation"),
+    "permutation": Meaning("", "number of the shuffling of genes, from 0"),
+    "auroc": Meaning("0 to 1", "area under the ROC curve of the shuffled bundle"),
+    "balanced_accuracy": Meaning("0 to 1", "of the sign of its raw score"),
+    "balanced_accuracy_calibrated": Meaning("0 to 1", "of the sign of its score less that at no observation"),
+}
+
 OF_TABLE: Mapping[tuple[str, str], Meaning] = {
     **{
         (f"llm_baselines/{table}", column): meaning
@@ -308,6 +333,35 @@ OF_TABLE: Mapping[tuple[str, str], Meaning] = {
     ("layer1/left_open", "never_support"): Meaning(
         "count", "those not called before the last feature of their own two supports"
     ),
+    **{
+        (f"stopping/{table}", column): meaning
+        for table in ("top_k", "tasks")
+        for column, meaning in (
+            ("gain", Meaning("", "gain that the allocation rule maximises; empty where it looks at none")),
+            ("t", Meaning("observations", "features observed when the run ended; M where nothing ended it before")),
+        )
+    },
+    ("stopping/top_k", "members"): Meaning("count", "members of the answer, k"),
+    ("stopping/top_k", "wrong"): Meaning(
+        "count", "those of them that are not among the k best at full observation, ties for the last places being right"
+    ),
+    ("stopping/tasks", "decision"): Meaning(
+        "sign", "decision when the run ended: 1 for the entity, -1 against, 0 a tie"
+    ),
+    ("stopping/tasks", "likelihood"): Meaning("sign", "decision at full observation, 0 for a tie"),
+    **{
+        (f"labels/{table}", column): meaning
+        for table in ("scores", "tasks", "null", "whole", "labels", "left_out")
+        for column, meaning in LABELS.items()
+    },
+    ("labels/tasks", "positive"): Meaning("count", "patients who have the label"),
+    ("labels/tasks", "negative"): Meaning("count", "patients who do not"),
+    **{
+        (table, column): meaning
+        for table in ("labels", "null", "specificity")
+        for column, meaning in LABELS.items()
+        if column in ("t", "reference")
+    },
     ("errata/errata", "label"): Meaning("", "LaTeX label of the place in the paper"),
     ("layer0/layer0", "paper"): Meaning("", "whether this is the paper's number of clusters, ceil(sqrt N)"),
     **{

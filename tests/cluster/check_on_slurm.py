@@ -39,6 +39,7 @@ SETTINGS = {
     "gauge": {"seeds": [0], "rounds": [2]},
     "calibration": {"rounds": [2], "simulated": 20},
     "elicitation_error": {"flips": [0, 0.2], "replicates": 1, "simulated": 20},
+    "labels": {"seeds": [0], "percents": [50], "permutations": 2, "whole_permutations": 20},
     "chaos": {"selecting_seeds": [0], "measuring_seeds": [1]},
     "allocation": {"rules": ["random", "greedy"], "gains": ["cmi"], "schedules": ["every"], "seeds": [0]},
     "layer0": {"clusters": [2], "simulated": 20},

@@ -56,6 +56,7 @@ SETTINGS: dict[str, Any] = {
     "gauge": {"seeds": [0], "rounds": [2]},
     "calibration": {"rounds": [2], "simulated": 20},
     "elicitation_error": {"flips": [0, 0.1], "replicates": 1, "simulated": 20},
+    "labels": {"seeds": [0], "percents": [50], "permutations": 2, "whole_permutations": 20},
     "chaos": {"selecting_seeds": [0], "measuring_seeds": [1]},
     "allocation": {"rules": ["random", "greedy"], "gains": ["cmi"], "schedules": ["every"], "seeds": [0]},
     "layer0": {"clusters": [2], "simulated": 20},
@@ -75,7 +76,7 @@ WHOLE = (
     f"{RUN}/figures/cohort.svg",
     f"{RUN}/figures/errata.svg",
 )
-"""All stages, the summary and what is made of it, and two of the figures: 48 jobs."""
+"""All stages, the summary and what is made of it, and two of the figures: more than fifty jobs."""
 
 COMPARED = ("tables", "summary", "summary.csv", "published", "comparison", "figures", "cohort", "bundle")
 """What must have the same bytes however often a run was killed."""

@@ -36,7 +36,9 @@ STAGES = {
     "allocation-truth": "--k 1",
     "allocation": "--k 1 --seeds 0 --rules random,greedy,priority_clusters --gain cmi --schedules every,paper",
     "layer1": "--seeds 0",
+    "stopping": "--choices {tables}/allocation --k 1",
     "binary": "--seeds 0",
+    "labels": "--by-cohort {run}/by_cohort --seeds 0 --percents 50 --permutations 2 --whole-permutations 3",
     "calibration": "--tasks {tables}/binary --rounds 2",
     "simulated-calibration": "--simulated 20",
     "elicitation-error": "--flips 0,0.5 --replicates 1 --simulated 20",
@@ -83,6 +85,8 @@ def run(tmp_path_factory):
     labels = pd.DataFrame(random.integers(0, 2, (8, 4)), list(names), list(bundle.entities)).astype("Int8")
     values = random.integers(-1, 2, (8, 6)).astype(np.int8)
     write_cohort(Cohort("tiny", bundle.features, names, values, labels, {"origin": "simulated"}), folder / "cohort")
+    by_itself = random.integers(-1, 2, (8, 6)).astype(np.int8)
+    write_cohort(Cohort("tiny", bundle.features, names, by_itself, labels), folder / "by_cohort" / "0.5")
     save_bundle(bundle, folder / "bundle")
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")

@@ -20,7 +20,14 @@ TARGETS = {"all", "cohort", "bundle", "tables"}
 OTHER_WAY = {"copy_bundle"}
 """Rules that the stored runs have another one for."""
 SHARDS = 3
-SPLIT = {"sign_shard": 1, "chaos_shard": 1, "gauge_shard": 1, "layer1_shard": 1, "allocation_shard": 4}
+SPLIT = {
+    "sign_shard": 1,
+    "chaos_shard": 1,
+    "gauge_shard": 1,
+    "layer1_shard": 1,
+    "stopping_shard": 1,
+    "allocation_shard": 4,
+}
 """Rules of which there is a job per shard, and into how many cells each part of the patients is split."""
 
 

@@ -18,10 +18,11 @@ rule binary:
     params:
         seeds=comma_separated(settings.random_order.seeds),
         solver=SOLVER,
+        closure=CLOSURE,
         code=command_digest("experiment:experiment_binary"),
     shell:
         "afa experiment binary --bundle {input.bundle} --cohort {input.cohort} --seeds {params.seeds}"
-        " {params.solver} --threads {threads} --out {output.tables} > {log} 2>&1"
+        " {params.solver} {params.closure} --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
 rule binary_summary:
@@ -64,10 +65,11 @@ rule calibration:
         runtime=minutes,
     params:
         rounds=comma_separated(settings.calibration.rounds),
+        closure=CLOSURE,
         code=command_digest("experiment:experiment_calibration"),
     shell:
         "afa experiment calibration --bundle {input.bundle} --cohort {input.cohort} --tasks {input.tasks}"
-        " --rounds {params.rounds} --threads {threads} --out {output.tables} > {log} 2>&1"
+        " --rounds {params.rounds} {params.closure} --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
 rule calibration_summary:

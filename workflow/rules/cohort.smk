@@ -78,8 +78,10 @@ rule encode_cohort:
     params:
         test=settings.encoding.test,
         level=settings.encoding.level,
+        reference=settings.encoding.reference,
+        threshold=f"--threshold {settings.encoding.threshold}",
         code=command_digest("cohort:cohort_build"),
     shell:
         "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl}"
-        " --test {params.test} --level {params.level} --out {output.cohort} > {log} 2>&1"
+        " --test {params.test} --level {params.level} --reference {params.reference} {params.threshold} --out {output.cohort} > {log} 2>&1"

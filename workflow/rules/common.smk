@@ -38,6 +38,9 @@ SOLVER = (
     f"--damping {settings.inference.damping} --tolerance {settings.inference.tolerance}"
     f" --max-iterations {settings.inference.max_iterations}"
 )
+CLOSURE = (
+    f"--coupling {settings.closure.coupling} --strength {settings.closure.strength}"
+)
 RESAMPLES = (
     f"--resamples {settings.bootstrap.resamples}"
     f" --confidence {settings.bootstrap.confidence}"

@@ -7,10 +7,12 @@ STAGES = [
     "layer0",
     "layer0_synthetic",
     "binary",
+    "labels",
     "calibration",
     "simulated_calibration",
     "elicitation_error",
     "elicitation_health",
+    "stopping",
     "gauge",
     "sanity",
     "errata",
@@ -95,10 +97,20 @@ NOTEBOOKS = {
         "figure": "duels resolved along the way",
         "reads": ["summary/layer1.csv", "summary/allocation.csv"],
     },
+    "stopping": {
+        "category": "Top-k identification",
+        "figure": "rules of stopping and their errors",
+        "reads": ["summary/stopping.csv"],
+    },
     "binary": {
         "category": "Binary classification",
         "figure": "accuracy under random and informed orders",
         "reads": ["summary/binary.csv"],
+    },
+    "labels": {
+        "category": "Binary classification",
+        "figure": "labels, by reference and coupling",
+        "reads": ["summary/labels.csv"],
     },
     "calibration": {
         "category": "Binary classification",

@@ -1,0 +1,217 @@
+"""The numbers of the scores against labels: each with an interval over patients, and with what chance comes to.
+
+Three tables of the summary: `labels`, how well each setting tells the classes apart; `null`, the same of bundles with
+shuffled genes; `specificity`, whether an entity's own score is the one that tells its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from afa.experiments.accuracy import Resampled
+from afa.experiments.bootstrap import interval
+from afa.experiments.label_metrics import accuracies, ranking
+from afa.experiments.label_null import METRICS
+from afa.experiments.label_tasks import GREEDY, RANDOM
+from afa.experiments.summary import summary_rows
+from afa.mrf import Floats
+
+TABLES = ("scores", "tasks", "null", "whole", "labels", "left_out")
+HELD = dict(
+    zip(
+        METRICS,
+        (("auroc", "two_elbo"), ("balanced_accuracy", "two_elbo"), ("balanced_accuracy", "posterior")),
+        strict=True,
+    )
+)
+"""Metric and method of each column of the null."""
+
+RUN = ["reference", "coupling", "variant", "allocation"]
+
+
+def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
+    """Summary rows `labels`, `specificity` and `null` of the tables of `afa experiment labels`.
+
+    The headline rows are means over the labels; stratum `entity=...` one label; stratum `threshold=...`,
+    `strength=...` or both, the grid around what was fixed. The sign of `two_elbo` is the paper's decision, `posterior`
+    the side of one half that the probability is on; AUROC and average precision are the same for both.
+    """
+    labels = tables["labels"]
+    patients = list(dict.fromkeys(tables["whole"]["patient"]))
+    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="labels")
+    rows = [_counts(tables), *_beside(labels, patients, resampled)]
+    rows += _metrics(tables["scores"], patients, resampled)
+    found = [summary_rows("labels", pd.concat(rows, ignore_index=True).assign(target="clinical"))]
+    if len(tables["tasks"]):
+        specificity = _specificity(tables["whole"], labels, patients, resampled)
+        found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
+        null = _null(tables["null"], tables["scores"], confidence)
+        found.append(summary_rows("null", null.assign(target="clinical", start="uniform")))
+    return pd.concat(found, ignore_index=True)
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    used, left_out = tables["labels"]["entity"].nunique(), len(tables["left_out"])
+    counts = {"labels": used, "labels of one class": left_out}
+    return pd.DataFrame(
+        [{"metric": "count", "stratum": name, "value": value, "n": used + left_out} for name, value in counts.items()]
+    )
+
+
+def _weights_of(part: pd.DataFrame, patients: Sequence[str], weights: Floats) -> Floats:
+    return weights[:, pd.Categorical(part["patient"], categories=list(patients)).codes]
+
+
+def _beside(labels: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> list[pd.DataFrame]:
+    """Prevalence of each label, and the share that the better constant answer has right."""
+    by_entity: dict[str, dict[str, Floats]] = {"prevalence": {}, "majority": {}}
+    sizes = {}
+    for name, part in labels.groupby("entity", sort=False):
+        weights = _with_plain(_weights_of(part, patients, resampled.weights))
+        prevalence = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
+        by_entity["prevalence"][str(name)] = prevalence
+        by_entity["majority"][str(name)] = prevalence if prevalence[0] >= 0.5 else 1 - prevalence
+        sizes[str(name)] = len(part)
+    return [
+        _lines(values, sizes, resampled.confidence).assign(metric=metric)
+        for metric, values in by_entity.items()
+        if values
+    ]
+
+
+def _metrics(scores: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> list[pd.DataFrame]:
+    """Every metric by setting, order and t: runs of one order are averaged, then labels."""
+    tables = []
+    for key, part in scores.groupby([*RUN, "t"], sort=False):
+        reference, coupling, variant, allocation = map(str, key[:4])
+        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        sizes = {}
+        for name, of_label in part.groupby("entity", sort=False):
+            runs = [_of_run(run, patients, resampled.weights) for _, run in of_label.groupby("seed", dropna=False)]
+            sizes[str(name)] = len(of_label)
+            for column in runs[0]:
+                found.setdefault(column, {})[str(name)] = np.mean([run[column] for run in runs], axis=0)
+        for (metric, method), values in found.items():
+            lines = _lines(values, sizes, resampled.confidence)
+            if variant:
+                lines = lines[lines["stratum"].isna()].assign(stratum=variant)
+            keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
+            tables.append(lines.assign(**keys, **_of_order(allocation), t=int(str(key[4]))))
+    return tables
+
+
+def _of_order(allocation: str) -> dict[str, str | None]:
+    return {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
+
+
+def _of_run(run: pd.DataFrame, patients: Sequence[str], weights: Floats) -> dict[tuple[str, str], Floats]:
+    """By (metric, method): the value on all patients, then in every resample, (R + 1,)."""
+    return _measured(run, _with_plain(_weights_of(run, patients, weights)))
+
+
+def _measured(run: pd.DataFrame, drawn: Floats) -> dict[tuple[str, str], Floats]:
+    positive = run["label"].to_numpy() == 1
+    raw, calibrated = (run[name].to_numpy(dtype=float) for name in ("raw", "calibrated"))
+    area, precision = ranking(raw, positive, drawn)
+    found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
+    for method, values in (("two_elbo", raw), ("posterior", calibrated)):
+        found["accuracy", method], found["balanced_accuracy", method] = accuracies(values, positive, drawn)
+    return found
+
+
+def _with_plain(weights: Floats) -> Floats:
+    return np.vstack([np.ones((1, weights.shape[1])), weights])
+
+
+def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: float) -> pd.DataFrame:
+    """The mean over labels and then each label, from a value followed by its resamples."""
+    each = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
+    low, high = interval(each[1:], confidence=confidence)
+    strata = [None, *(f"entity={name}" for name in values)]
+    cases = [sum(sizes.values()), *(sizes[name] for name in values)]
+    return pd.DataFrame({"stratum": strata, "value": each[0], "low": low, "high": high, "n": cases})
+
+
+def _specificity(
+    whole: pd.DataFrame, labels: pd.DataFrame, patients: Sequence[str], resampled: Resampled
+) -> pd.DataFrame:
+    """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
+
+    `auroc`: of the own score; in stratum `best other`, of the best of the others, chosen on these same patients; in
+    `mean of others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
+    """
+    tables = []
+    for key, part in whole.groupby(["reference", "coupling"], sort=False):
+        reference, coupling = map(str, key)
+        scores = part.pivot(index="patient", columns="entity", values="score")
+        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        for name, known in labels.groupby("entity", sort=False):
+            drawn = _with_plain(_weights_of(known, patients, resampled.weights))
+            positive = known["label"].to_numpy() == 1
+            table = scores.loc[list(known["patient"])]
+            areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
+            own = areas.pop(str(name))
+            others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
+            values = {
+                ("auroc", ""): own,
+                ("auroc", "best other"): others[int(np.argmax(others[:, 0]))],
+                ("auroc", "mean of others"): others.mean(axis=0),
+                ("gap", ""): own - others.mean(axis=0),
+                ("rank", ""): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
+            }
+            for column, value in values.items():
+                found.setdefault(column, {})[str(name)] = value
+        for (metric, other), by_label in found.items():
+            lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), resampled.confidence)
+            lines["n"] = scores.shape[1]
+            if other:
+                lines["stratum"] = [other, *(f"{stratum} {other}" for stratum in lines["stratum"].iloc[1:])]
+            tables.append(lines.assign(metric=metric, reference=reference, coupling=coupling))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """What shuffled bundles come to, and how often they come to as much as the real one does on the same order.
+
+    value, low, high : mean and quantiles over permutations. `p_value`, in the stratum of its metric:
+    (1 + shuffled bundles that are no worse) / (1 + all of them).
+    """
+    observed = _observed(scores, null)
+    tables = []
+    for key, part in null.groupby(["reference", "coupling", "allocation", "t"], sort=False):
+        reference, coupling, allocation, t = *map(str, key[:3]), int(str(key[3]))
+        keys = {"reference": reference, "coupling": coupling, "allocation": allocation}
+        own = observed[(reference, coupling, allocation, t)]
+        for column, (metric, method) in HELD.items():
+            real = {name: values[metric, method] for name, values in own.items()}
+            by_label = part.pivot(index="permutation", columns="entity", values=column)[list(real)]
+            every = np.column_stack([by_label.mean(axis=1), by_label])
+            low, high = interval(every, confidence=confidence)
+            names = [None, *(f"entity={entity}" for entity in real)]
+            reached = every >= np.append(np.mean(list(real.values())), list(real.values())) - 1e-12
+            spread = {"stratum": names, "value": every.mean(axis=0), "low": low, "high": high, "metric": metric}
+            chance = {"value": (1 + reached.sum(axis=0)) / (1 + len(every)), "metric": "p_value"}
+            chance["stratum"] = [f"{name or ''} {metric}".strip() for name in names]
+            for rows in (spread, chance):
+                table = pd.DataFrame(rows).assign(**keys, t=t, n=len(every), method=method)
+                tables.append(table.assign(gain="cmi" if allocation == GREEDY else None))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _observed(
+    scores: pd.DataFrame, null: pd.DataFrame
+) -> dict[tuple[str, str, str, int], dict[str, dict[tuple[str, str], float]]]:
+    """Metrics of the real bundle, by setting and entity, along the orders that shuffled ones were followed along."""
+    first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
+    chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]
+    chosen = chosen[chosen["t"].isin(null["t"].unique())]
+    found: dict[tuple[str, str, str, int], dict[str, dict[tuple[str, str], float]]] = {}
+    for key, run in chosen.groupby(["reference", "coupling", "allocation", "t", "entity"], sort=False):
+        reference, coupling, allocation, t, entity = map(str, key)
+        measured = _measured(run, np.ones((1, len(run))))
+        values = {column: float(value[0]) for column, value in measured.items()}
+        found.setdefault((reference, coupling, allocation, int(t)), {})[entity] = values
+    return found
