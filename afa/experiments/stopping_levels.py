@@ -56,7 +56,8 @@ class Levels:
 
 def _first(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
     before = holds[:, :-1]
-    return np.where(before.any(axis=1), before.argmax(axis=1), before.shape[1]).astype(np.int64)
+    first: NDArray[np.int64] = np.where(before.any(axis=1), before.argmax(axis=1), before.shape[1]).astype(np.int64)
+    return first
 
 
 def _numbers(option: str, text: str, expected: str, fits: Callable[[float], bool]) -> list[float]:
