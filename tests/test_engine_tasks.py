@@ -100,6 +100,18 @@ def expected_calls(mrf, seen, sides, solved):
     return {name: (1 if low > tie else -1 if high < -tie else 0) for name, (low, high) in intervals.items()}
 
 
+@given(random_bundles(entities=(1, 2), features=(2, 5), potentials=QUARTERS), st.integers(0, 6), st.data())
+@settings(max_examples=12)
+def test_patients_followed_no_further_than_asked_are_the_same_up_to_there(bundle, last, data):
+    values, task = patients(data, bundle), task_of(bundle, bundle.entities[0])
+    whole, part = follow_gain(task, values, gain="cmi"), follow_gain(task, values, gain="cmi", last_step=last)
+    for name in ("t", *METHODS):
+        np.testing.assert_array_equal(
+            getattr(part, name)[:, :, : last + 1], getattr(whole, name)[:, :, : last + 1], err_msg=name
+        )
+    assert not part.t[:, :, last + 1 :].any()
+
+
 def test_a_bundle_without_any_potential_has_one_step():
     bundle = bundle_of([[0.0, 0.0]], np.zeros((1, 2, 2)))
     values = np.array([[1, -1]], dtype=np.int8)

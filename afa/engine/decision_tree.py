@@ -20,15 +20,20 @@ from afa.engine.tasks import Record, Task, TaskPaths, new_paths, record_of, supp
 from afa.mrf import Floats
 
 
-def follow_gain(task: Task, values: NDArray[np.int8], *, gain: str, target: str | None = None) -> TaskPaths:
+def follow_gain(
+    task: Task, values: NDArray[np.int8], *, gain: str, target: str | None = None, last_step: int | None = None
+) -> TaskPaths:
     """Follow P patients, values (P, M), as `greedy` chooses by a gain of `afa.gain`; one order each.
 
+    last_step : of the support's features observed; all of them unless given. Later steps are as `new_paths` made them.
     A feature without any gain left is chosen as spec A7 says, and near-ties by name (A8), as `afa.allocate` does.
     """
     paths = new_paths(task, len(values), 1)
     whole = record_of(paths)
     record = Record(whole.t[:, 0], whole.wald[:, 0], whole.two_elbo[:, 0], whole.stack_a[:, 0], whole.calls[:, 0])
-    _follow_gain(task, values, GAIN_KINDS[gain, target], record, np.arange(len(values)))
+    n_support = int(task.packed.first_slot[1])
+    last = n_support if last_step is None else min(last_step, n_support)
+    _follow_gain(task, values, GAIN_KINDS[gain, target], record, np.arange(len(values)), last)
     return paths
 
 
@@ -39,16 +44,17 @@ def _follow_gain(
     kind: int,
     record: Record,
     members: NDArray[np.int64],
+    last: int,
 ) -> None:
     """Walk the decision tree of the rule step by step; `members` (P,) lists the patients, those of a node together."""
     packed = task.packed
-    n_patients, n_support = len(values), packed.first_slot[1]
+    n_patients = len(values)
     in_support = support_mask(packed)
     gains, ahead = new_gains(packed, np.array([[0, 1]])), new_ahead(packed)
     history = np.zeros((n_patients, packed.n_features), dtype=np.int64)
     first_of_node = np.zeros(n_patients, dtype=np.int64)
     rounds = np.zeros(n_patients, dtype=np.int64)
-    for step in range(n_support + 1):
+    for step in range(last + 1):
         begin = 0
         while begin < n_patients:
             end = begin + 1
@@ -72,7 +78,7 @@ def _follow_gain(
                     write_step(task, state, row, step, t)
                 else:
                     _copy(record, leader, patient, step)
-            if step < n_support:
+            if step < last:
                 total = _total_gain(task, state, gains, ahead, kind)
                 feature = NONE
                 while feature == NONE or not in_support[feature]:

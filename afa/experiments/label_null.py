@@ -74,7 +74,7 @@ def _followed(
             if allocation == RANDOM:
                 raw, shift = in_random_order(task, values, percents, seed, solver)
             else:
-                raw, shift = as_greedy_chooses(task, values, percents, solver)
+                raw, shift = as_greedy_chooses(task, values, percents, solver, to_the_end=False)
             scores[:, permutation] = raw[:, 1:-1]
         tables.append(_metrics(task, scores, shift).assign(allocation=allocation, t=np.tile(percents, permutations)))
     return pd.concat(tables, ignore_index=True), shift

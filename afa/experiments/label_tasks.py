@@ -133,14 +133,20 @@ def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> N
 
 
 def as_greedy_chooses(
-    task: Task, values: Values, percents: Sequence[int], solver: Solver | None
+    task: Task, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """The same where the rule `greedy` chooses each patient's features by conditional mutual information."""
+    """The same where the rule `greedy` chooses each patient's features by conditional mutual information.
+
+    Without `to_the_end` they are followed no further than `percents` ask, and the last column is NaN.
+    """
     closure = {"coupling": task.setting.coupling, "strength": task.setting.strength}
     laid_out = task_of(task.bundle, task.entity, solver=solver, **closure)  # type: ignore[arg-type]
-    paths = follow_gain(laid_out, values, gain="cmi")
+    counts = task.counts([0, *percents, 100])
+    paths = follow_gain(laid_out, values, gain="cmi", last_step=None if to_the_end else max(counts[:-1]))
     shift = float(settled(laid_out.empty[0] - laid_out.empty[1]))
-    return settled(paths.two_elbo[:, 0, task.counts([0, *percents, 100])]), shift
+    raw = settled(paths.two_elbo[:, 0, counts])
+    raw[:, -1] = raw[:, -1] if to_the_end else np.nan
+    return raw, shift
 
 
 def settled(scores: Floats) -> Floats:
