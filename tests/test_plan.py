@@ -6,9 +6,11 @@ import io
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -337,48 +339,61 @@ def test_a_session_is_taken_up_again_by_the_same_command(tmp_path: Path) -> None
     assert "an earlier session, and --k" in refused.stderr
 
 
+class Screen:
+    """`afa plan` in a real terminal, in which Ctrl-C works even where whoever runs the tests ignores it."""
+
+    def __init__(self) -> None:
+        self.keys, its = pty.openpty()
+        self.process = subprocess.Popen(
+            [AFA, "plan", str(TINY)],
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        os.close(its)
+        self.shown = b""
+
+    def wait_for(self, text: bytes, times: int = 1) -> None:
+        """Read on until a text has been shown so often; a minute and a half is what compilation may take."""
+        limit = time.monotonic() + 120
+        while self.shown.count(text) < times:
+            assert time.monotonic() < limit, self.shown
+            if select.select([self.keys], [], [], 1)[0]:
+                self.shown += os.read(self.keys, 4096)
+
+    def type(self, text: bytes) -> None:
+        os.write(self.keys, text)
+
+
 @pytest.fixture
-def screen() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """`afa plan` in a real terminal, and the file that its keys go into and its text comes out of."""
-    mine, its = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen([AFA, "plan", str(TINY)], stdin=its, stdout=its, stderr=its, env=environment)
-    os.close(its)
-    yield process, mine
-    process.kill()
-    process.wait()
-    os.close(mine)
+def screen() -> Iterator[Screen]:
+    screen = Screen()
+    yield screen
+    screen.process.kill()
+    screen.process.wait()
+    os.close(screen.keys)
 
 
-def test_in_a_real_terminal_it_ends_by_control_d(screen: tuple[subprocess.Popen[bytes], int]) -> None:
-    process, mine = screen
-    shown = b""
-    while b"> " not in shown:
-        shown += os.read(mine, 4096)
-    os.write(mine, b"0\n")
-    while shown.count(b"> ") < 2:
-        shown += os.read(mine, 4096)
-    os.write(mine, b"\x04")
-    assert process.wait(20) == 0
-    assert b"Traceback" not in shown
-    assert b"because" in shown
+def test_in_a_real_terminal_it_ends_by_control_d(screen: Screen) -> None:
+    screen.wait_for(b"> ")
+    screen.type(b"0\n")
+    screen.wait_for(b"> ", 2)
+    screen.type(b"\x04")
+    assert screen.process.wait(20) == 0
+    assert b"Traceback" not in screen.shown
+    assert b"because" in screen.shown
 
 
-def test_control_c_leaves_as_control_d_does_and_says_what_is_kept(
-    screen: tuple[subprocess.Popen[bytes], int],
-) -> None:
-    process, mine = screen
-    shown = b""
-    while b"> " not in shown:
-        shown += os.read(mine, 4096)
-    os.write(mine, b"0\n")
-    while shown.count(b"> ") < 2:
-        shown += os.read(mine, 4096)
-    process.send_signal(signal.SIGINT)
-    while b"not kept" not in shown:
-        shown += os.read(mine, 4096)
-    assert process.wait(20) == 0
-    assert b"Traceback" not in shown
+def test_control_c_leaves_as_control_d_does_and_says_what_is_kept(screen: Screen) -> None:
+    screen.wait_for(b"> ")
+    screen.type(b"0\n")
+    screen.wait_for(b"> ", 2)
+    screen.process.send_signal(signal.SIGINT)
+    screen.wait_for(b"not kept")
+    assert screen.process.wait(20) == 0
+    assert b"Traceback" not in screen.shown
 
 
 def test_the_bundle_is_checked_first(tmp_path: Path) -> None:
