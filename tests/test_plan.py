@@ -345,12 +345,11 @@ class Screen:
     def __init__(self) -> None:
         self.keys, its = pty.openpty()
         self.process = subprocess.Popen(
-            [AFA, "plan", str(TINY)],
+            ["env", "--default-signal=INT", AFA, "plan", str(TINY)],
             stdin=its,
             stdout=its,
             stderr=its,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(its)
         self.shown = b""
