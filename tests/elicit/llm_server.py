@@ -110,7 +110,12 @@ def serve(script: Script, plan: Plan = ()) -> Iterator[Endpoint]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            size = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(size)
+            if len(body) < size:
+                # The client died while it asked.
+                self.close_connection = True
+                return
             with endpoint.lock:
                 endpoint.open += 1
                 endpoint.most_at_once = max(endpoint.most_at_once, endpoint.open)
