@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.engine.ahead import Ahead, copy_ahead, new_ahead, solve_ahead
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.contests import Contests, new_budgets, new_contests, refresh_after
 from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, copy_gains, new_gains, refresh_duel, refresh_gains
 from afa.engine.kernels import Iteration, State, copy_state, elbo, new_state, observe, solve_all
@@ -112,6 +112,7 @@ def follow_rule(
     course = course_of(bundle, allocation, gain, target, rescoring=rescoring, k=k, solver=solver)
     if orders is None:
         orders = np.zeros((len(values), len(bundle.features)), dtype=np.int64)
+    values, orders = laid_out(values), laid_out(orders)
     chosen = np.zeros((len(values), rounds), dtype=np.int64)
     fallback = np.zeros((len(values), rounds), dtype=np.bool_)
     record = new_record(len(values), rounds, len(bundle.entities))

@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def _cache_folder() -> str:
@@ -44,6 +47,11 @@ def in_threads(work: Callable[[int, int], None], n_jobs: int, threads: int | Non
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(lambda part: work(*part), parts):
             pass
+
+
+def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The same numbers, contiguous and writable: for each other layout every kernel is compiled once more."""
+    return np.require(array, requirements=["C", "W"])
 
 
 def kernel(*, inline: bool = False) -> Callable[[Function], Function]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.ahead import Ahead, new_ahead, solve_ahead
-from afa.engine.compile import kernel
+from afa.engine.compile import kernel, laid_out
 from afa.engine.duels import duel
 from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, add_up, new_gains, refresh_gains
 from afa.engine.kernels import State, condition, new_state, solve_all
@@ -33,7 +33,7 @@ def follow_gain(
     record = Record(whole.t[:, 0], whole.wald[:, 0], whole.two_elbo[:, 0], whole.stack_a[:, 0], whole.calls[:, 0])
     n_support = int(task.packed.first_slot[1])
     last = n_support if last_step is None else min(last_step, n_support)
-    _follow_gain(task, values, GAIN_KINDS[gain, target], record, np.arange(len(values)), last)
+    _follow_gain(task, laid_out(values), GAIN_KINDS[gain, target], record, np.arange(len(values)), last)
     return paths
 
 

@@ -21,7 +21,7 @@ from afa.engine.duels import Pairs
 from afa.engine.gains import Gains, new_gains
 from afa.engine.kernels import State, condition, new_state, sign, solve_entity
 from afa.engine.packed import Packed, pack
-from afa.engine.sweeps import Iteration, ascend, bound, damped
+from afa.engine.sweeps import Iteration, add_neighbours, ascend, bound, damped, padded
 from afa.engine.trajectories import Signs, all_pairs
 from afa.inference.meanfield import LOG3, Solver
 from afa.mrf import Floats
@@ -53,10 +53,13 @@ class GaugePaths:
 class Difference(NamedTuple):
     """One duel's conditioned model on the n unobserved features of the union of its supports.
 
-    constant : of D. field : (n,). coupling : (n, n). m, q : (2, n) moments under the models of a and of b.
+    constant : of D. field : (w,), w the width `padded(n)`. coupling : (w, w). squares : half the sum of their squares.
+    m, q : (2, w) moments under the models of a and of b.
     """
 
+    n: int
     constant: float
+    squares: float
     field: Floats
     coupling: Floats
     m: Floats
@@ -193,9 +196,9 @@ def _read(
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
         sweeps, capped = damped(field, coupling, m[side], q[side], iteration)
-        ascended = ascend(field, coupling, m[side], q[side], len(field), iteration) if capped else 0
+        ascended = ascend(field, coupling, m[side], q[side], duel.n, iteration) if capped else 0
         _count(counts[POSITIVE + side], sweeps, 1 if capped else 0, ascended)
-        bounds[side] = bound(field, coupling, m[side], q[side], len(field))
+        bounds[side] = bound(field, coupling, m[side], q[side], duel.n)
     scores[1] = duel.constant + (bounds[0] - bounds[1])
     scores[3] = _stack_a(duel, m, q, packed.tie)
     scores[4] = duel.constant
@@ -215,49 +218,55 @@ def _difference(packed: Packed, state: State, unions: Gains, p: int) -> Differen
             if unions.slot_b[i] >= 0:
                 place_b[unions.slot_b[i] - first_b] = n
             n += 1
-    constant = state.constant[a] - state.constant[b]
-    duel = Difference(constant, np.zeros(n), np.zeros((n, n)), np.zeros((2, n)), np.full((2, n), 2.0 / 3.0))
-    _add_entity(packed, state, first_a, place_a, 1.0, duel, 0)
-    _add_entity(packed, state, first_b, place_b, -1.0, duel, 1)
-    return duel
+    constant, width = state.constant[a] - state.constant[b], padded(n)
+    field, coupling = np.zeros(width), np.zeros((width, width))
+    m, q = np.zeros((2, width)), np.full((2, width), 2.0 / 3.0)
+    _add_entity(packed, state, first_a, place_a, 1.0, field, coupling, m[0], q[0])
+    _add_entity(packed, state, first_b, place_b, -1.0, field, coupling, m[1], q[1])
+    squares = 0.0
+    for j in range(n):
+        for other in range(j):
+            squares += coupling[j, other] ** 2
+    return Difference(n, constant, squares, field, coupling, m, q)
 
 
 @kernel()
 def _add_entity(
-    packed: Packed, state: State, first_slot: int, place: NDArray[np.int64], weight: float, duel: Difference, side: int
+    packed: Packed,
+    state: State,
+    first_slot: int,
+    place: NDArray[np.int64],
+    weight: float,
+    field: Floats,
+    coupling: Floats,
+    m: Floats,
+    q: Floats,
 ) -> None:
     """Add one entity's potentials, times `weight`, to the difference, and write its moments."""
     for j in range(len(place)):
         here, slot = place[j], first_slot + j
         if here < 0:
             continue
-        duel.field[here] += weight * state.field[slot]
-        duel.m[side, here], duel.q[side, here] = state.m[slot], state.q[slot]
+        field[here] += weight * state.field[slot]
+        m[here], q[here] = state.m[slot], state.q[slot]
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             there = place[packed.other_slot[e] - first_slot]
             if there >= 0:
-                duel.coupling[here, there] += weight * packed.coupling[e]
+                coupling[here, there] += weight * packed.coupling[e]
 
 
 @kernel()
 def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
-    """Gaussian estimate of E_Q[sign D] under the mixture of two product measures, m and q (2, n) (eq:fsp, spec S2)."""
-    n = len(duel.field)
-    mean, variance = duel.constant, 0.0
-    around = np.zeros((2, n))
-    for other in range(n):
-        for j in range(n):
-            weight = duel.coupling[other, j]
-            around[0, j] += weight * m[0, other]
-            around[1, j] += weight * m[1, other]
-    for j in range(n):
-        squares = 0.0
-        for other in range(j):
-            squares += duel.coupling[j, other] ** 2
+    """Gaussian estimate of E_Q[sign D] under the mixture of two product measures, m and q (2, w) (eq:fsp, spec S2)."""
+    mean, variance, nothing = duel.constant, duel.squares, np.zeros(len(duel.field))
+    around = np.empty((2, len(duel.field)))
+    for side in range(2):
+        add_neighbours(nothing, duel.coupling, m[side], around[side])
+    for j in range(duel.n):
         field = duel.field[j]
         mean += 0.5 * ((field + 0.5 * around[0, j]) * m[0, j] + (field + 0.5 * around[1, j]) * m[1, j])
         first, second = 0.5 * (m[0, j] + m[1, j]), 0.5 * (q[0, j] + q[1, j])
-        variance += field * field * (second - first * first) + squares
+        variance += field * field * (second - first * first)
     if abs(mean) <= tie:
         mean = 0.0
     return gaussian_sign(mean, variance)

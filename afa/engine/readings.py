@@ -12,7 +12,7 @@ from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.engine.ahead import gaussian_sign
 from afa.engine.brackets import BRACKETS, bracket_calls
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.duels import Pairs, duel, vote
 from afa.engine.kernels import Iteration, State, condition, elbo, new_state, solve_all
 from afa.engine.packed import Packed, pack
@@ -58,7 +58,7 @@ def readings(
 
     values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features.
     """
-    solver = solver or Solver()
+    solver, values, orders = solver or Solver(), laid_out(values), laid_out(orders)
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     shape, n, k = (len(values), len(rounds)), len(bundle.entities), len(packed.unary)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import kernel
+from afa.engine.compile import kernel, laid_out
 from afa.engine.kernels import Iteration, State, condition, new_state, sign, solve_all
 from afa.engine.packed import Indices, Packed, pack
 from afa.engine.standings import LINEARITY, WALD, Standings, duel_scores, is_certified, standings
@@ -58,7 +58,7 @@ def full_observation(bundle: Bundle, values: NDArray[np.int8], *, solver: Solver
     prior = duel_scores(start, LINEARITY, packed.tie)[pairs[:, 0], pairs[:, 1]]
     winner, place = np.zeros((len(values), len(pairs)), dtype=np.int8), np.zeros((len(values), n), dtype=np.int64)
     name_rank = np.argsort(sorted(range(n), key=bundle.entities.__getitem__))
-    _observe_all(packed, values, pairs, name_rank, winner, place)
+    _observe_all(packed, laid_out(values), pairs, name_rank, winner, place)
     return Truth(winner, place, np.sign(prior).astype(np.int8))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.kernels import Iteration, State, condition, new_state, solve_entity
 from afa.engine.packed import Packed, pack
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
@@ -46,7 +46,7 @@ def solve_paths(
     values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. Every solve starts from the
     uniform marginals. All counts are whole numbers: the same for any number of threads.
     """
-    solver = solver or Solver()
+    solver, values, orders = solver or Solver(), laid_out(values), laid_out(orders)
     packed = pack(bundle)
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     n = len(bundle.entities)

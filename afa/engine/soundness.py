@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.engine.brackets import BRACKETS, RIGOROUS, bracket_calls, vote_call
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.duels import Duel, Pairs, duel, vote
 from afa.engine.kernels import Iteration, State, new_state, observe, solve_all
 from afa.engine.packed import Packed, pack
@@ -52,7 +52,7 @@ def call_paths(
     the first entity of a pair is ahead at full observation, 0 a tie. budget_share : the part of the `l1` budgets that
     is counted; below 1 the rigorous brackets are broken on purpose.
     """
-    solver = solver or Solver()
+    solver, values, orders, winners = solver or Solver(), laid_out(values), laid_out(orders), laid_out(winners)
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     counts = np.zeros((*orders.shape[:2], orders.shape[2] + 1, len(BRACKETS), 4), dtype=np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.duels import Pairs, vote
 from afa.engine.kernels import Iteration, State, elbo, new_state, observe, sign, solve_all
 from afa.engine.packed import Packed, pack
@@ -50,7 +50,7 @@ def sign_paths(
     values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features.
     start : `uniform`, or `warm` from the previous round's marginals (spec M6).
     """
-    solver = solver or Solver()
+    solver, values, orders = solver or Solver(), laid_out(values), laid_out(orders)
     packed = pack(bundle)
     pairs = all_pairs(len(bundle.entities))
     shape = (*orders.shape[:2], orders.shape[2] + 1)

@@ -101,10 +101,12 @@ def layer0_bundle(
     """
     n = len(bundle.entities)
     chosen = sorted({count for count in (*counts, paper_clusters(n)) if count <= n})
-    tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver)
+    bounds = completion_bounds(bundle)
+    tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver, bounds=bounds)
     tables["layer0"].insert(3, "paper", tables["layer0"]["n_clusters"] == paper_clusters(n))
     if lift is not None:
-        tables["lift"] = _lifted(bundle, cohort, chosen, k, solver, lift)
+        removed = eliminated(bundle, chosen, k=k, solver=solver, bounds=bounds)
+        tables["lift"] = _lifted(bundle, cohort, removed, lift)
     return tables
 
 
@@ -126,7 +128,8 @@ def layer0_portfolio(
     for config in configurations:
         bundle = simulated_bundle(config)
         cohort = simulated_cohort(config, bundle, n_patients)
-        tables = layer0_tables(bundle, cohort, [len(config.sizes)], k=k, solver=solver)
+        counts, bounds = [len(config.sizes)], completion_bounds(bundle)
+        tables = layer0_tables(bundle, cohort, counts, k=k, solver=solver, bounds=bounds)
         made = {
             "bundle": config.name,
             "letter": config.letter,
@@ -138,16 +141,26 @@ def layer0_portfolio(
         }
         tables["configurations"] = pd.DataFrame([made])
         if lift is not None:
-            tables["lift"] = _lifted(bundle, cohort, [len(config.sizes)], k, solver, lift)
+            removed = eliminated(bundle, counts, k=k, solver=solver, bounds=bounds)
+            tables["lift"] = _lifted(bundle, cohort, removed, lift)
         parts.append(tables)
     return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
 
 
 def layer0_tables(
-    bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver | None = None
+    bundle: Bundle,
+    cohort: Cohort,
+    counts: Sequence[int],
+    *,
+    k: int,
+    solver: Solver | None = None,
+    bounds: Bounds | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `layer0_bundle` at exactly these numbers of clusters, without its column `paper`."""
-    entities, bounds = parameters(bundle), completion_bounds(bundle)
+    """The tables of `layer0_bundle` at exactly these numbers of clusters, without its column `paper`.
+
+    `bounds` as from `completion_bounds`, where these are at hand.
+    """
+    entities, bounds = parameters(bundle), bounds or completion_bounds(bundle)
     truth = full_observation(bundle, cohort.values, k)
     variants, patients, clusters = [], [], []
     for count in counts:
@@ -171,9 +184,11 @@ def layer0_tables(
     }
 
 
-def eliminated(bundle: Bundle, counts: Sequence[int], *, k: int, solver: Solver | None = None) -> Removed:
-    """Whom each variant puts out of the top-k at each of these numbers of clusters."""
-    entities, bounds = parameters(bundle), completion_bounds(bundle)
+def eliminated(
+    bundle: Bundle, counts: Sequence[int], *, k: int, solver: Solver | None = None, bounds: Bounds | None = None
+) -> Removed:
+    """Whom each variant puts out of the top-k at each of these numbers of clusters; `bounds` as in `layer0_tables`."""
+    entities, bounds = parameters(bundle), bounds or completion_bounds(bundle)
     return {
         (count, criterion, rule): certificates.eliminated
         for count in counts
@@ -181,10 +196,8 @@ def eliminated(bundle: Bundle, counts: Sequence[int], *, k: int, solver: Solver 
     }
 
 
-def _lifted(
-    bundle: Bundle, cohort: Cohort, counts: Sequence[int], k: int, solver: Solver | None, lift: Lift
-) -> pd.DataFrame:
-    lifted = lift(bundle, cohort, eliminated(bundle, counts, k=k, solver=solver))
+def _lifted(bundle: Bundle, cohort: Cohort, removed: Removed, lift: Lift) -> pd.DataFrame:
+    lifted = lift(bundle, cohort, removed)
     return _with_first(lifted.assign(cohort=cohort.name, bundle=bundle.name), ["cohort", "bundle"])
 
 

@@ -86,7 +86,8 @@ def components(evidence: Evidence) -> list[Component]:
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
-        dense = coupling[members][:, members].toarray()
+        # most components of a sparse model are single features, for which taking parts of it costs more than all else
+        dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
         found.append(Component(members, field[members], dense, renumbered))
     return found

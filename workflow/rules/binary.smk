@@ -11,7 +11,7 @@ rule binary:
         f"{RUN}/benchmarks/binary.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -59,7 +59,7 @@ rule calibration:
         f"{RUN}/benchmarks/calibration.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -106,7 +106,7 @@ rule simulated_calibration:
         f"{RUN}/benchmarks/simulated_calibration.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -152,7 +152,7 @@ rule elicitation_error:
         f"{RUN}/benchmarks/elicitation_error.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,

@@ -11,7 +11,7 @@ rule sanity:
         f"{RUN}/benchmarks/sanity.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -75,7 +75,7 @@ rule errata:
         f"{RUN}/benchmarks/errata.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,

@@ -39,7 +39,7 @@ rule labels:
         f"{RUN}/benchmarks/labels.tsv"
     conda:
         "../../envs/afa.yaml"
-    threads: 4
+    threads: 1
     resources:
         mem_mb=memory,
         runtime=minutes,
