@@ -66,4 +66,5 @@ $(VENV)/.ready: envs/requirements.lock envs/bootstrap.lock pyproject.toml
 	  || { echo "uv could not install the lock; pip, which reads pip.conf, tries now"; \
 	       $(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/requirements.lock; }
 	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(VENV)/bin/python -m afa.engine.warm
 	touch $@
