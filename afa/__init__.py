@@ -2,9 +2,9 @@
 
 Each of the names below is imported when it is first used, so that `import afa` is quick. The public interface has
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.allocate` (rules), `afa.session`,
-`afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.closure`,
-`afa.preference` (scores), `afa.gain`, `afa.bracket`, `afa.copeland`, `afa.formats` and `afa.errors`. CHANGELOG.md
-says what a version number promises of it.
+`afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.annealed`,
+`afa.inference.result`, `afa.closure`, `afa.preference` (scores), `afa.gain`, `afa.bracket`, `afa.copeland`,
+`afa.formats` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from afa.bundle import Bundle, load_bundle, validate_bundle
     from afa.errors import AfaError
+    from afa.inference.annealed import annealed
     from afa.inference.exact import exact
     from afa.inference.meanfield import Solver, mean_field
     from afa.mrf import Evidence, PairwiseMRF
@@ -32,6 +33,7 @@ _HOME = {
     "Solver": "afa.inference.meanfield",
     "Stop": "afa.planner",
     "TopKPlanner": "afa.planner",
+    "annealed": "afa.inference.annealed",
     "exact": "afa.inference.exact",
     "load_bundle": "afa.bundle",
     "load_session": "afa.session",
@@ -49,6 +51,7 @@ __all__ = [
     "Solver",
     "Stop",
     "TopKPlanner",
+    "annealed",
     "exact",
     "load_bundle",
     "load_session",

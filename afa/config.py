@@ -106,6 +106,20 @@ class Calibration(_Strict):
     simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
 
 
+class Accurate(_Strict):
+    """Decisions by mean-field and by accurate inference on the same states (docs/accurate.md)."""
+
+    patients: int = Field(50, ge=1, description="chosen by a hash of their names")
+    linearity_patients: int = Field(
+        12, ge=1, description="of these, for `linearity`, which takes moments and more time"
+    )
+    seed: int = Field(0, ge=0, description="of the patients and of their random order")
+    rounds: tuple[PositiveInt, ...] = Field((10, 50, 100, 150, 200), min_length=1, description="t, beside 0 and M")
+    chains: int = Field(300, ge=4, description="of a state that is sampled")
+    steps: int = Field(200, ge=1, description="that each chain takes from independent features to the model")
+    limit: float = Field(2e7, ge=0, description="entries of one exact solve; states that take more are sampled")
+
+
 class ElicitationError(_Strict):
     """Accuracy at full observation when signs of the potentials are wrong."""
 
@@ -131,6 +145,28 @@ class Labels(_Strict):
     )
     permutations: int = Field(20, ge=1, description="bundles with shuffled genes, followed as the real one")
     whole_permutations: int = Field(1000, ge=1, description="the same at full observation, which costs little")
+
+
+class LabelsNeeded(_Strict):
+    """Classifiers trained on some labelled patients, held against the zero-shot scores of `labels` on the others."""
+
+    sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+        (10, 20, 50, 100), min_length=1, description="numbers of labelled patients"
+    )
+    repeats: int = Field(4, ge=1, description="draws of the labelled patients")
+    permuted: int = Field(2, ge=0, description="of these, with shuffled labels as well: chance")
+    labels: int = Field(6, ge=1, description="labels used, chosen by hashes of their names")
+    tested: int = Field(20, ge=2, description="patients that have to be left to be told, or the size is left out")
+    of_each_class: int = Field(3, ge=1, description="the same, of each class")
+
+
+class Ranking(_Strict):
+    """Entities ranked by the scale of their scores and by what is expected of the hidden (docs/ranking.md)."""
+
+    rounds: tuple[PositiveInt, ...] = Field((10, 50, 100, 150, 200), description="t that are read, beside 0 and M")
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one random order per patient and seed")
+    permutations: int = Field(20, ge=1, description="bundles with shuffled genes, followed as the real one")
+    whole_permutations: int = Field(200, ge=1, description="the same at full observation, which costs little")
 
 
 class Chaos(_Strict):
@@ -287,8 +323,11 @@ class RunConfig(_Strict):
     random_order: RandomOrder = RandomOrder()
     gauge: Gauge = Gauge()
     calibration: Calibration = Calibration()
+    accurate: Accurate = Accurate()
     elicitation_error: ElicitationError = ElicitationError()
     labels: Labels = Labels()
+    labels_needed: LabelsNeeded = LabelsNeeded()
+    ranking: Ranking = Ranking()
     chaos: Chaos = Chaos()
     allocation: Allocation = Allocation()
     layer0: Layer0 = Layer0()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 PACKAGE = Path(__file__).parent
+_NAMED_OTHERWISE = {"sklearn": "scikit_learn"}
 _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 
 
@@ -47,7 +48,8 @@ def _extras() -> dict[str, frozenset[str]]:
 def _brings(package: str, module: str) -> bool:
     """Whether the module seems to be the package's: markdown-it-py brings markdown_it."""
     name = re.sub(r"[-_.]+", "_", package).casefold()
-    return name == module.casefold() or name.startswith(f"{module.casefold()}_")
+    module = _NAMED_OTHERWISE.get(module, module).casefold()
+    return name == module or name.startswith(f"{module}_")
 
 
 def _room(trace: TracebackType | None) -> Path:

@@ -32,7 +32,7 @@ def missing(name: str, room: str = "") -> ModuleNotFoundError:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which no optional package is found."""
-    for module in ("GEOparse", "snakemake", "matplotlib", "jinja2", "openai", "pgmpy", "markdown_it"):
+    for module in ("GEOparse", "snakemake", "matplotlib", "jinja2", "openai", "pgmpy", "markdown_it", "sklearn"):
         monkeypatch.setitem(sys.modules, module, None)
 
 
@@ -41,6 +41,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("GEOparse", "cohort", "geo"),
         ("snakemake.io", "report", "workflow"),
+        ("sklearn.linear_model", "experiments", "workflow"),
         ("matplotlib.axes", "report", "notebooks"),
         ("markdown_it", "report", "notebooks"),
         ("jinja2", "report", "notebooks"),

@@ -33,6 +33,7 @@ OF_AN_EXTRA = (
     "networkx",
     "pgmpy",
     "GEOparse",
+    "sklearn",
     "pytest",
 )
 EACH_COMMAND = """

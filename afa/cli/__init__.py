@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from afa.cli import (
+    accurate,
     baselines,
     bundle,
     cohort,
@@ -22,7 +23,9 @@ from afa.cli import (
     experiment,
     formats,
     labels,
+    labels_needed,
     plan,
+    ranking,
     report,
     simulate,
     stopping,
@@ -46,8 +49,14 @@ experiment.app.add_typer(baselines.experiments)
 summary.app.add_typer(baselines.summaries)
 experiment.app.add_typer(stopping.experiments)
 experiment.app.add_typer(labels.experiments)
+experiment.app.add_typer(accurate.experiments)
+experiment.app.add_typer(labels_needed.experiments)
+experiment.app.add_typer(ranking.experiments)
 summary.app.add_typer(stopping.summaries)
 summary.app.add_typer(labels.summaries)
+summary.app.add_typer(accurate.summaries)
+summary.app.add_typer(labels_needed.summaries)
+summary.app.add_typer(ranking.summaries)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)

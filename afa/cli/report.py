@@ -128,7 +128,7 @@ def record_provenance(
 def report_page(
     run: Annotated[Path, typer.Argument(help="folder of a finished run")],
     paper: Annotated[Path, typer.Option(help="folder of the paper's tables, claims and headlines")],
-    docs: Annotated[Path, typer.Option(help="folder with decisions.md and errata.md")],
+    docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
     captions: Annotated[Path, typer.Option(help="folder of the figures' captions")],
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
     out: Out,

@@ -40,6 +40,7 @@ from afa.engine.stopping import watch
 from afa.engine.task_stopping import watch_task
 from afa.engine.tasks import follow_orders, task_of
 from afa.engine.trajectories import sign_paths
+from afa.inference.annealed import annealed
 from afa.inference.meanfield import Solver
 
 N, M = 3, 4
@@ -112,6 +113,7 @@ def _tasks() -> None:
 
 def _exactly() -> None:
     model = small_bundle().mrf("u")
+    annealed(model, chains=2, steps=2)
     log_partitions(model, np.zeros((1, M), dtype=np.bool_), np.zeros((1, M), dtype=np.int8))
     score_distribution(model)
 

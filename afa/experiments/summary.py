@@ -47,6 +47,7 @@ TABLES = [
     "clinical",
     "specificity",
     "labels",
+    "ranking",
     "acquisition_saved",
     "elicitation_error",
     "meanfield_vs_exact",

@@ -25,6 +25,7 @@ PUBLIC = (
     "afa.mrf",
     "afa.inference.meanfield",
     "afa.inference.exact",
+    "afa.inference.annealed",
     "afa.inference.result",
     "afa.closure",
     "afa.preference",

@@ -307,6 +307,76 @@ LABELS: Mapping[str, Meaning] = {
     "balanced_accuracy_calibrated": Meaning("0 to 1", "of the sign of its score less that at no observation"),
 }
 
+RANKING: Mapping[str, Meaning] = {
+    # entities ranked by scale and method
+    "scale": Meaning("", "what scores are in units of: raw, or the null uniform, cohort or shuffled"),
+    "method": Meaning("", "what is expected of hidden features: linearity, population, frequency or wald"),
+    "target": Meaning("", "likelihood: the raw score at full observation; own: that of the same scale"),
+    "accuracy": Meaning("count", "duels called right, a tie one half"),
+    "accuracy_prior_wrong": Meaning("count", "those of them that linearity on this scale calls wrong at t = 0"),
+    "r_precision": Meaning("0 to 1", "positive labels among as many of the first as the patient has positive labels"),
+    "auroc": Meaning("0 to 1", "chance that a positive entity of the patient ranks before a negative one"),
+    "correlation": Meaning("-1 to 1", "Spearman's, of standing and support: 1 where the largest support is first"),
+    "prior_wrong": Meaning("count", "those of them that linearity on this scale calls wrong at t = 0"),
+    "majority": Meaning("count", "those of them that the best constant answer has right"),
+    "larger": Meaning("count", "those of them that the entity of the larger support wins, equal supports one half"),
+    "of_null": Meaning("0 to 1", "posterior probability of the null: independent uniform features"),
+    "of_likeliest": Meaning("0 to 1", "largest posterior probability of any entity"),
+    "mean": Meaning("nats", "what is taken off the score of the entity"),
+    "sd": Meaning("nats", "what it is divided by; 0: the entity is 0 on this scale"),
+    "label": Meaning("", "label of the patient: 0, 1 or missing"),
+    "permutation": Meaning("", "number of the shuffling of genes, from 0"),
+}
+
+LABELS_NEEDED: Mapping[str, Meaning] = {
+    "reference": LABELS["reference"],
+    "coupling": Meaning("", "couplings of the zero-shot score"),
+    "t": LABELS["t"],
+    "method": Meaning("", "classifier: logistic, boosting or naive_bayes"),
+    "permuted": Meaning("", "whether it was trained on shuffled labels"),
+    "size": Meaning("count", "labelled patients that it was trained on"),
+    "repeat": Meaning("", "number of the draw of the labelled patients, from 0"),
+    "log_odds": Meaning("nats", "log-odds of class 1, both classes weighing the same in the training"),
+    "seed": Meaning("", "seed of the random order; missing where the order is not drawn"),
+    "label": LABELS["label"],
+    "calibrated": Meaning("nats", "zero-shot log-odds of class 1, less their value at no observation"),
+    "labelled": Meaning("count", "patients whose label the classifier was told"),
+    "labelled_positive": Meaning("count", "those of them who have it"),
+    "tested": Meaning("count", "all other patients, whom it is asked about"),
+    "tested_positive": Meaning("count", "those of them who have the label"),
+}
+
+ACCURATE: Mapping[str, Meaning] = {
+    # mean-field against accurate inference
+    "mean_field": Meaning("nats", "score by mean-field: of class or entity a over b"),
+    "accurate": Meaning("nats", "the same by exact inference, or by all sampled chains"),
+    "first": Meaning("nats", "the same by the first half of the chains; the exact one where nothing is sampled"),
+    "second": Meaning("nats", "the same by the second half"),
+    "error": Meaning(
+        "nats", "standard error of the sampled number; 0 where it is exact, infinite where chains disagree"
+    ),
+    "mean_field_posterior": Meaning("nats", "log-odds by mean-field less their value at no observation"),
+    "accurate_posterior": Meaning("nats", "the same by exact inference, or by all sampled chains"),
+    "first_posterior": Meaning("nats", "the same by the first half of the chains"),
+    "second_posterior": Meaning("nats", "the same by the second half"),
+    "error_posterior": Meaning("nats", "standard error of the accurate ones; 0 where they are exact"),
+    "coupling": Meaning("", "the closure: differential or shared"),
+    "shared": Meaning("count", "members of the top k by mean-field that are in it by accurate inference"),
+    "shared_runs": Meaning("count", "members by one accurate run that are in it by the other"),
+    "right_mean_field": Meaning("count", "members by mean-field that are in the top k at full observation"),
+    "right_accurate": Meaning("count", "members by accurate inference that are"),
+    "quantity": Meaning("", "what is solved: log_partition or moments"),
+    "inference": Meaning("", "how: exact or annealed"),
+    "effective": Meaning("count", "effective chains; missing where it is exact"),
+    "exact": Meaning("nats", "log Z of what is observed, exactly"),
+    "sampled": Meaning("nats", "the same by annealed importance sampling"),
+    "duels": Meaning("count", "duels of which both entities are solved exactly"),
+    "open": Meaning("count", "those that sampling leaves open: within two standard errors of 0"),
+    "changed": Meaning("count", "the others that sampling decides otherwise, a tie against a decision one half"),
+    "apart": Meaning("nats", "sum over duels of the absolute difference of sampled and exact"),
+    "within": Meaning("count", "duels whose difference is at most two standard errors"),
+}
+
 OF_TABLE: Mapping[tuple[str, str], Meaning] = {
     **{
         (f"llm_baselines/{table}", column): meaning
@@ -354,13 +424,37 @@ OF_TABLE: Mapping[tuple[str, str], Meaning] = {
         for table in ("scores", "tasks", "null", "whole", "labels", "left_out")
         for column, meaning in LABELS.items()
     },
+    **{
+        (f"labels_needed/{table}", column): meaning
+        for table in ("predictions", "zero_shot", "splits", "left_out")
+        for column, meaning in LABELS_NEEDED.items()
+    },
     ("labels/tasks", "positive"): Meaning("count", "patients who have the label"),
     ("labels/tasks", "negative"): Meaning("count", "patients who do not"),
     **{
         (table, column): meaning
-        for table in ("labels", "null", "specificity")
+        for table in ("labels", "labels_needed", "null", "specificity")
         for column, meaning in LABELS.items()
         if column in ("t", "reference")
+    },
+    **{
+        (f"ranking/{table}", column): meaning
+        for table in ("decisions", "rankings", "posterior", "truth", "entities", "labels", "null")
+        for column, meaning in RANKING.items()
+    },
+    ("ranking/null", "target"): Meaning(
+        "", "likelihood or own; clinical: labels; size: supports; posterior: of the models"
+    ),
+    ("ranking", "target"): Meaning(
+        "", "likelihood: the raw score at full observation; own: that of the scale in `stratum`; empty: the supports"
+    ),
+    ("ranking/rankings", "p_at_k"): Meaning(
+        "0 to 1", "share of positive labels among the first k' of the labelled entities; missing without a positive one"
+    ),
+    **{
+        (f"accurate/{table}", column): meaning
+        for table in ("duels", "sets", "tasks", "solves", "check", "checked_duels")
+        for column, meaning in ACCURATE.items()
     },
     ("errata/errata", "label"): Meaning("", "LaTeX label of the place in the paper"),
     ("layer0/layer0", "paper"): Meaning("", "whether this is the paper's number of clusters, ceil(sqrt N)"),

@@ -32,6 +32,8 @@ from afa.yamlfile import load_model
 
 SHORT = 12
 """Digits of a digest that are shown; all of them stand in `provenance.json`."""
+LEADS = {"Past the paper": "past_the_paper.md"}
+"""Pages of `docs` that open a chapter."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         judged=JUDGED,
         lines=every_line(comparison),
         chapters=_chapters(run, parts, texts, config, provenance["jobs"]),
+        leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts).items()},  # noqa: S704
         tables=_tables(run / "published"),
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
         errata=Markup(errata),  # noqa: S704
@@ -142,6 +145,11 @@ def _chapters(
             }
         )
     return chapters
+
+
+def _leads(parts: Sequence[Part], texts: Texts) -> dict[str, Path]:
+    """By chapter of the report, the page that opens it."""
+    return {part.chapter: texts.docs / LEADS[part.chapter] for part in parts if part.chapter in LEADS}
 
 
 def _by_command(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -182,6 +190,7 @@ def _check_complete(run: Path, parts: Sequence[Part], texts: Texts) -> None:
     files += [run / "notebooks" / f"{part.name}.html" for part in parts]
     files += [texts.captions / f"{part.name}.rst" for part in parts]
     files += [texts.paper / "headlines.yaml", texts.docs / "decisions.md", texts.docs / "errata.md"]
+    files += _leads(parts, texts).values()
     faults = [
         Fault(str(path), "nothing", "a part of the report", "run the workflow") for path in files if not path.exists()
     ]

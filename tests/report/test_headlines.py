@@ -1,5 +1,7 @@
 """The first screen's table and counts, and the page as text."""
 
+from dataclasses import replace
+
 import pytest
 from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
 
@@ -58,6 +60,20 @@ def test_texts_are_escaped_and_links_to_other_files_are_not_kept(tmp_path):
     assert ATTACK not in page
     assert 'href="errata.md"' not in page
     assert page.count("<script>") == 1
+
+
+def test_a_chapter_of_our_own_begins_with_its_page(tmp_path):
+    run, texts = finished_run(tmp_path)
+    parts = (PARTS[0], replace(PARTS[1], chapter="Past the paper"))
+    with pytest.raises(ReportError, match=r"past_the_paper\.md"):
+        report_page(run, parts, texts)
+    (texts.docs / "past_the_paper.md").write_text("# Past it\n\nWhat *survives*.\n")
+    page = report_page(run, parts, texts)
+    assert (
+        page.index(">Past the paper</h2>")
+        < page.index("<p>What <em>survives</em>.</p>")
+        < page.index("figure-second-title")
+    )
 
 
 def test_a_real_series_is_not_called_simulated(tmp_path):

@@ -8,12 +8,15 @@ STAGES = [
     "layer0_synthetic",
     "binary",
     "labels",
+    "labels_needed",
+    "ranking",
     "calibration",
     "simulated_calibration",
     "elicitation_error",
     "elicitation_health",
     "stopping",
     "gauge",
+    "accurate",
     "sanity",
     "errata",
     *BASELINE_STAGES,
@@ -107,11 +110,6 @@ NOTEBOOKS = {
         "figure": "accuracy under random and informed orders",
         "reads": ["summary/binary.csv"],
     },
-    "labels": {
-        "category": "Binary classification",
-        "figure": "labels, by reference and coupling",
-        "reads": ["summary/labels.csv"],
-    },
     "calibration": {
         "category": "Binary classification",
         "figure": "reliability of the probability",
@@ -131,6 +129,26 @@ NOTEBOOKS = {
         "category": "Binary classification",
         "figure": "accuracy against wrong signs",
         "reads": ["summary/elicitation_error.csv", "tables/elicitation_error"],
+    },
+    "labels": {
+        "category": "Past the paper",
+        "figure": "labels, by reference and coupling",
+        "reads": ["summary/labels.csv"],
+    },
+    "ranking": {
+        "category": "Past the paper",
+        "figure": "rankings by scale and by method",
+        "reads": ["summary/ranking.csv"],
+    },
+    "accurate": {
+        "category": "Past the paper",
+        "figure": "decisions that mean-field changes",
+        "reads": ["summary/accurate.csv"],
+    },
+    "labels_needed": {
+        "category": "Past the paper",
+        "figure": "classifiers by labelled patients",
+        "reads": ["summary/labels_needed.csv", "tables/labels_needed"],
     },
     "elicitation_health": {
         "category": "Checks",
@@ -320,7 +338,7 @@ rule report_page:
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
         paper=collect("resources/paper/{name}", name=["headlines.yaml", "claims.csv"]),
-        docs=collect("docs/{name}.md", name=["decisions", "errata"]),
+        docs=collect("docs/{name}.md", name=["decisions", "errata", "past_the_paper"]),
         captions=collect("workflow/report/{name}.rst", name=NOTEBOOKS),
     output:
         f"{RUN}/report.html",

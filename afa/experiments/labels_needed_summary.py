@@ -1,0 +1,270 @@
+"""Classifiers against zero-shot scores by numbers of labelled patients: both on the same patients, paired in resamples.
+
+A patient is resampled with all answers about it, of every repeat in which it was told and not labelled. AUROC is taken
+over pairs of patients who were told in the same repeat, by the same classifier. Classifiers of shuffled labels are
+resampled instead: where one of them comes to hangs on the shuffle far more than on who is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.experiments.accuracy import Resampled
+from afa.experiments.bootstrap import interval
+from afa.experiments.drawn import generator_of
+from afa.experiments.label_tasks import GREEDY, RANDOM
+from afa.experiments.labels_needed import COUPLINGS
+from afa.experiments.summary import summary_rows
+from afa.experiments.supervised import METHODS
+from afa.mrf import Floats
+
+TABLES = ("predictions", "zero_shot", "splits", "left_out")
+ZERO_SHOT = "posterior"
+"""Method of the zero-shot score: less its value at no observation, as in the table `labels`."""
+RANKED, DECIDED = "auroc", "balanced_accuracy"
+
+Mask = NDArray[np.bool_]
+
+
+class Key(NamedTuple):
+    """What a curve over sizes is of; `permuted` where labels were shuffled."""
+
+    metric: str
+    reference: str
+    allocation: str
+    t: int
+    method: str
+    permuted: bool
+
+
+Found = dict[Key, dict[int, dict[str, Floats]]]
+"""By key, size and label: the value on all patients, then in every resample, (R + 1,)."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Who of P patients was told in which of K repeats, with weights of the patients (R + 1, P)."""
+
+    tested: Mask
+    positive: Mask
+    weights: Floats
+
+    def auroc(self, scores: Floats) -> Floats:
+        """(R + 1,) share of the pairs of one repeat that scores (K, P) put in order, ties one half; NaN without any."""
+        one, other = scores[:, self.positive, None], scores[:, None, ~self.positive]
+        higher = np.where(self._together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
+        missing = np.full(len(self._pairs), np.nan)
+        share: Floats = np.divide(self._weighted(higher), self._pairs, out=missing, where=self._pairs > 0)
+        return share
+
+    def balanced_accuracy(self, scores: Floats) -> Floats:
+        """(R + 1,) mean over classes of the share of signs of scores (K, P) that are right, 0 being half right.
+
+        A mean over repeats, of those in which both classes are drawn; NaN without any.
+        """
+        right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
+        earned = np.where(self.tested, right, 0.0)
+        both = np.ones((len(self.weights), len(scores)), dtype=np.bool_)
+        shares = np.zeros(both.shape)
+        for chosen in (self.positive, ~self.positive):
+            total = self.weights[:, chosen] @ self.tested[:, chosen].T.astype(np.float64)
+            both &= total > 0
+            shares += (self.weights[:, chosen] @ earned[:, chosen].T) / np.maximum(total, 1) / 2
+        repeats = both.sum(axis=1)
+        missing = np.full(len(repeats), np.nan)
+        mean: Floats = np.divide((shares * both).sum(axis=1), repeats, out=missing, where=repeats > 0)
+        return mean
+
+    @cached_property
+    def _together(self) -> Mask:
+        both: Mask = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
+        return both
+
+    @cached_property
+    def _pairs(self) -> Floats:
+        return self._weighted(self._together.sum(axis=0))
+
+    def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
+        summed: Floats = ((self.weights[:, self.positive] @ pairs) * self.weights[:, ~self.positive]).sum(axis=1)
+        return summed
+
+
+def summarise_labels_needed(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
+    """Summary rows `labels_needed` of the tables of `afa experiment labels-needed`.
+
+    The headline `count` is the number of labelled patients from which on a classifier's mean AUROC is above that of the
+    zero-shot score, on the same patients; empty where it is not even with the most. Strata: `clearly`, from which on
+    the interval of the difference is above 0; both again for balanced accuracy; `n=...`, one number of labelled
+    patients, with `permuted` where their labels were shuffled and `entity=...` for one label.
+    """
+    patients = list(dict.fromkeys(tables["zero_shot"]["patient"]))
+    rows = [_counts(tables)]
+    if len(tables["predictions"]):
+        resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="labels_needed")
+        weights = np.vstack([np.ones((1, len(patients))), resampled.weights])
+        found, cases = _found(tables, patients, weights)
+        rows += [_curves(found, cases, confidence), _overtaken(found, confidence)]
+    table = pd.concat(rows, ignore_index=True)
+    table["gain"] = table["allocation"].map({GREEDY: "cmi"}) if "allocation" in table else None
+    return summary_rows("labels_needed", table.assign(target="clinical"))
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Labels by how far they were used."""
+    splits, left_out = tables["splits"], tables["left_out"]
+    counts = {"labels": splits["entity"].nunique(), "labels not used": int(left_out["size"].isna().sum())}
+    for size in sorted({*splits["size"], *left_out["size"].dropna()}):
+        counts[f"labels n={size}"] = splits.loc[splits["size"] == size, "entity"].nunique()
+    return pd.DataFrame([{"metric": "count", "stratum": name, "value": value} for name, value in counts.items()])
+
+
+def _found(
+    tables: Mapping[str, pd.DataFrame], patients: Sequence[str], weights: Floats
+) -> tuple[Found, dict[tuple[int, bool], dict[str, int]]]:
+    """Every metric by key, size and label; and the answers behind it, by size and by whether labels were shuffled."""
+    found: Found = {}
+    cases: dict[tuple[int, bool], dict[str, int]] = {}
+    zero_shot = dict(iter(_coded(tables["zero_shot"], patients).groupby(["reference", "entity"], observed=True)))
+    splits = tables["splits"].sort_values("repeat").groupby(["entity", "size"])["seed"]
+    seeds = {names: list(column) for names, column in splits}
+    predictions = _coded(tables["predictions"], patients)
+    for names, part in predictions.groupby(["reference", "entity", "size"], observed=True):
+        reference, entity, size = str(names[0]), str(names[1]), int(str(names[2]))
+        held = zero_shot[reference, entity]
+        known = held.drop_duplicates("patient")
+        for permuted, half in part.groupby("permuted"):
+            runs = dict(_runs(half, len(patients)))
+            tested = ~np.isnan(next(iter(runs.values())))
+            if not permuted:
+                runs |= dict(_zero_shot_runs(held, len(patients), seeds[entity, size], runs))
+            cases.setdefault((size, bool(permuted)), {})[entity] = int(tested.sum())
+            told = Told(tested[:, known["patient"]], known["label"].to_numpy() == 1, weights[:, known["patient"]])
+            chosen = generator_of("labels needed", "chance", entity, size).integers(
+                len(tested), size=(len(weights) - 1, len(seeds[entity, size]))
+            )
+            for (method, allocation, t), scores in runs.items():
+                for metric, measured in ((RANKED, Told.auroc), (DECIDED, Told.balanced_accuracy)):
+                    key = Key(metric, reference, allocation, t, method, bool(permuted))
+                    whole = scores[:, known["patient"]]
+                    values = _by_chance(told, whole, measured, chosen) if permuted else measured(told, whole)
+                    found.setdefault(key, {}).setdefault(size, {})[entity] = values
+    return found, cases
+
+
+def _by_chance(
+    told: Told, scores: Floats, measured: Callable[[Told, Floats], Floats], chosen: NDArray[np.int64]
+) -> Floats:
+    """(R + 1,) the mean over shuffles, and that over the `chosen` (R, K) of them, as many as there are draws."""
+    plain = np.ones((1, len(told.positive)))
+    single = [Told(told.tested[[k]], told.positive, plain) for k in range(len(scores))]
+    each = np.array([measured(one, scores[[k]])[0] for k, one in enumerate(single)])
+    return np.append(each.mean(), each[chosen].mean(axis=1))
+
+
+def _coded(table: pd.DataFrame, patients: Sequence[str]) -> pd.DataFrame:
+    """The table with patients by number and names as categories: strings take ten times as long to go through."""
+    names = {name: "category" for name in ("reference", "entity", "method", "allocation") if name in table}
+    return table.assign(patient=pd.Categorical(table["patient"], categories=list(patients)).codes).astype(names)
+
+
+Runs = Iterator[tuple[tuple[str, str, int], Floats]]
+
+
+def _runs(part: pd.DataFrame, n_patients: int) -> Runs:
+    """Log-odds (K, P) by (method, allocation, t); NaN for who was labelled, or whose label is not known."""
+    for names, run in part.groupby(["method", "allocation", "t"], observed=True):
+        scores = np.full((run["repeat"].nunique(), n_patients), np.nan)
+        scores[run["repeat"], run["patient"]] = run["log_odds"]
+        yield (str(names[0]), str(names[1]), int(str(names[2]))), scores
+
+
+def _zero_shot_runs(
+    held: pd.DataFrame, n_patients: int, seeds: Sequence[int], like: Mapping[tuple[str, str, int], Floats]
+) -> Runs:
+    """The zero-shot scores at the states that classifiers have, along the random order of each repeat."""
+    states = dict(iter(held.groupby(["allocation", "t"], observed=True)))
+    for allocation, t in dict.fromkeys((allocation, t) for _, allocation, t in like):
+        run = states[allocation, t]
+        scores = np.full((len(seeds), n_patients), np.nan)
+        for repeat, seed in enumerate(seeds):
+            one = run[run["seed"] == seed] if allocation == RANDOM else run
+            scores[repeat, one["patient"]] = one["calibrated"]
+        yield (ZERO_SHOT, allocation, t), scores
+
+
+def _curves(found: Found, cases: Mapping[tuple[int, bool], Mapping[str, int]], confidence: float) -> pd.DataFrame:
+    """Every metric by number of labelled patients, as a mean over labels and by label; and what classifiers gain."""
+    lines: list[dict[str, object]] = []
+    columns: list[Floats] = []
+    for key, by_size in found.items():
+        gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
+        for size, values in by_size.items():
+            n = cases[size, key.permuted]
+            shown = {(key.metric, ""): values}
+            if gaps:
+                shown["gap", "" if key.metric == RANKED else f" {key.metric}"] = gaps[size]
+            for (metric, suffix), by_label in shown.items():
+                whole = f"n={size}{suffix}" + " permuted" * key.permuted
+                lines.append({**_of(key), "metric": metric, "stratum": whole, "n": sum(n.values())})
+                columns.append(_mean(by_label))
+                if key.metric == RANKED and not key.permuted:
+                    for name, value in by_label.items():
+                        lines.append({**_of(key), "metric": metric, "stratum": f"entity={name} {whole}", "n": n[name]})
+                        columns.append(value)
+    every = np.column_stack(columns)
+    low, high = interval(every[1:], confidence=confidence)
+    return pd.DataFrame(lines).assign(value=every[0], low=low, high=high)
+
+
+def _of(key: Key) -> dict[str, object]:
+    """What the summary calls a key; a classifier has no couplings."""
+    coupling = COUPLINGS[key.reference] if key.method == ZERO_SHOT else None
+    names = {"method": key.method, "reference": key.reference, "coupling": coupling}
+    return {**names, "allocation": key.allocation, "t": key.t}
+
+
+def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
+    """By size and label, what a classifier has more than the zero-shot score at the same state."""
+    rival = found[key._replace(method=ZERO_SHOT)]
+    return {
+        size: {name: value - rival[size][name] for name, value in values.items()} for size, values in found[key].items()
+    }
+
+
+def _mean(by_label: Mapping[str, Floats]) -> Floats:
+    mean: Floats = np.mean(list(by_label.values()), axis=0)
+    return mean
+
+
+def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
+    """From how many labelled patients on a classifier is ahead; the interval is of that number over resamples."""
+    tail = (1 - confidence) / 2
+    lines: list[dict[str, object]] = []
+    for key in found:
+        if key.method not in METHODS or key.permuted or key.t == 0:
+            continue
+        gaps = {size: _mean(by_label) for size, by_label in sorted(_gaps(found, key).items())}
+        sizes, every = list(gaps), np.array(list(gaps.values()))
+        first = _first_ahead(every > 0, sizes)
+        clear = _first_ahead(interval(every[:, 1:].T, confidence=confidence)[0][:, None] > 0, sizes)
+        low, high = np.quantile(first[1:], [tail, 1 - tail], method="inverted_cdf")
+        for stratum, numbers in (("", (first[0], low, high)), ("clearly", (clear[0], np.nan, np.nan))):
+            value, least, most = (number if np.isfinite(number) else None for number in numbers)
+            named = f"{stratum} {key.metric}".strip() if key.metric == DECIDED else stratum
+            counted = {"metric": "count", "stratum": named or None, "value": value, "low": least, "high": most}
+            lines.append({**_of(key), **counted, "n": max(sizes)})
+    return pd.DataFrame(lines)
+
+
+def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
+    """(R,) the smallest size from which on all rows of `ahead` (S, R) hold; infinite where the last does not."""
+    always = np.logical_and.accumulate(ahead[::-1], axis=0)[::-1]
+    found: Floats = np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)
+    return found

@@ -1,0 +1,162 @@
+"""Classifiers trained on labelled patients that answer, as the planner does, from whatever has been observed so far.
+
+Logistic regression and boosting learn it: each labelled patient stands in their training set `COPIES` times, with other
+features hidden each time. Naive Bayes needs no copies, since what is hidden has no vote in it. Both classes weigh
+the same, as they do in a model without a prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+from afa.mrf import Floats
+
+Values = NDArray[np.int8]
+Mask = NDArray[np.bool_]
+Method = Literal["logistic", "boosting", "naive_bayes"]
+METHODS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
+COPIES = 8
+"""Copies of a labelled patient. The shares of their features that are shown are evenly spaced on a logarithmic scale,
+from one feature to all: early states are as different from each other as late ones, and there are few of them."""
+PENALTY = 1.0
+"""C of the logistic regression, in which the copies of a patient weigh as one patient."""
+BOOSTING = {"max_iter": 30, "learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": COPIES}
+"""A leaf holds as many rows as one patient has: with ten of them the usual twenty rows would be too many."""
+SCREENED = 64
+"""Features that boosting looks at, for what each costs it: those that tell most by themselves, in training."""
+SMOOTHING = 3.0
+"""Cases added to the counts of each class."""
+DIGITS = 9
+"""Decimals of a gain in nats that decide which features boosting looks at; of equal ones the first in the bundle."""
+LEAST_GAIN = 1e-12
+"""In nats; below it a gain is 0, as it is for the planner."""
+TIE = 1e-9
+"""Gains that differ by a smaller share are one gain, of which the first feature by name is taken."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A fitted model by its method; `columns` (C,) are the features that it looks at, of all F."""
+
+    method: Method
+    columns: NDArray[np.intp]
+    model: Any
+
+    def log_odds(self, values: Values, observed: Mask) -> Floats:
+        """(P,) log-odds of class 1 of patients (P, F) of whom `observed` (P, F) is known, from even odds."""
+        if not self.columns.size:
+            return np.zeros(len(values))
+        values, observed = values[:, self.columns], observed[:, self.columns]
+        if self.method == "naive_bayes":
+            votes = self.model[np.arange(values.shape[1]), values + 1]
+            summed: Floats = np.where(observed, votes, 0.0).sum(axis=1)
+            return summed
+        found: Floats = self.model.decision_function(_inputs(self.method, values, observed))
+        return found
+
+
+def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
+    """What is hidden is 0 beside a column that says so, (P, 2 F); boosting knows missing values as such, (P, F)."""
+    if method == "boosting":
+        return np.where(observed, values, np.nan)
+    return np.hstack([np.where(observed, values, 0.0), observed.astype(np.float64)])
+
+
+def shown_shares(n_features: int) -> Floats:
+    """(COPIES,) chances with which each feature of a copy is shown, the last 1."""
+    shares: Floats = np.geomspace(1 / n_features, 1.0, COPIES)
+    return shares
+
+
+def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
+    """The classifier of labelled patients: values (n, F), positive (n,) with both classes in it.
+
+    Of naive Bayes the model is the votes (F, 3) of the values -1, 0 and +1, from `conditionals`. The others do not look
+    at a feature of which all labelled patients have one value: there is nothing to learn from it.
+    """
+    if method == "naive_bayes":
+        chances = conditionals(values, positive)
+        return Classifier(method, np.arange(values.shape[1]), np.log(chances[1] / chances[0]))
+    from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415  the dependency is optional
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+
+    shares = shown_shares(values.shape[1])
+    shown = (generator.random((COPIES, *values.shape)) < shares[:, None, None]).reshape(-1, values.shape[1])
+    columns = _looked_at(method, values, positive)
+    if not columns.size:
+        return Classifier(method, columns, None)
+    rows = _inputs(method, np.tile(values[:, columns], (COPIES, 1)), shown[:, columns])
+    answers = np.tile(positive, COPIES)
+    if method == "boosting":
+        model: Any = HistGradientBoostingClassifier(
+            **BOOSTING, early_stopping=False, class_weight="balanced", categorical_features=None, random_state=0
+        )
+        return Classifier(method, columns, model.fit(rows, answers))
+    model = LogisticRegression(C=PENALTY, class_weight="balanced", max_iter=1000)
+    return Classifier(method, columns, model.fit(rows, answers, sample_weight=np.full(len(rows), 1 / COPIES)))
+
+
+def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.intp]:
+    """The features (C,) that have more than one value, for boosting the first `SCREENED` by their information."""
+    varied: NDArray[np.intp] = np.flatnonzero((values != values[0]).any(axis=0))
+    if method != "boosting" or len(varied) <= SCREENED:
+        return varied
+    gain = information(np.zeros(1), conditionals(values[:, varied], positive))[0]
+    return np.sort(varied[np.argsort(-gain.round(DIGITS), kind="stable")[:SCREENED]])
+
+
+def conditionals(values: Values, positive: Mask) -> Floats:
+    """(2, F, 3) chance of -1, 0 and +1 for each feature in class 0 and in class 1, smoothed.
+
+    In each class `SMOOTHING` cases are added that are distributed as all labelled patients are, these with one case of
+    each value added. With one case of each value in each class, a feature of which everybody has one value would seem
+    to tell a large class from a small one; here it hardly does.
+    """
+    counts = np.array([[(values[chosen] == x).sum(axis=0) for x in (-1, 0, 1)] for chosen in (~positive, positive)])
+    together = (counts.sum(axis=0) + 1.0) / (len(values) + 3)
+    smoothed: Floats = np.moveaxis(counts + SMOOTHING * together, 1, 2)
+    smoothed /= smoothed.sum(axis=2, keepdims=True)
+    return smoothed
+
+
+def information(log_odds: Floats, chances: Floats) -> Floats:
+    """(P, F) mutual information of class and feature in nats, the class having these log-odds (P,).
+
+    chances : (2, F, 3) of `conditionals`; features are independent within a class, so that what has been observed
+    counts through the class alone (eq:cmi).
+    """
+    posterior = expit(np.stack([-log_odds, log_odds]))
+    mixture = np.einsum("yp,yfx->pfx", posterior, chances)
+    known = np.einsum("yp,yf->pf", posterior, xlogy(chances, chances).sum(axis=2))
+    logs = np.log(mixture, out=np.zeros_like(mixture), where=mixture > 0)
+    gain: Floats = known - np.einsum("pfx,pfx->pf", mixture, logs)
+    return np.where(gain < LEAST_GAIN, 0.0, gain)
+
+
+def acquire(
+    classifier: Classifier, chances: Floats, values: Values, features: Sequence[str], counts: Sequence[int]
+) -> Floats:
+    """(P, len(counts)) log-odds after so many features, each the one of largest `information` that is left.
+
+    values : (P, F) of the patients to be told, `features` (F,) their names, which settle ties. Counts above F are F.
+    """
+    by_name = np.argsort(np.array(features))
+    observed = np.zeros(values.shape, dtype=np.bool_)
+    found = np.empty((len(values), len(counts)))
+    ends = np.minimum(counts, values.shape[1])
+    for step in range(int(ends.max()) + 1):
+        log_odds = classifier.log_odds(values, observed)
+        found[:, ends == step] = log_odds[:, None]
+        if step == ends.max():
+            break
+        gain = np.where(observed, -1.0, information(log_odds, chances))[:, by_name]
+        best = gain.max(axis=1, keepdims=True)
+        chosen = by_name[(gain >= best - TIE * np.abs(best)).argmax(axis=1)]
+        observed[np.arange(len(values)), chosen] = True
+    return found
