@@ -122,7 +122,7 @@ def test_the_words_say_whose_numbers_they_are_and_what_was_scaled():
 
 
 def test_settings_that_the_stored_run_did_not_have_are_named():
-    run = check_run_config({"cohort": "mine", "shards": 2, "gauge": {"seeds": [0]}, "bundle": "mine"})
+    run = check_run_config({"cohort": "mine", "shards": 2, "gauge": {"seeds": [0, 1]}, "bundle": "mine"})
     assert [each.level for each in told(run)] == ["ok", "warning"]
     assert "does not know of bundle, gauge," in told(run)[1].found
 

@@ -269,6 +269,13 @@ def test_without_a_question_the_top_5_or_the_best_of_few_is_looked_for(bundle_ti
     assert (k_of(bundle_tiny), k_of(many)) == (1, 5)
 
 
+def test_one_entity_may_have_its_couplings_in_both_classes_and_a_ranking_may_not(bundle_tiny: Bundle) -> None:
+    asked = {"bundle": bundle_tiny, "k": None, "panels": None, "stop": Stop(), "coupling": "shared"}
+    assert new_planner(**asked, entity="bleeding").settings["coupling"] == "shared"
+    with pytest.raises(PlannerError, match="--coupling"):
+        new_planner(**asked, entity=None)
+
+
 def test_panels_are_read_from_a_file_with_their_costs(bundle_tiny: Bundle, tmp_path: Path) -> None:
     file = tmp_path / "panels.yaml"
     file.write_text("mucus: {features: [MUC2, TFF3], cost: 7}\nrest: [AQP8, MMP9]\n")

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.cli.simulate import _drawing
+from afa.closure import contrast
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.cohort.complete_table import read_labels, read_patients
 from afa.errors import AfaError, CohortError, ConfigError, PlannerError
@@ -135,15 +136,19 @@ def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, scor
 
 @pytest.mark.parametrize("entity", ["bleeding", "diarrhea", "fistula"])
 @pytest.mark.parametrize(("score", "costs"), [("two_elbo", "equal"), ("wald", "equal"), ("two_elbo", "own")])
-def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, entity, score, costs):
+@pytest.mark.parametrize("coupling", ["differential", "shared"])
+def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, entity, score, costs, coupling):
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi"], [score])
     labels = {"bleeding": [1, 0, 0, pd.NA], "diarrhea": [1, 0, 1, pd.NA], "fistula": [0, 1, 1, pd.NA]}
     patients = cohort(bundle_tiny, labels)
-    made = simulate(bundle_tiny, patients, ways, entity=entity, costs=costs, seeds=(3,), resamples=100)
-    truth = [np.sign(bundle_tiny.mrf(entity).energy(np.array(values))) for values in PATIENTS.values()]
+    made = simulate(
+        bundle_tiny, patients, ways, entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100
+    )
+    model = contrast(bundle_tiny.mrf(entity), coupling)
+    truth = [np.sign(model.energy(np.array(values))) for values in PATIENTS.values()]
     of_label = [2 * label - 1 for label in labels[entity][:3]]
     for way in ways:
-        options = {"entity": entity, "score": score, "allocation": way.allocation, "seed": 3}
+        options = {"entity": entity, "score": score, "allocation": way.allocation, "seed": 3, "coupling": coupling}
         shown = [
             walked(
                 BinaryPlanner(bundle_tiny, patient=name, costs=of_bundle(costs, way), **options),
@@ -502,6 +507,7 @@ def test_that_no_figure_was_drawn_is_said_aloud(monkeypatch, capsys):
         (("--k", "1", "--entity", "fistula"), "--k and --entity"),
         (("--allocation", "greedy,greedy"), "--allocation"),
         (("--score", "kl"), "--score"),
+        (("--coupling", "shared"), "--coupling"),
         (("--gain", "none"), "--gain"),
         (("--confidence", "1"), "--confidence"),
     ],

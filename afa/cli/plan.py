@@ -15,6 +15,9 @@ def plan(
     ] = None,
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5, or 1 of few entities")] = None,
     entity: Annotated[str | None, typer.Option(help="ask whether this one entity holds, not for the top set")] = None,
+    coupling: Annotated[
+        Literal["differential", "shared"] | None, typer.Option(help="with --entity: the couplings of its two classes")
+    ] = None,
     score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None,
     gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None,
     allocation: Annotated[str | None, typer.Option(help="the rule that chooses, such as priority_all")] = None,
@@ -47,7 +50,7 @@ def plan(
     from afa.session import save_session
 
     model = load_bundle(bundle)
-    options = {"score": score, "gain": gain, "allocation": allocation, "patient": patient}
+    options = {"coupling": coupling, "score": score, "gain": gain, "allocation": allocation, "patient": patient}
     rules = {"--budget": budget, "--certain": certain, "--probability": probability, "--min-gain": min_gain}
     tell_first_use()
     if session is not None and session.exists():

@@ -27,6 +27,9 @@ def simulate(
     out: Out,
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5 unless given")] = None,
     entity: Annotated[str | None, typer.Option(help="ask whether this one holds, instead of for the top k")] = None,
+    coupling: Annotated[
+        Literal["differential", "shared"], typer.Option(help="with --entity: the couplings of its two classes")
+    ] = "differential",
     allocation: Annotated[
         str | None,
         typer.Option(help=f"rules, comma-separated, or module:Class; {TOP_K_RULES}, with --entity {BINARY_RULES}"),
@@ -62,6 +65,9 @@ def simulate(
 
     if k is not None and entity is not None:
         raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
+    if coupling != "differential" and entity is None:
+        expected = "--entity beside it: a ranking has no two classes"
+        raise ConfigError(Fault("--coupling", coupling, expected, "name an entity, or leave it out"))
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
     check_place(out)
@@ -88,6 +94,7 @@ def simulate(
             ways,
             k=k,
             entity=entity,
+            coupling=coupling,
             costs=costs,
             seeds=drawn,
             resamples=resamples,
@@ -106,7 +113,9 @@ def simulate(
             "simulated_on": len(chosen.patients),
             "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
         },
-        "setting": {"entity": entity} if entity else {"k": k or min(5, len(given.bundle.entities) - 1)},
+        "setting": {"entity": entity, "coupling": coupling}
+        if entity
+        else {"k": k or min(5, len(given.bundle.entities) - 1)},
         "ways": [way._asdict() for way in ways],
         "costs": costs,
         "seeds": drawn,

@@ -54,12 +54,16 @@ def new_planner(
 ) -> Planner:
     """A planner for the top k, or for one entity; without either, for the top 5, or the best of 5 or fewer entities.
 
-    options : those of both planners. `costs` may be `equal`; panels keep the costs of their own file even then.
+    options : those of both planners, and `coupling` where there is an entity. `costs` may be `equal`;
+    panels keep the costs of their own file even then.
     """
     costs = options.pop("costs", None)
     if panels:
         options["panels"] = panels.features
         costs = dict.fromkeys(bundle.features, 1.0) | dict(panels.costs) if costs == "equal" else dict(panels.costs)
+    if entity is None and "coupling" in options:
+        expected = "--entity beside it: a ranking has no two classes"
+        raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
     if entity is None:
         k = k or (USUAL_K if len(bundle.entities) > USUAL_K else 1)
         return TopKPlanner(bundle, k=k, costs=costs, stop=stop, **options)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from afa.experiments.bootstrap import interval, patient_weights
 from afa.mrf import Floats
@@ -91,6 +90,8 @@ def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
     n_negative = len(positive) - n_positive
     if n_positive == 0 or n_negative == 0:
         return np.full(scores.shape[1], np.nan)
+    from scipy.stats import rankdata  # noqa: PLC0415 (takes a second, and most that import this module rank nothing)
+
     ranks = rankdata(scores, axis=0)[positive].sum(axis=0)
     area: Floats = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
     return area

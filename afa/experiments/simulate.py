@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.closure import Coupling
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError, Fault
 from afa.experiments.bootstrap import patient_weights
@@ -73,6 +74,7 @@ def simulate(
     *,
     k: int | None = None,
     entity: str | None = None,
+    coupling: Coupling = "differential",
     costs: str = "own",
     seeds: Sequence[int] = (0,),
     resamples: int = 1000,
@@ -84,6 +86,7 @@ def simulate(
     """Follow the patients of a cohort on the bundle's features through every way; the same for any number of threads.
 
     The top-k setting with `k` entities (5, or one less than there are, unless given), or with `entity` the binary one.
+    coupling : of the two classes of the binary setting (`afa.closure`).
     costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. Rules that draw their order are followed
     once for each seed. `tick` is told how many walks of a patient are done.
 
@@ -104,6 +107,7 @@ def simulate(
         ways,
         k=k,
         entity=entity,
+        coupling=coupling,
         prices=prices_of(bundle, costs),
         solver=solver or Solver(),
         threads=threads,
@@ -131,6 +135,7 @@ def _setting(
     *,
     k: int | None,
     entity: str | None,
+    coupling: Coupling,
     prices: Floats | None,
     solver: Solver,
     threads: int,
@@ -140,7 +145,15 @@ def _setting(
         for way in ways:
             check_binary(way)
         return BinaryTask.of(
-            bundle, values, labels, blocks, entity=entity, prices=prices, solver=solver, threads=threads
+            bundle,
+            values,
+            labels,
+            blocks,
+            entity=entity,
+            coupling=coupling,
+            prices=prices,
+            solver=solver,
+            threads=threads,
         )
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the one with --entity"

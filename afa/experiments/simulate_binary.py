@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.closure import Coupling, contrast
 from afa.engine.compile import in_threads
 from afa.engine.decision_tree import follow_gain
 from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_orders, task_of
@@ -52,6 +53,7 @@ class BinaryPaths(NamedTuple):
 class BinaryTask:
     """One entity of a bundle as a task of P patients, labels (P,) in {0, 1, NaN}.
 
+    coupling : of its two classes (`afa.closure`).
     prices : (M,) what features cost, None where they all cost the same or costs are left aside.
     majority : the constant answers that are right of most patients, against full observation and against labels.
     """
@@ -63,6 +65,7 @@ class BinaryTask:
     prices: Floats | None
     solver: Solver
     threads: int
+    coupling: Coupling
     majority: tuple[int, int]
 
     @classmethod
@@ -77,10 +80,11 @@ class BinaryTask:
         prices: Floats | None,
         solver: Solver,
         threads: int,
+        coupling: Coupling = "differential",
     ) -> BinaryTask:
         """Lay out the task, and look at all patients once, block by block."""
-        laid_out = task_of(bundle, entity, solver=solver)
-        task = cls(bundle, entity, laid_out, labels, prices, solver, threads, (1, 1))
+        laid_out = task_of(bundle, entity, solver=solver, coupling=coupling)
+        task = cls(bundle, entity, laid_out, labels, prices, solver, threads, coupling, (1, 1))
         signs = [task.look([], values[rows], rows) for rows in blocks]
         sums = (sum(int(seen.winner.sum(dtype=int)) for seen in signs), sum(int(seen.label.sum()) for seen in signs))
         majority = (1 if sums[0] >= 0 else -1, 1 if sums[1] >= 0 else -1)
@@ -88,7 +92,7 @@ class BinaryTask:
 
     def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Shown:
         """A block of patients, values (B, M)."""
-        mrf = self.bundle.mrf(self.entity)
+        mrf = contrast(self.bundle.mrf(self.entity), self.coupling)
         score = np.array([mrf.energy(profile) for profile in values])
         winner = np.sign(np.where(np.abs(score) <= 2 * self.task.packed.tie, 0.0, score)).astype(np.int8)
         label = np.nan_to_num(2 * self.labels[rows] - 1).astype(np.int8)
@@ -160,7 +164,13 @@ class BinaryTask:
         certified = np.zeros(scores.shape, dtype=np.bool_)
         options = {"score": way.score, "gain": way.gain or "wald_magnitude", "allocation": way.allocation}
         for patient, values in enumerate(seen.values):
-            planner = BinaryPlanner(self.bundle, entity=self.entity, solver=self.solver, **options)  # type: ignore[arg-type]
+            planner = BinaryPlanner(
+                self.bundle,
+                entity=self.entity,
+                solver=self.solver,
+                coupling=self.coupling,
+                **options,  # type: ignore[arg-type]
+            )
             for t in range(scores.shape[1]):
                 scores[patient, t], certified[patient, t] = planner.score(), planner.resolved()
                 if (feature := planner.next_feature()) is not None:

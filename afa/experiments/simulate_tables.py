@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from afa.experiments.allocation_cubes import UNIT
 from afa.experiments.bootstrap import interval
+from afa.experiments.label_tasks import settled
 from afa.experiments.simulate_walks import DRAWN, IN_UNITS, Walk, Way
 from afa.mrf import Floats
 
@@ -107,8 +108,9 @@ def features_needed(runs: Runs) -> pd.DataFrame:
 def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
     """(R, T) area under the ROC curve of scores (P, T), patients weighted by each row of (R, P); ties count one half.
 
-    NaN where only one class has a weight.
+    Scores that differ by rounding are ties. NaN where only one class has a weight.
     """
+    scores = settled(scores)
     areas = np.empty((len(weights), scores.shape[1]))
     for begin in range(0, len(weights), RESAMPLES_AT_ONCE):
         some = slice(begin, begin + RESAMPLES_AT_ONCE)
