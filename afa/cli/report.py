@@ -17,12 +17,13 @@ def notebook(
     source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
     out: Out,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
+    page: Annotated[Path | None, typer.Option(help="HTML page to write too, without the code")] = None,
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
     from afa.experiments.inputs import pairs
     from afa.report.notebook import run_notebook
 
-    run_notebook(source, out, pairs("--parameter", parameter or []))
+    run_notebook(source, out, pairs("--parameter", parameter or []), page=page)
 
 
 @app.command("publish")

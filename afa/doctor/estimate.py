@@ -66,7 +66,6 @@ _STAGES = {
     "fetch_series": "cohort",
     "encode_cohort": "cohort",
     "cohort_by_cohort": "cohort",
-    "notebook_page": "notebooks",
     **dict.fromkeys(("summary", "published", "comparison", "explorer", "run_config", "report_page"), "report"),
 }
 

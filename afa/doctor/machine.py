@@ -17,7 +17,7 @@ from afa.yamlfile import read_mapping
 LOCK = Path("envs/requirements.lock")
 PROJECT = Path("pyproject.toml")
 PROFILES = Path("workflow/profiles")
-COMMANDS = ("afa", "snakemake", "jupyter")
+COMMANDS = ("afa", "snakemake")
 SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
 _FEW = 6
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from afa.report.paper_tables import F_TARGET, START, select
+from afa.report.lines import Lines, lines_of
+from afa.report.paper_tables import F_TARGET, START
 
 METHODS = ("wald", "two_elbo", "stack_a")
 
 
-def binary_form(summary: pd.DataFrame, *, rounds: Sequence[int], stratum: str | None = None) -> pd.DataFrame:
+def binary_form(summary: pd.DataFrame | Lines, *, rounds: Sequence[int], stratum: str | None = None) -> pd.DataFrame:
     """One line per (target, method), one column per t: `0.53 (+29.7 / +30.6)`, as tab:classification_with_llm has it.
 
     In brackets the gains in percentage points over the random order: of `f_target`, looking ahead to the row's own
     score (to `two_elbo` for `wald`), and of `cmi`. summary : rows `binary`. stratum : `support` counts t over the
     features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
     """
-    targets = [name for name in ("likelihood", "clinical") if (summary["target"] == name).any()]
+    summary = lines_of(summary)
+    targets = [name for name in ("likelihood", "clinical") if (summary.rows["target"] == name).any()]
     lines = []
     for target in targets:
         for method in METHODS:
@@ -28,15 +30,15 @@ def binary_form(summary: pd.DataFrame, *, rounds: Sequence[int], stratum: str | 
     return pd.DataFrame(lines)
 
 
-def _cell(summary: pd.DataFrame, target: str, method: str, t: int, stratum: str | None) -> str:
+def _cell(summary: Lines, target: str, method: str, t: int, stratum: str | None) -> str:
     keys = {"table": "binary", "target": target, "method": method, "t": t, "stratum": stratum}
     keys |= {"schedule": "every", "start": START}
-    random = select(summary, keys | {"metric": "accuracy", "allocation": "random"})
+    random = summary.find(keys | {"metric": "accuracy", "allocation": "random"})
     if random is None:
         return ""
     informed = keys | {"metric": "gap", "allocation": "greedy", "reference": "random"}
     gains = [
-        select(summary, informed | {"gain": gain, "guide": guide})
+        summary.find(informed | {"gain": gain, "guide": guide})
         for gain, guide in (("f_target", F_TARGET[method]), ("cmi", None))
     ]
     shown = " / ".join("-" if gain is None else f"{100 * gain['value']:+.1f}" for gain in gains)

@@ -13,6 +13,7 @@ import pandas as pd
 from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder
 from afa.report.answers import Answer, Answers
+from afa.report.lines import Lines
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
 from afa.report.readings import Facts, Found, Reader
 from afa.report.verdicts import (
@@ -104,7 +105,7 @@ def compare(
     """
     claims = printed["claims"]
     _check_covered(set(claims["id"]), set(answers.claims))
-    reader = Reader(summary, answers, facts)
+    reader = Reader(Lines(summary), answers, facts)
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader, rules)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     texts = claims[list(Claim._fields)]

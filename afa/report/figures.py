@@ -127,7 +127,7 @@ def save_figure(figure: Figure, stem: str | Path) -> None:
         with atomic_file(f"{stem}.{suffix}") as path:
             figure.savefig(path, format=suffix, metadata=metadata)
     drawn = BytesIO()
-    figure.savefig(drawn, format="png", metadata={"Software": None})
+    figure.savefig(drawn, format="png", pil_kwargs={"compress_level": 0})  # read again at once
     few = Image.open(drawn).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     with atomic_file(f"{stem}.png") as path:
         few.save(path, format="png", optimize=True)

@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from afa.report.paper_tables import ALLOCATIONS, START, select
+from afa.report.lines import Lines
+from afa.report.paper_tables import ALLOCATIONS, START
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
 RULE_STYLE: Mapping[str, dict[str, Any]] = {
@@ -148,13 +149,13 @@ def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
     the grid does not hold.
     """
-    lines = []
+    summary, lines = Lines(rows), []
     for rule, other in CLAIMS:
         for schedule in schedules_of(rows):
             for gain in gains_of(rows):
                 keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
                 keys |= {"allocation": rule, "gain": gain, "schedule": schedule, "reference": other}
-                gap = select(rows, {**keys, "target": "likelihood", "start": START, "t": CLAIM_ROUND})
+                gap = summary.find({**keys, "target": "likelihood", "start": START, "t": CLAIM_ROUND})
                 if gap is not None:
                     paper = _printed_gap(printed, rule, other, gain) if schedule == "paper" else np.nan
                     numbers = [100 * gap[name] for name in ("value", "low", "high")]

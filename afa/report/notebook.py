@@ -1,4 +1,4 @@
-"""Running a figure notebook: with papermill, without any network socket."""
+"""Running a figure notebook, with papermill and without any network socket, and making a page of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import papermill
+from nbconvert.exporters.html import HTMLExporter
+from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
@@ -15,23 +17,26 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file
 
 
-def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
-    """Run the notebook `source` with its parameters set, and write it as it ran to `target`.
+def run_notebook(
+    source: str | Path, target: str | Path, parameters: Mapping[str, str], *, page: str | Path | None = None
+) -> None:
+    """Run the notebook `source` with its parameters set, and write it as it ran to `target` and as HTML to `page`.
 
     The kernel is spoken to over Unix sockets: it also runs where there is no network device at all. A cell that
-    fails is a `ReportError`, and `target` is not written.
+    fails is a `ReportError`, and nothing is written.
     """
     before = os.environ.get("JUPYTER_RUNTIME_DIR")
     # The path of a Unix socket may have about 100 characters; a home folder's may be longer.
     with tempfile.TemporaryDirectory() as runtime, atomic_file(target) as temporary:
         os.environ["JUPYTER_RUNTIME_DIR"] = runtime
         try:
-            papermill.execute_notebook(
+            notebook = papermill.execute_notebook(
                 str(source),
                 str(temporary),
                 parameters=dict(parameters),
                 kernel_name="python3",
                 progress_bar=False,
+                request_save_on_cell_execute=False,
                 # Without a path of its own the kernel binds sockets in the working folder, where another run's may be.
                 config=Config({"KernelManager": {"transport": "ipc", "ip": str(Path(runtime) / "kernel")}}),
             )
@@ -44,3 +49,20 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
                 del os.environ["JUPYTER_RUNTIME_DIR"]
             else:
                 os.environ["JUPYTER_RUNTIME_DIR"] = before
+        if page is not None:
+            with atomic_file(page) as file:
+                file.write_text(notebook_page(notebook, Path(page).stem), encoding="utf-8")
+
+
+def notebook_page(notebook: NotebookNode, title: str) -> str:
+    """The notebook as one HTML page: texts and results without the code, and nothing fetched."""
+    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
+        exclude_input=True,
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        mathjax_url="",
+        require_js_url="",
+        jquery_url="",
+    )
+    page, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": title}})
+    return str(page)

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from afa.errors import Fault, ReportError
+from afa.report.lines import Lines, lines_of
 
 PAPER_FEATURES = 216
 COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference"]
@@ -46,7 +47,7 @@ class Cell:
     unless: Mapping[str, Any] | None = None
 
 
-def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame, *, n_features: int) -> pd.DataFrame:
+def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines, *, n_features: int) -> pd.DataFrame:
     """One table of the paper, by printed cell, with the columns of `COLUMNS`.
 
     printed : the paper's table, with `row`, `column`, `value`. summary : all summary rows of the run. The paper's last
@@ -54,7 +55,7 @@ def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame, *, n_fe
     """
     if name not in TABLES:
         raise ReportError(Fault(f"paper table {name}", "no such table", ", ".join(TABLES), "choose one of these"))
-    cell_of = TABLES[name]
+    cell_of, summary = TABLES[name], lines_of(summary)
     lines = [_line(cell_of, row, column, value, summary, n_features) for row, column, value in _cells(printed)]
     return pd.DataFrame([line for line in lines if line is not None], columns=COLUMNS)
 
@@ -78,7 +79,7 @@ def _line(
     row: str,
     column: str,
     paper: float | None,
-    summary: pd.DataFrame,
+    summary: Lines,
     n_features: int,
 ) -> dict[str, Any] | None:
     found = re.match(r"t=(\d+)", column)
@@ -87,12 +88,12 @@ def _line(
     if cell is None:
         return {"row": row, "column": column, "t": t, "paper": paper} if paper is not None else None
     where = dict(cell.where) if t is None else {**cell.where, "t": t}
-    answer = select(summary, where)
+    answer = summary.find(where)
     ours = {} if answer is None else {key: answer[key] * cell.scale for key in ("value", "low", "high")}
     if cell.over is not None and ours:
-        below = select(summary, cell.over)
+        below = summary.find(cell.over)
         ours = {} if below is None else {"value": ours["value"] / below["value"]}
-    warning = None if cell.unless is None else select(summary, cell.unless)
+    warning = None if cell.unless is None else summary.find(cell.unless)
     comparable = warning is None or warning["value"] == 0
     return {
         "row": row,
@@ -106,19 +107,6 @@ def _line(
         "paper": paper,
         "difference": ours["value"] - paper if ours and paper is not None and comparable else None,
     }
-
-
-def select(summary: pd.DataFrame, where: Mapping[str, Any]) -> pd.Series | None:
-    """The one line of the summary with these keys, all keys not named being empty; None where there is none."""
-    keys = summary.columns[: list(summary.columns).index("value")]
-    chosen = pd.Series(data=True, index=summary.index)
-    for key in keys:
-        wanted = where.get(key)
-        chosen &= summary[key].isna() if wanted is None else (summary[key] == wanted)
-    lines = summary[chosen]
-    if len(lines) > 1:
-        raise ReportError(Fault(f"summary line {dict(where)}", f"{len(lines)} lines", "one", "name more keys"))
-    return None if lines.empty else lines.iloc[0]
 
 
 def _random_sign(row: str, _: str) -> Cell | None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from afa.files import atomic_folder
 from afa.report.binary_form import binary_form
 from afa.report.dictionary import dictionary_of
+from afa.report.lines import Lines
 from afa.report.paper_tables import TABLES, paper_table
 from afa.spreadsheet import marked_table
 
@@ -36,10 +37,11 @@ def publish(
     """
     tables = {str(name): _applicable(part) for name, part in summary.groupby("table", sort=False)}
     rounds = [t for t in PAPER_ROUNDS if t < n_features] + [n_features]
-    tables["binary_form"] = binary_form(summary, rounds=rounds)
-    tables["binary_form_support"] = binary_form(summary, rounds=SUPPORT_ROUNDS, stratum="support")
+    lines = Lines(summary)
+    tables["binary_form"] = binary_form(lines, rounds=rounds)
+    tables["binary_form_support"] = binary_form(lines, rounds=SUPPORT_ROUNDS, stratum="support")
     for name in TABLES:
-        tables[name] = paper_table(name, paper[name], summary, n_features=n_features)
+        tables[name] = paper_table(name, paper[name], lines, n_features=n_features)
     schemas = {f"{stage.name}/{path.stem}": pq.read_schema(path) for stage in stages for path in _tables_in(stage)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in tables.items()}
     tables[DICTIONARY] = dictionary_of(schemas)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.report.answers import END, Answers, is_number, relation_of
-from afa.report.paper_tables import select
+from afa.report.lines import Lines
 from afa.report.verdicts import DIFFERENCE, Number, Relation, number
 
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
@@ -66,13 +66,13 @@ class Found:
 class Reader:
     """Looks readings up in one run."""
 
-    summary: pd.DataFrame
+    summary: Lines
     answers: Answers
     facts: Facts
 
     @cached_property
-    def _tables(self) -> dict[str, pd.DataFrame]:
-        return {str(name): rows for name, rows in self.summary.groupby("table")}
+    def _tables(self) -> set[str]:
+        return set(self.summary.rows["table"])
 
     def fact(self, name: str, unit: str) -> Found:
         """A fact of the cohort; a share in percent."""
@@ -81,8 +81,7 @@ class Reader:
 
     def line(self, reading: str, *, complement: bool = False) -> Found | None:
         """The number of a reading; None where the summary has no such line, or one without a number."""
-        where = self._where(reading)
-        line = select(self._tables.get(where["table"], self.summary.iloc[:0]), where)
+        line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
         found = Number(*(float(line[name]) for name in ("value", "low", "high")))

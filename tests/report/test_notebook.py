@@ -1,5 +1,6 @@
-"""Notebooks run with their parameters, and leave nothing behind when a cell fails."""
+"""Notebooks run with their parameters, become pages, and leave nothing behind when a cell fails."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -28,8 +29,18 @@ def test_a_notebook_runs_with_the_parameters_it_is_given(tmp_path):
 def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path):
     source = notebook(tmp_path / "in.ipynb", "1 / 0")
     with pytest.raises(ReportError, match=r"in\.ipynb, cell .*ZeroDivisionError"):
-        run_notebook(source, tmp_path / "out.ipynb", {})
-    assert not (tmp_path / "out.ipynb").exists()
+        run_notebook(source, tmp_path / "out.ipynb", {}, page=tmp_path / "out.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.ipynb"]
+
+
+def test_a_page_shows_what_the_cells_gave_without_their_code_and_fetches_nothing(tmp_path):
+    source = notebook(tmp_path / "in.ipynb", "print(6 * 7)")
+    run_notebook(source, tmp_path / "out.ipynb", {}, page=tmp_path / "out.html")
+    page = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert "<title>out</title>" in page
+    assert "42" in page
+    assert "print" not in re.sub(r"<(style|script).*?</\1>", "", page, flags=re.DOTALL)
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\([\"']?https?:", page)
 
 
 def test_the_kernel_listens_on_no_network_port(tmp_path):

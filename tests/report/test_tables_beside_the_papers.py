@@ -8,7 +8,8 @@ import pytest
 from afa.errors import ReportError
 from afa.experiments.summary import summary_rows
 from afa.report.binary_form import binary_form
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table, select
+from afa.report.lines import Lines
+from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 COMMON = {"schedule": "every", "start": "uniform"}
@@ -220,7 +221,7 @@ def test_cells_of_text_are_left_out():
 def test_two_lines_for_one_cell_are_an_error():
     rows = pd.concat([summary("binary", WALD | {"t": 1})] * 2)
     with pytest.raises(ReportError, match="2 lines"):
-        select(rows, {"table": "binary", **COMMON, **{key: WALD[key] for key in list(WALD)[:4]}, "t": 1})
+        Lines(rows)
 
 
 def test_an_unknown_table_is_refused():

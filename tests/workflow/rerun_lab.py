@@ -29,9 +29,7 @@ PROGRAM = r"""#!/bin/sh
 # Stands for every program of a job: it writes each result that the command line names, empty.
 while [ $# -gt 0 ]; do
   case "$1" in
-    --out|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
-    --output-dir) folder="$2"; shift;;
-    --output) : > "$folder/$2"; shift;;
+    --out|--page|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
     figure=*) for ending in svg pdf png; do : > "${1#figure=}.$ending"; done;;
   esac
   shift
@@ -183,7 +181,7 @@ def _copy_project(folder: Path) -> None:
     shutil.copytree(folder / "mirror", folder / "mirror_elsewhere")
     programs = folder / "bin"
     programs.mkdir()
-    for name in ("afa", "jupyter", "snakemake"):
+    for name in ("afa", "snakemake"):
         (programs / name).write_text(PROGRAM)
         (programs / name).chmod(0o755)
 

@@ -96,23 +96,22 @@ def test_the_profile_groups_rules_that_there_are_each_once(rules: set[str]) -> N
     assert len(set(grouped)) == len(grouped)
 
 
-def test_stages_go_out_with_their_summaries_and_notebooks_with_their_pages(rules: set[str]) -> None:
+def test_stages_go_out_with_their_summaries_and_all_notebooks_together(rules: set[str]) -> None:
     group = dict(entry.split("=") for entry in PROFILE["groups"])
     for rule in rules:
         if rule.endswith("_summary"):
             assert group[rule] == group[rule.removesuffix("_summary")]
         if rule.endswith("_notebook"):
-            assert group[rule] == group["notebook_page"]
+            assert group[rule] == "pages"
 
 
-def test_a_rule_has_a_job_per_shard_and_cell_or_one_and_a_page_per_notebook(planned: list[tuple[str, str]]) -> None:
+def test_a_rule_has_a_job_per_shard_and_cell_or_one(planned: list[tuple[str, str]]) -> None:
     jobs = Counter(rule for rule, _ in planned)
-    notebooks = sum(rule.endswith("_notebook") for rule in jobs)
-    expected = {rule: cells * SHARDS for rule, cells in SPLIT.items()} | {"notebook_page": notebooks}
+    expected = {rule: cells * SHARDS for rule, cells in SPLIT.items()}
     assert {rule: n for rule, n in jobs.items() if n > 1} == expected
 
 
-def test_no_rule_makes_more_files_than_its_shards_or_a_page_per_notebook_or_a_figure_in_its_forms(
+def test_no_rule_makes_more_files_than_its_shards_or_a_notebook_its_page_and_a_figure_in_its_forms(
     planned: list[tuple[str, str]],
 ) -> None:
     made: Counter[str] = Counter()
@@ -120,7 +119,5 @@ def test_no_rule_makes_more_files_than_its_shards_or_a_page_per_notebook_or_a_fi
         made[rule] += len(re.findall(r"output: (.*)", said)[0].split(", ")) if "output: " in said else 0
     jobs = Counter(rule for rule, _ in planned)
     assert {rule: made[rule] for rule in SPLIT} == {rule: jobs[rule] for rule in SPLIT}
-    assert made["notebook_page"] == jobs["notebook_page"]
-    assert (
-        max(files for rule, files in made.items() if jobs[rule] == 1) <= 4
-    )  # a notebook and three forms of its figure
+    # a notebook, its page and three forms of its figure
+    assert max(files for rule, files in made.items() if jobs[rule] == 1) <= 5

@@ -185,6 +185,12 @@ for name, page in NOTEBOOKS.items():
             reads=[f"{RUN}/{part}" for part in page["reads"]],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
+            page=report(
+                f"{RUN}/notebooks/{name}.html",
+                caption="../report/notebook.rst",
+                category="Notebooks",
+                labels={"notebook": name},
+            ),
             svg=report(
                 f"{RUN}/figures/{name}.svg",
                 caption=f"../report/{name}.rst",
@@ -207,34 +213,8 @@ for name, page in NOTEBOOKS.items():
             figure=subpath(output.svg, strip_suffix=".svg"),
             code=notebook_code(f"notebooks/{name}.ipynb"),
         shell:
-            "afa notebook {input.notebook} --out {output.notebook}"
+            "afa notebook {input.notebook} --out {output.notebook} --page {output.page}"
             " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
-
-
-rule notebook_page:
-    input:
-        notebook=f"{RUN}/notebooks/{{name}}.ipynb",
-    output:
-        report(
-            f"{RUN}/notebooks/{{name}}.html",
-            caption="../report/notebook.rst",
-            category="Notebooks",
-            labels={"notebook": "{name}"},
-        ),
-    log:
-        f"{RUN}/logs/notebook_page/{{name}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/notebook_page/{{name}}.tsv"
-    conda:
-        "../../envs/afa.yaml"
-    resources:
-        mem_mb=memory,
-        runtime=minutes,
-    params:
-        folder=subpath(output[0], parent=True),
-    shell:
-        "jupyter nbconvert {input.notebook} --to html --no-input --output-dir {params.folder} --output {wildcards.name}.html"
-        " --HTMLExporter.mathjax_url= --HTMLExporter.require_js_url= --HTMLExporter.jquery_url= > {log} 2>&1"
 
 
 # The tables for readers, each as CSV and Parquet, with the units of every column.
