@@ -238,6 +238,11 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, 
     """One fault per column whose values are not all allowed, naming its first wrong cell."""
     step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
     expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")
+    if (
+        all(isinstance(kind, np.dtype) and kind.kind in "iu" for kind in table.dtypes)
+        and np.isin(table.to_numpy(), allowed).all()
+    ):
+        return  # the common case, at once
     for position, name in enumerate(table.columns):
         values = table.iloc[:, position]
         number = pd.to_numeric(values, errors="coerce") if values.dtype.kind not in "biuf" else values

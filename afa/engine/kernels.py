@@ -240,9 +240,10 @@ def _cross_of(packed: Packed, state: State, v: int) -> None:
         cross[u, v] = expected_score(
             first, of_u, of_v, first_edge, edge_j, edge_l, coupling, uv, constant[v], field, at_v, m, at_u
         )
-        cross[v, u] = expected_score(
-            first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
-        )
+        if u != v:
+            cross[v, u] = expected_score(
+                first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
+            )
 
 
 @kernel()

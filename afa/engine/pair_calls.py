@@ -157,9 +157,10 @@ def _follow(
         for t in range(n_features + 1):
             if t > 0:
                 feature = orders[patient, order, t - 1]
-                vote(packed, state, pairs, votes, feature, values[patient, feature])
-                observe(packed, state, feature, values[patient, feature], rule.iteration)
                 changed[:] = False
+                if packed.first_holder[feature] < packed.first_holder[feature + 1]:
+                    vote(packed, state, pairs, votes, feature, values[patient, feature])
+                    observe(packed, state, feature, values[patient, feature], rule.iteration)
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
                     changed[packed.owner[packed.holder[h]]] = True
             for p in range(len(pairs)):

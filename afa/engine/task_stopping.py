@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.ahead import new_ahead
+from afa.engine.ahead import Ahead, new_ahead
 from afa.engine.compile import in_threads, kernel
 from afa.engine.duels import duel
 from afa.engine.gains import CMI, Gains, add_up, new_gains, refresh_gains
@@ -68,11 +68,12 @@ def _follow(
 ) -> None:
     packed, in_support = task.packed, support_mask(task.packed)
     gains, total = new_gains(packed, np.array([[0, 1]])), np.zeros(packed.n_features)
+    ahead = new_ahead(packed)  # not used by `cmi`, which does not look ahead
     for path in range(first, last):
         state = new_state(packed)
         solve_all(packed, state, task.iteration)
         left = packed.first_slot[1]
-        _look(task, state, gains, total, watched, path, 0)
+        _look(task, state, ahead, gains, total, watched, path, 0)
         for t in range(packed.n_features):
             feature = NONE
             if left > 0:
@@ -85,7 +86,7 @@ def _follow(
                 observe(packed, state, feature, values[path, feature], task.iteration)
             if feature != NONE and in_support[feature]:
                 left -= 1
-                _look(task, state, gains, total, watched, path, t + 1)
+                _look(task, state, ahead, gains, total, watched, path, t + 1)
             else:
                 watched.decision[path, t + 1] = watched.decision[path, t]
                 watched.certain[path, t + 1] = watched.certain[path, t]
@@ -94,7 +95,9 @@ def _follow(
 
 
 @kernel()
-def _look(task: Task, state: State, gains: Gains, total: Floats, watched: WatchedTask, path: int, t: int) -> None:
+def _look(
+    task: Task, state: State, ahead: Ahead, gains: Gains, total: Floats, watched: WatchedTask, path: int, t: int
+) -> None:
     """Write round t of one patient, and the gain of each feature into `total` (M,)."""
     packed, hidden = task.packed, task.packed.n_features - t
     bound = elbo(state, 0, hidden), elbo(state, 1, hidden)
@@ -105,7 +108,7 @@ def _look(task: Task, state: State, gains: Gains, total: Floats, watched: Watche
     total[:] = 0.0
     if not certain:
         changed = np.ones(2, dtype=np.bool_)
-        refresh_gains(packed, state, new_ahead(packed), gains, task.empty, CMI, changed)
+        refresh_gains(packed, state, ahead, gains, task.empty, CMI, changed)
         add_up(gains, np.zeros(1, dtype=np.bool_), total)
     watched.decision[path, t] = decision
     watched.certain[path, t] = certain
