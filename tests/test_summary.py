@@ -13,7 +13,17 @@ from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
 from afa.experiments.sign_convergence import METHODS, sign_convergence
 from afa.experiments.sign_summary import summarise_sign_convergence
-from afa.experiments.summary import COLUMNS, KEYS, METRICS, TABLES, read_summary, summary_rows, write_summary
+from afa.experiments.summary import (
+    COLUMNS,
+    KEYS,
+    METRICS,
+    TABLES,
+    join_summaries,
+    labelled,
+    read_summary,
+    summary_rows,
+    write_summary,
+)
 from afa.inference.meanfield import Solver
 
 PAGE = Path(__file__).parent.parent / "docs" / "summary.md"
@@ -101,6 +111,25 @@ def test_tables_are_written_in_their_order_and_rows_as_given(tmp_path: Path) -> 
     ]
 
 
+def test_joined_summaries_are_the_file_that_all_of_their_rows_give(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
+    named = {"stratum": '=a, "b"\nc'}
+    tables = [summary_rows("errata", rows({"t": 3}, named)), sign_rows, summary_rows("binary", rows({"value": 1 / 3}))]
+    for i, table in enumerate(tables):
+        write_summary([table], tmp_path / f"{i}.csv")
+    join_summaries([tmp_path / f"{i}.csv" for i in range(3)], tmp_path / "joined.csv")
+    write_summary(tables, tmp_path / "whole.csv")
+    assert (tmp_path / "joined.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_labels_are_on_all_rows_of_their_part() -> None:
+    some, other = pd.DataFrame({"value": [1.0, 2.0], "stratum": ["a", None]}), pd.DataFrame({"value": [3.0]})
+    table = labelled([(some, {"metric": "rate"}), (other, {"metric": "gap", "stratum": "b", "t": 5})])
+    assert table["metric"].tolist() == ["rate", "rate", "gap"]
+    assert table["stratum"].fillna("").tolist() == ["a", "", "b"]
+    assert table["t"].fillna(-1).tolist() == [-1, -1, 5]
+    assert labelled([(other, {})]).equals(other)
+
+
 def test_numbers_are_written_to_ten_digits_and_whole_ones_without_a_point(tmp_path: Path) -> None:
     write_summary([summary_rows("binary", rows({"value": 1 / 3, "n": 1_000_000}))], tmp_path / "summary.csv")
     line = (tmp_path / "summary.csv").read_text().splitlines()[1]
@@ -149,3 +178,5 @@ def test_a_file_that_is_no_summary_is_named(tmp_path: Path) -> None:
         read_summary(tmp_path / "other.csv")
     with pytest.raises(ConfigError, match="no such file"):
         read_summary(tmp_path / "none.csv")
+    with pytest.raises(ConfigError, match=r"other\.csv: found columns a, b"):
+        join_summaries([tmp_path / "other.csv"], tmp_path / "joined.csv")

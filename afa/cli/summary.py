@@ -197,6 +197,6 @@ def summary_join(
     parts: Annotated[list[Path], typer.Argument(help="what `afa summary` wrote of each stage")], out: Out
 ) -> None:
     """Write summary.csv: every number that the report's tables show, one to a line."""
-    from afa.experiments.summary import read_summary, write_summary
+    from afa.experiments.summary import join_summaries
 
-    write_summary([read_summary(part) for part in parts], out)
+    join_summaries(parts, out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -61,9 +62,10 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """
     ratios = []
     for right, total in parts:
-        numerator, denominator = weights @ right, weights @ total
+        constant = bool((total == total[:, :1]).all())  # mostly, and then one product is enough
+        numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0))
-    mean: Floats = np.mean(ratios, axis=0)
+    mean: Floats = reduce(np.add, ratios) / len(ratios)
     return mean
 
 
@@ -90,9 +92,7 @@ def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
     n_negative = len(positive) - n_positive
     if n_positive == 0 or n_negative == 0:
         return np.full(scores.shape[1], np.nan)
-    from scipy.stats import rankdata  # noqa: PLC0415 (takes a second, and most that import this module rank nothing)
-
-    ranks = rankdata(scores, axis=0)[positive].sum(axis=0)
+    ranks = pd.DataFrame(scores).rank().to_numpy()[positive].sum(axis=0)
     area: Floats = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
     return area
 

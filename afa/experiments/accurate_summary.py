@@ -53,7 +53,7 @@ class ByRound:
     @classmethod
     def of(cls, table: pd.DataFrame, resamples: int, confidence: float) -> ByRound:
         """Over the patients and the rounds of `table`."""
-        patients = list(dict.fromkeys(table["patient"]))
+        patients = list(table["patient"].unique())
         resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="accurate")
         return cls(patients, sorted(int(t) for t in table["t"].unique()), resampled)
 

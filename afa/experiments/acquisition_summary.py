@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from afa.experiments.accuracy import Part, Resampled, mean_ratio
 from afa.experiments.allocation_cubes import CLINICAL, LIKELIHOOD, SINGLE, Grid
 from afa.experiments.allocation_pairs import RANDOM, gaps, shown_rounds
+from afa.experiments.summary import Labelled
 from afa.mrf import Floats
 
 QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
@@ -20,7 +21,7 @@ HEADLINE = ("sign", 95)
 QUANTITIES = (("sign", "likelihood", "right"), ("p_at_k", "likelihood", LIKELIHOOD), ("p_at_k", "clinical", CLINICAL))
 
 
-def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """By cell: `count`, the first t by which half of the runs are certified, strata `q25` and `q75`; `rate` `never`.
 
     A run is one order of one patient; a patient is resampled with all its runs. A run that is never certified is later
@@ -34,16 +35,16 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
         first = [_first(by_then >= share * among) for share in QUARTILES.values()]
         quartiles = table_of_rounds(np.stack(first, axis=1), resampled.confidence, grid.last_round)
         n = int(runs[:, 0].sum())
-        yield quartiles.assign(stratum=np.array([*QUARTILES], dtype=object), n=n, metric="count", **cell.label)
+        yield quartiles.assign(stratum=np.array([*QUARTILES], dtype=object), n=n), {"metric": "count", **cell.label}
         last = runs[:, -1:] - certified[:, -1:], runs[:, -1:]
-        yield resampled.mean([last]).assign(metric="rate", stratum="never", **cell.label)
+        yield resampled.mean([last]), {"metric": "rate", "stratum": "never", **cell.label}
         some = resampled.mean([grid.choice_part("certified", 1.0, cell, shown)])
-        yield some.assign(t=shown, metric="rate", stratum="certified", **cell.label)
-    for rows in gaps(grid, partial(grid.choice_part, "certified", 1.0), resampled):
-        yield rows.assign(stratum="certified")
+        yield some.assign(t=shown), {"metric": "rate", "stratum": "certified", **cell.label}
+    for rows, named in gaps(grid, partial(grid.choice_part, "certified", 1.0), resampled):
+        yield rows, {**named, "stratum": "certified"}
 
 
-def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """By cell, method and target: `count` of features until the cohort's mean stays at a share of its end or above.
 
     The headline is 95 % of the sign accuracy at full observation; strata `sign 90%`, ..., `p_at_k 99%` are the others.
@@ -62,13 +63,13 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
                 label = {**cell.label, "metric": "count", "method": method, "target": target}
                 n = int(parts[cell][1][:, 0].sum())
                 own = table_of_rounds(rounds, resampled.confidence, grid.last_round)
-                yield own.assign(stratum=strata, n=n, **label)
+                yield own.assign(stratum=strata, n=n), label
                 if RANDOM in needed and cell != RANDOM:
                     saved = table_of_rounds(needed[RANDOM] - rounds, resampled.confidence, grid.last_round)
-                    yield saved.assign(stratum=strata, n=n, reference="random", **label)
+                    yield saved.assign(stratum=strata, n=n), {**label, "reference": "random"}
 
 
-def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """By cell: `rate`, the share of all duels that the tight l1 bracket has resolved, and `wrong`, of these.
 
     Ties are among the duels. `wrong` is 0, or the tables would not have been read.
@@ -77,9 +78,9 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
     for cell in grid.runs:
         label = {**cell.label, "metric": "rate", "method": "wald", "reference": "l1_tight"}
         resolved = grid.choice_part("resolved", duels, cell, shown)
-        yield resampled.mean([resolved]).assign(t=shown, **label)
+        yield resampled.mean([resolved]).assign(t=shown), label
         wrong = grid.choice_part("resolved_wrong", duels, cell, shown)[0], resolved[0]
-        yield resampled.mean([wrong]).assign(t=shown, stratum="wrong", **label)
+        yield resampled.mean([wrong]).assign(t=shown), {**label, "stratum": "wrong"}
 
 
 def _plain_and_drawn(resampled: Resampled) -> Floats:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import pandas as pd
-
 from afa.experiments.accuracy import Part, Resampled
 from afa.experiments.allocation_cubes import Cell, Grid
+from afa.experiments.summary import Labelled
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
 STEP = 10
@@ -43,7 +42,7 @@ def references(cell: Cell) -> dict[str, Cell]:
     return {name: other for name, other in others.items() if other != cell}
 
 
-def gaps(grid: Grid, part: Callable[[Cell, Sequence[int]], Part], resampled: Resampled) -> Iterator[pd.DataFrame]:
+def gaps(grid: Grid, part: Callable[[Cell, Sequence[int]], Part], resampled: Resampled) -> Iterator[Labelled]:
     """Rows `gap` of every cell against its references: against `random` every tenth round, else at the paper's."""
     shown, compared = shown_rounds(grid.last_round), compared_rounds(grid.last_round)
     for cell in grid.runs:
@@ -51,4 +50,4 @@ def gaps(grid: Grid, part: Callable[[Cell, Sequence[int]], Part], resampled: Res
             if other in grid.runs:
                 rounds = shown if name == "random" else compared
                 table = resampled.gap([part(cell, rounds)], [part(other, rounds)])
-                yield table.assign(t=rounds, metric="gap", reference=name, **cell.label)
+                yield table.assign(t=rounds), {"metric": "gap", "reference": name, **cell.label}

@@ -17,7 +17,7 @@ from afa.experiments.acquisition_summary import bracket_rows, certified_rows, sa
 from afa.experiments.allocation_cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, UNIT, Grid, read_grid
 from afa.experiments.allocation_pairs import gaps, shown_rounds
 from afa.experiments.fixed_topk import fixed_top_k, overlap, positives_by_prevalence
-from afa.experiments.summary import summary_rows
+from afa.experiments.summary import Labelled, labelled, summary_rows
 from afa.mrf import Floats
 
 
@@ -49,45 +49,46 @@ def summarise_allocation(tables: Mapping[str, pd.DataFrame], *, resamples: int, 
         "bracket_rate": bracket_rows(grid, resampled),
     }
     setting = {"guide": "linearity", "start": "uniform"}
-    made = [summary_rows(name, pd.concat(rows, ignore_index=True).assign(**setting)) for name, rows in parts.items()]
+    made = [summary_rows(name, labelled(rows).assign(**setting)) for name, rows in parts.items()]
     return pd.concat(made, ignore_index=True)
 
 
-def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
         for method in grid.methods:
             label = {**cell.label, "method": method, "target": "likelihood"}
             accuracy = resampled.mean([grid.part("right", method, cell)])
-            yield accuracy.assign(t=range(grid.last_round + 1), metric="accuracy", **label)
+            yield accuracy.assign(t=range(grid.last_round + 1)), {"metric": "accuracy", **label}
             every, first, wrong = (
                 grid.part(column, method, cell, shown) for column in ("right", "right_first", "right_prior_wrong")
             )
             balanced = resampled.mean([first, (every[0] - first[0], every[1] - first[1])])
-            yield balanced.assign(t=shown, metric="balanced_accuracy", **label)
+            yield balanced.assign(t=shown), {"metric": "balanced_accuracy", **label}
             if wrong[1].any():
-                yield resampled.mean([wrong]).assign(t=shown, metric="accuracy", stratum="prior_wrong", **label)
+                rows = resampled.mean([wrong]).assign(t=shown)
+                yield rows, {"metric": "accuracy", "stratum": "prior_wrong", **label}
         fallback = grid.choice_part("fallback", 1.0, cell)
         decided = fallback[0].sum(axis=1, keepdims=True), fallback[1][:, 1:].sum(axis=1, keepdims=True)
-        yield resampled.mean([decided]).assign(metric="rate", stratum="fallback", **cell.label)
+        yield resampled.mean([decided]), {"metric": "rate", "stratum": "fallback", **cell.label}
     for method in grid.methods:
-        for rows in gaps(grid, partial(grid.part, "right", method), resampled):
-            yield rows.assign(method=method, target="likelihood")
+        for rows, named in gaps(grid, partial(grid.part, "right", method), resampled):
+            yield rows, {**named, "method": method, "target": "likelihood"}
     yield from _constant_signs(grid, resampled)
 
 
-def _constant_signs(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _constant_signs(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """What needs no observation: the best constant sign per duel, chosen on these same patients, and the first's."""
     known = grid.winners != 0
     if known.any():
         for metric, answer in zip(("majority", "prevalence"), constant_answers(grid.winners), strict=True):
             share = resampled.mean([right_of(answer[:, :, None], grid.winners, known)])
-            yield share.assign(metric=metric, target="likelihood")
+            yield share, {"metric": metric, "target": "likelihood"}
     ties = {"value": float((~known).sum()), "n": known.size, "stratum": "tied_at_full_observation"}
-    yield pd.DataFrame([ties]).assign(metric="count", target="likelihood")
+    yield pd.DataFrame([ties]), {"metric": "count", "target": "likelihood"}
 
 
-def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     shown = shown_rounds(grid.last_round)
     targets = {"likelihood": LIKELIHOOD} | ({"clinical": CLINICAL} if grid.has_clinical_target else {})
     for target, column in targets.items():
@@ -95,13 +96,13 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
             for method in grid.methods:
                 label = {**cell.label, "method": method, "target": target}
                 table = _in_shares(resampled.mean([grid.part(column, method, cell)]))
-                yield table.assign(t=range(grid.last_round + 1), metric="p_at_k", **label)
+                yield table.assign(t=range(grid.last_round + 1)), {"metric": "p_at_k", **label}
                 if target == "clinical":
                     table = _in_shares(resampled.mean([grid.part(CLINICAL_R, method, cell, shown)]))
-                    yield table.assign(t=shown, metric="r_precision", **label)
+                    yield table.assign(t=shown), {"metric": "r_precision", **label}
         for method in grid.methods:
-            for rows in gaps(grid, partial(grid.part, column, method), resampled):
-                yield _in_shares(rows).assign(method=method, target=target)
+            for rows, named in gaps(grid, partial(grid.part, column, method), resampled):
+                yield _in_shares(rows), {**named, "method": method, "target": target}
     yield from _constant_answers(grid, resampled)
     yield _label_counts(grid)
 
@@ -111,7 +112,7 @@ def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: table[name] / UNIT for name in ("value", "low", "high")})
 
 
-def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Top-k answers that look at no patient, chosen on these same patients."""
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
     yield _one_share(best, "p_at_k", "likelihood", "fixed_top_k", grid.totals[LIKELIHOOD], resampled)
@@ -122,16 +123,14 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[pd.DataFrame
             yield _one_share(found, metric, "clinical", "prevalence_order", grid.totals[CLINICAL], resampled)
 
 
-def _one_share(
-    share: Floats, metric: str, target: str, stratum: str, cases: Floats, resampled: Resampled
-) -> pd.DataFrame:
+def _one_share(share: Floats, metric: str, target: str, stratum: str, cases: Floats, resampled: Resampled) -> Labelled:
     """The mean over the patients with cases of a share (P,)."""
     part = np.rint(share * UNIT) * cases, cases
     table = _in_shares(resampled.mean([(part[0][:, None], part[1][:, None])]))
-    return table.assign(metric=metric, target=target, stratum=stratum)
+    return table, {"metric": metric, "target": target, "stratum": stratum}
 
 
-def _label_counts(grid: Grid) -> pd.DataFrame:
+def _label_counts(grid: Grid) -> Labelled:
     """What the clinical target rests on; fewer than 2k labelled entities are not comparable with the paper."""
     patients, entities = grid.labels.shape
     labelled = int((~np.isnan(grid.labels)).any(axis=0).sum())
@@ -142,4 +141,4 @@ def _label_counts(grid: Grid) -> pd.DataFrame:
         "not_comparable": (int(labelled < 2 * grid.k), labelled),
     }
     rows = [{"stratum": name, "value": float(count), "n": n} for name, (count, n) in counts.items()]
-    return pd.DataFrame(rows).assign(metric="count", target="clinical")
+    return pd.DataFrame(rows), {"metric": "count", "target": "clinical"}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from afa.engine.tasks import METHODS, TASK_BRACKETS
 from afa.experiments.accuracy import Part, Resampled, Signs, auroc, constant_answers, right_of
 from afa.experiments.steps import ORDER_KEYS, Cube
-from afa.experiments.summary import summary_rows
+from afa.experiments.summary import Labelled, labelled, summary_rows
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
 TARGETS = ("likelihood", "clinical")
@@ -36,14 +36,14 @@ def summarise_binary(
     random order also `gap` of two methods, the one in `method` less the one in `reference`. Once per target:
     `majority`, `prevalence`, and counts of what is left out.
     """
-    entities, patients = list(tasks["entity"]), list(dict.fromkeys(targets["patient"]))
+    entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="binary")
     truth = {target: _truth(targets, target, patients, entities) for target in TARGETS}
     cubes = {
         _key(key): Cube.of(part, patients, entities, int(tasks["features"].iloc[0]))
         for key, part in steps.groupby(ORDER_KEYS, sort=False, observed=True)
     }
-    rows: list[pd.DataFrame] = []
+    rows: list[Labelled] = []
     random_parts: dict[tuple[str, str], dict[str, list[Part]]] = {}
     for (allocation, gain, guide), cube in cubes.items():
         if allocation == "static_unary":
@@ -57,10 +57,9 @@ def summarise_binary(
             tables = _accuracies(parts, random_parts[target, method], resampled, informed=allocation != "random")
             tables.append(_aurocs(cube, method, truth[target]))
             tables.append(_by_entity(cube, method, truth[target], entities, resampled))
-            rows += [table.assign(**label) for table in tables]
-    rows += _leads(random_parts, resampled)
-    rows.append(_beside(truth, resampled))
-    binary = summary_rows("binary", pd.concat(rows, ignore_index=True).assign(schedule="every", start="uniform"))
+            rows += [(table, label) for table in tables]
+    rows += [(table, {}) for table in (*_leads(random_parts, resampled), _beside(truth, resampled))]
+    binary = summary_rows("binary", labelled(rows).assign(schedule="every", start="uniform"))
     return pd.concat([binary, _bracket_rates(cubes, truth["likelihood"], resampled)], ignore_index=True)
 
 
@@ -145,13 +144,15 @@ def _by_entity(cube: Cube, method: str, truth: Signs, entities: Sequence[str], r
     rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
     signs = cube.by_round(cube.signs(method))[..., rounds]
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
-    tables = []
+    parts = {}
     for i, entity in enumerate(entities):
         one = slice(i, i + 1)
         part = right_of(signs[:, one], target[:, one], np.ones(target[:, one].shape, dtype=bool))
         if part[1].any():
-            tables.append(resampled.mean([part]).assign(t=rounds, metric="accuracy", stratum=f"entity={entity}"))
-    return pd.concat(tables, ignore_index=True)
+            parts[f"entity={entity}"] = part
+    right, total = (np.concatenate(side, axis=1) for side in zip(*parts.values(), strict=True))
+    table = resampled.mean([(right, total)]).assign(t=rounds * len(parts), metric="accuracy")
+    return table.assign(stratum=np.repeat(list(parts), len(rounds)))
 
 
 def _beside(truth: dict[str, Signs], resampled: Resampled) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,15 +26,25 @@ def ratio_interval(
 
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
     """Percentile interval of resampled statistics, (R, C) -> low and high (C,); NaN where all resamples are."""
-    low, high = np.full(statistics.shape[1], np.nan), np.full(statistics.shape[1], np.nan)
-    missing = np.isnan(statistics)
-    whole, part = ~missing.any(axis=0), missing.any(axis=0) & ~missing.all(axis=0)
     tail = 100 * (1 - confidence) / 2
-    if whole.any():
-        low[whole], high[whole] = np.percentile(statistics[:, whole], [tail, 100 - tail], axis=0)
-    if part.any():  # column by column, and slow
-        low[part], high[part] = np.nanpercentile(statistics[:, part], [tail, 100 - tail], axis=0)
+    low, high = percentiles(statistics, [tail, 100 - tail])
     return low, high
+
+
+def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
+    """Percentiles of the known values of each column, (R, C) -> (L, C); NaN where there is none.
+
+    Interpolated as by `np.percentile`, which takes three times as long, and far longer where a value is missing.
+    """
+    ranked = np.array(statistics.T, order="C")
+    ranked.sort(axis=1)  # puts NaN last
+    last = np.maximum(np.count_nonzero(~np.isnan(ranked), axis=1) - 1, 0)[:, None]
+    place = last * (np.asarray(levels) / 100)
+    before = np.floor(place).astype(np.int64)
+    low, high = (np.take_along_axis(ranked, at, axis=1) for at in (before, np.minimum(before + 1, last)))
+    part, step = place - before, high - low
+    found: Floats = np.where(part < 0.5, low + step * part, high - step * (1 - part)).T
+    return found
 
 
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:

@@ -22,7 +22,7 @@ def summarise_calibration(
     The headline is the calibrated probability, stratum `raw` the logistic function of the raw score, whose sign
     decides. `rate` in the stratum `at_odds`: where probability and decision are on different sides.
     """
-    patients = list(dict.fromkeys(targets["patient"]))
+    patients = list(targets["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="calibration")
     rows = []
     for cut, cases in cases_of(odds, targets):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from afa.experiments.accuracy import Part, Resampled, Signs, constant_answers, right_of
 from afa.experiments.chaos import DEFINITIONS, MEASURING, METHODS, SELECTING
@@ -61,7 +60,7 @@ def summarise_chaos(tables: Mapping[str, pd.DataFrame], *, resamples: int, confi
     `nonzero`, the number of the patient's values that are not 0, and with `magnitude` (Spearman's). A group without a
     duel to call has its count alone.
     """
-    patients = list(dict.fromkeys(tables["duels"]["patient"]))
+    patients = list(tables["duels"]["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=TABLE)
     strata = chaos_strata(tables["flips"])
     winners = tables["duels"].pivot(index="patient", columns=["entity_a", "entity_b"], values="winner")
@@ -102,7 +101,7 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     `found`, share of the second's chaotic patients that the first has too; `flagged`, share of all patients that the
     first has, which is what `found` would be by chance; `rank_correlation`, Spearman's of the flips.
     """
-    patients = list(dict.fromkeys(strata["patient"]))
+    patients = list(strata["patient"].unique())
     rows = []
     for name, told in COMPARISONS.items():
         first = _cell(strata, told.definition, told.seed_set, patients)
@@ -136,7 +135,7 @@ def _stability(first: pd.DataFrame, second: pd.DataFrame, resampled: Resampled) 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
     """Spearman's correlation over patients; its interval keeps the ranks that they have among all."""
-    ranks = (rankdata(values)[:, None, None] for values in (first, second))
+    ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
 

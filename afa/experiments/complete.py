@@ -94,6 +94,17 @@ def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     return Axis(np.where(missing, -1, numbers), labels)
 
 
+def rows_by(table: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], NDArray[np.intp]]:
+    """Places in the table of the rows with each combination of some columns; a missing value is -1.
+
+    >>> rows_by(pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]}), ["name", "seed"])
+    {('b', 1.0): array([0, 2]), ('a', -1.0): array([1])}
+    """
+    axis = axis_of(table[list(columns)].fillna(-1), columns)
+    rows = np.split(np.argsort(axis.codes, kind="stable"), np.cumsum(np.bincount(axis.codes)))[:-1]
+    return dict(zip(axis.labels, rows, strict=True))
+
+
 def axis_of_rounds(t: pd.Series, last_round: int) -> Axis:
     """Places of the rounds 0 to the last."""
     rounds = t.to_numpy(np.int64)

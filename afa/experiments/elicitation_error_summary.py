@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from afa.experiments.accuracy import Part, Resampled, mean_ratio
 from afa.experiments.bootstrap import interval
@@ -68,7 +68,7 @@ def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floa
     >>> low.round(4).tolist(), high.tolist()
     ([0.7225], [1.0])
     """
-    z = float(norm.ppf((1 + confidence) / 2))
+    z = float(ndtri((1 + confidence) / 2))
     share, scale = right / n, 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
@@ -79,7 +79,7 @@ def _decided(
     calls: pd.DataFrame, replicates: pd.DataFrame, population: str, resamples: int, confidence: float
 ) -> pd.DataFrame:
     """Accuracy by flip, and of each entity without flips, of one population and decision."""
-    patients = list(dict.fromkeys(calls["patient"]))
+    patients = list(calls["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
     both = calls[calls.groupby("entity")["label"].transform("nunique") == 2]
     by_class = [_sums(part, patients) for _, part in both.groupby(["entity", "label"], sort=False)]
@@ -189,7 +189,7 @@ def _constant_answers(calls: pd.DataFrame, resamples: int, confidence: float) ->
     known = calls[(calls["population"] == "clinical") & (calls["decision"] == "raw") & (calls["flip"] == 0)]
     if not len(known):
         return pd.DataFrame()
-    patients = list(dict.fromkeys(known["patient"]))
+    patients = list(known["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
     positive = known["label"].astype(float)
     usual = positive.groupby(known["entity"]).transform("mean") >= 0.5

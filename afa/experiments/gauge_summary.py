@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from afa.experiments.accuracy import Part, Resampled, Signs, constant_answers
-from afa.experiments.bootstrap import interval
+from afa.experiments.bootstrap import interval, percentiles
 from afa.experiments.gauge import KINDS, TRACKS
 from afa.experiments.summary import summary_rows
 from afa.mrf import Floats
@@ -21,9 +21,9 @@ BOTH = "maxent_vs_true"
 OverPairs = Callable[[Floats], Any]
 CUTS: dict[str | None, OverPairs] = {
     None: partial(np.nanmean, axis=1),
-    "pair_q25": partial(np.nanpercentile, q=25, axis=1),
-    "pair_q50": partial(np.nanpercentile, q=50, axis=1),
-    "pair_q75": partial(np.nanpercentile, q=75, axis=1),
+    "pair_q25": lambda values: percentiles(values.T, [25])[0],
+    "pair_q50": lambda values: percentiles(values.T, [50])[0],
+    "pair_q75": lambda values: percentiles(values.T, [75])[0],
 }
 EXTREMES: dict[str, OverPairs] = {"pair_min": partial(np.nanmin, axis=1), "pair_max": partial(np.nanmax, axis=1)}
 NO_SPREAD = 1e-12
@@ -46,7 +46,7 @@ def summarise_gauge(tables: Mapping[str, pd.DataFrame], *, resamples: int, confi
     constant answer per pair; `prevalence`, the share that the first entity wins; counts of what is left out. Clinical
     rows are over conclusive pairs alone; where there is none, the counts say so and nothing else is given.
     """
-    patients = list(dict.fromkeys(tables["targets"]["patient"]))
+    patients = list(tables["targets"]["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="gauge")
     agreement = _agreement(tables["agreement"], patients, resampled)
     correlation = pd.concat(_correlations(tables["scalars"], patients, resampled), ignore_index=True)

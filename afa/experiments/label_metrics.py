@@ -18,34 +18,41 @@ def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Fl
     """Area under the ROC curve, ties counted one half; and average precision, ties entering together.
 
     scores, positive : (P,). Average precision is the sum over thresholds of the precision there times the recall that
-    the threshold adds: the prevalence where all scores are equal.
+    the threshold adds: the prevalence where all scores are equal. Fast where a patient's weights lie side by side.
     """
-    order = np.argsort(-scores, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
-    drawn = weights[:, order]
-    hits = np.cumsum(drawn * positive[order], axis=1)[:, ends]
-    false = np.cumsum(drawn * ~positive[order], axis=1)[:, ends]
-    new_hits, new_false = np.diff(hits, axis=1, prepend=0), np.diff(false, axis=1, prepend=0)
-    total = hits[:, -1] * false[:, -1]
-    area = (new_false * (hits - new_hits / 2)).sum(axis=1)
-    called = hits + false
-    precision = np.divide(hits, called, out=np.zeros_like(hits), where=called > 0)
-    missing = np.full(len(weights), np.nan)
-    return (
-        np.divide(area, total, out=missing.copy(), where=total > 0),
-        np.divide((new_hits * precision).sum(axis=1), hits[:, -1], out=missing.copy(), where=total > 0),
-    )
+    drawn, n_negative = weights.T, weights @ (~positive).astype(np.float64)
+    falling = np.argsort(-scores, kind="stable")
+    last_of_equals = np.append(np.diff(scores[falling]) != 0, True)
+    hits, false, false_above, new_hits, ordered_pairs, precision = np.zeros((6, len(weights)))
+    any_new = False
+    for patient, hit, last in zip(falling.tolist(), positive[falling].tolist(), last_of_equals.tolist(), strict=True):
+        if hit:
+            new_hits += drawn[patient]
+            any_new = True
+        else:
+            false += drawn[patient]
+        if last and any_new:
+            hits += new_hits
+            ordered_pairs += new_hits * (n_negative - (false_above + false) / 2)
+            precision += new_hits * (hits / np.maximum(hits + false, 1))
+            new_hits[:] = 0
+            any_new = False
+        if last:
+            false_above[:] = false
+    pairs = hits * n_negative
+    return _share(ordered_pairs, pairs), np.where(pairs > 0, _share(precision, hits), np.nan)
 
 
 def accuracies(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
     """Share of the signs of scores (P,) that are right, of all patients and as the mean over the two classes."""
     right = 0.5 + 0.5 * np.sign(scores) * np.where(positive, 1.0, -1.0)
-    counts = [weights[:, chosen].sum(axis=1) for chosen in (positive, ~positive)]
-    earned = [weights[:, chosen] @ right[chosen] for chosen in (positive, ~positive)]
-    missing = np.full(len(weights), np.nan)
-    shares = [
-        np.divide(credit, count, out=missing.copy(), where=count > 0)
-        for credit, count in zip(earned, counts, strict=True)
-    ]
-    balanced: Floats = (shares[0] + shares[1]) / 2
-    return (earned[0] + earned[1]) / (counts[0] + counts[1]), balanced
+    classes = np.stack([positive, ~positive], axis=1).astype(np.float64)
+    counts, earned = weights @ classes, weights @ (classes * right[:, None])
+    shares = _share(earned, counts)
+    return earned.sum(axis=1) / counts.sum(axis=1), (shares[:, 0] + shares[:, 1]) / 2
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    """What `part` is of `whole`; NaN where that is 0."""
+    share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return share

@@ -7,7 +7,7 @@ resampled instead: where one of them comes to hangs on the shuffle far more than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from afa.experiments.accuracy import Resampled
 from afa.experiments.bootstrap import interval
+from afa.experiments.complete import axis_among, rows_by
 from afa.experiments.drawn import generator_of
 from afa.experiments.label_tasks import GREEDY, RANDOM
 from afa.experiments.labels_needed import COUPLINGS
@@ -73,14 +74,25 @@ class Told:
         earned = np.where(self.tested, right, 0.0)
         both = np.ones((len(self.weights), len(scores)), dtype=np.bool_)
         shares = np.zeros(both.shape)
-        for chosen in (self.positive, ~self.positive):
-            total = self.weights[:, chosen] @ self.tested[:, chosen].T.astype(np.float64)
+        for chosen, weights, total in self._classes:
             both &= total > 0
-            shares += (self.weights[:, chosen] @ earned[:, chosen].T) / np.maximum(total, 1) / 2
+            shares += (weights @ earned[:, chosen].T) / np.maximum(total, 1) / 2
         repeats = both.sum(axis=1)
         missing = np.full(len(repeats), np.nan)
         mean: Floats = np.divide((shares * both).sum(axis=1), repeats, out=missing, where=repeats > 0)
         return mean
+
+    @cached_property
+    def repeats(self) -> list[Told]:
+        """Each repeat by itself, with all patients counted once."""
+        plain = np.ones((1, len(self.positive)))
+        return [Told(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
+
+    @cached_property
+    def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
+        """Who is positive and who negative; with their weights (R + 1, C), and those of the told, (R + 1, K)."""
+        chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
+        return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
     def _together(self) -> Mask:
@@ -92,7 +104,8 @@ class Told:
         return self._weighted(self._together.sum(axis=0))
 
     def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
-        summed: Floats = ((self.weights[:, self.positive] @ pairs) * self.weights[:, ~self.positive]).sum(axis=1)
+        (_, of_positive, _), (_, of_negative, _) = self._classes
+        summed: Floats = ((of_positive @ pairs) * of_negative).sum(axis=1)
         return summed
 
 
@@ -104,7 +117,7 @@ def summarise_labels_needed(tables: Mapping[str, pd.DataFrame], *, resamples: in
     the interval of the difference is above 0; both again for balanced accuracy; `n=...`, one number of labelled
     patients, with `permuted` where their labels were shuffled and `entity=...` for one label.
     """
-    patients = list(dict.fromkeys(tables["zero_shot"]["patient"]))
+    patients = list(tables["zero_shot"]["patient"].unique())
     rows = [_counts(tables)]
     if len(tables["predictions"]):
         resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="labels_needed")
@@ -131,30 +144,24 @@ def _found(
     """Every metric by key, size and label; and the answers behind it, by size and by whether labels were shuffled."""
     found: Found = {}
     cases: dict[tuple[int, bool], dict[str, int]] = {}
-    zero_shot = dict(iter(_coded(tables["zero_shot"], patients).groupby(["reference", "entity"], observed=True)))
+    zero_shot = ZeroShot.of(tables["zero_shot"], patients)
     splits = tables["splits"].sort_values("repeat").groupby(["entity", "size"])["seed"]
     seeds = {names: list(column) for names, column in splits}
-    predictions = _coded(tables["predictions"], patients)
-    for names, part in predictions.groupby(["reference", "entity", "size"], observed=True):
-        reference, entity, size = str(names[0]), str(names[1]), int(str(names[2]))
-        held = zero_shot[reference, entity]
-        known = held.drop_duplicates("patient")
-        for permuted, half in part.groupby("permuted"):
-            runs = dict(_runs(half, len(patients)))
-            tested = ~np.isnan(next(iter(runs.values())))
-            if not permuted:
-                runs |= dict(_zero_shot_runs(held, len(patients), seeds[entity, size], runs))
-            cases.setdefault((size, bool(permuted)), {})[entity] = int(tested.sum())
-            told = Told(tested[:, known["patient"]], known["label"].to_numpy() == 1, weights[:, known["patient"]])
-            chosen = generator_of("labels needed", "chance", entity, size).integers(
-                len(tested), size=(len(weights) - 1, len(seeds[entity, size]))
-            )
-            for (method, allocation, t), scores in runs.items():
-                for metric, measured in ((RANKED, Told.auroc), (DECIDED, Told.balanced_accuracy)):
-                    key = Key(metric, reference, allocation, t, method, bool(permuted))
-                    whole = scores[:, known["patient"]]
-                    values = _by_chance(told, whole, measured, chosen) if permuted else measured(told, whole)
-                    found.setdefault(key, {}).setdefault(size, {})[entity] = values
+    for (reference, entity, size, permuted), trained in _runs(tables["predictions"], patients).items():
+        known, positive = zero_shot.labels[reference, entity]
+        tested = ~np.isnan(next(iter(trained.values())))
+        rivals = {} if permuted else zero_shot.runs(reference, entity, seeds[entity, size], trained)
+        cases.setdefault((size, permuted), {})[entity] = int(tested.sum())
+        told = Told(tested[:, known], positive, weights[:, known])
+        chosen = generator_of("labels needed", "chance", entity, size).integers(
+            len(tested), size=(len(weights) - 1, len(seeds[entity, size]))
+        )
+        for (method, allocation, t), scores in (trained | rivals).items():
+            for metric, measured in ((RANKED, Told.auroc), (DECIDED, Told.balanced_accuracy)):
+                key = Key(metric, reference, allocation, t, method, permuted)
+                whole = scores[:, known]
+                values = _by_chance(told, whole, measured, chosen) if permuted else measured(told, whole)
+                found.setdefault(key, {}).setdefault(size, {})[entity] = values
     return found, cases
 
 
@@ -162,41 +169,56 @@ def _by_chance(
     told: Told, scores: Floats, measured: Callable[[Told, Floats], Floats], chosen: NDArray[np.int64]
 ) -> Floats:
     """(R + 1,) the mean over shuffles, and that over the `chosen` (R, K) of them, as many as there are draws."""
-    plain = np.ones((1, len(told.positive)))
-    single = [Told(told.tested[[k]], told.positive, plain) for k in range(len(scores))]
-    each = np.array([measured(one, scores[[k]])[0] for k, one in enumerate(single)])
+    each = np.array([measured(one, scores[[k]])[0] for k, one in enumerate(told.repeats)])
     return np.append(each.mean(), each[chosen].mean(axis=1))
 
 
-def _coded(table: pd.DataFrame, patients: Sequence[str]) -> pd.DataFrame:
-    """The table with patients by number and names as categories: strings take ten times as long to go through."""
-    names = {name: "category" for name in ("reference", "entity", "method", "allocation") if name in table}
-    return table.assign(patient=pd.Categorical(table["patient"], categories=list(patients)).codes).astype(names)
+Runs = dict[tuple[str, str, int], Floats]
+"""Log-odds (K, P) by (method, allocation, t); NaN for who was labelled, or whose label is not known."""
 
 
-Runs = Iterator[tuple[tuple[str, str, int], Floats]]
+def _runs(predictions: pd.DataFrame, patients: Sequence[str]) -> dict[tuple[str, str, int, bool], Runs]:
+    """By reference, entity, size, and whether labels were shuffled; all of it sorted."""
+    place, repeat = axis_among(predictions["patient"], patients).codes, predictions["repeat"].to_numpy()
+    log_odds = predictions["log_odds"].to_numpy()
+    columns = ["reference", "entity", "size", "permuted", "method", "allocation", "t"]
+    found: dict[tuple[str, str, int, bool], Runs] = {}
+    for key, rows in sorted(rows_by(predictions, columns).items(), key=lambda item: item[0]):
+        reference, entity, size, permuted, *run = key
+        scores = np.full((repeat[rows].max() + 1, len(patients)), np.nan)
+        scores[repeat[rows], place[rows]] = log_odds[rows]
+        found.setdefault((reference, entity, int(size), bool(permuted)), {})[tuple(run)] = scores
+    return found
 
 
-def _runs(part: pd.DataFrame, n_patients: int) -> Runs:
-    """Log-odds (K, P) by (method, allocation, t); NaN for who was labelled, or whose label is not known."""
-    for names, run in part.groupby(["method", "allocation", "t"], observed=True):
-        scores = np.full((run["repeat"].nunique(), n_patients), np.nan)
-        scores[run["repeat"], run["patient"]] = run["log_odds"]
-        yield (str(names[0]), str(names[1]), int(str(names[2]))), scores
+@dataclass(frozen=True)
+class ZeroShot:
+    """Scores (P,) by reference, entity, allocation, t and seed, -1 where there is none.
 
+    labels : by reference and entity, places of the patients with a label and whose is positive.
+    """
 
-def _zero_shot_runs(
-    held: pd.DataFrame, n_patients: int, seeds: Sequence[int], like: Mapping[tuple[str, str, int], Floats]
-) -> Runs:
-    """The zero-shot scores at the states that classifiers have, along the random order of each repeat."""
-    states = dict(iter(held.groupby(["allocation", "t"], observed=True)))
-    for allocation, t in dict.fromkeys((allocation, t) for _, allocation, t in like):
-        run = states[allocation, t]
-        scores = np.full((len(seeds), n_patients), np.nan)
-        for repeat, seed in enumerate(seeds):
-            one = run[run["seed"] == seed] if allocation == RANDOM else run
-            scores[repeat, one["patient"]] = one["calibrated"]
-        yield (ZERO_SHOT, allocation, t), scores
+    scores: Mapping[tuple[str, str, str, int, int], Floats]
+    labels: Mapping[tuple[str, str], tuple[NDArray[np.int64], Mask]]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, patients: Sequence[str]) -> ZeroShot:
+        place, calibrated = axis_among(table["patient"], patients).codes, table["calibrated"].to_numpy()
+        scores, labels = {}, {}
+        for key, rows in rows_by(table, ["reference", "entity", "allocation", "t", "seed"]).items():
+            scores[key] = np.full(len(patients), np.nan)
+            scores[key][place[rows]] = calibrated[rows]
+            labels[key[:2]] = place[rows], table["label"].to_numpy()[rows] == 1
+        return cls(scores, labels)
+
+    def runs(self, reference: str, entity: str, seeds: Sequence[int], like: Runs) -> Runs:
+        """The scores at the states that classifiers have, along the random order of each repeat."""
+        return {
+            (ZERO_SHOT, allocation, t): np.stack(
+                [self.scores[reference, entity, allocation, t, seed if allocation == RANDOM else -1] for seed in seeds]
+            )
+            for allocation, t in dict.fromkeys((allocation, t) for _, allocation, t in like)
+        }
 
 
 def _curves(found: Found, cases: Mapping[tuple[int, bool], Mapping[str, int]], confidence: float) -> pd.DataFrame:

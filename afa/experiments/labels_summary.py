@@ -6,17 +6,20 @@ shuffled genes; `specificity`, whether an entity's own score is the one that tel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from afa.experiments.accuracy import Resampled
-from afa.experiments.bootstrap import interval
-from afa.experiments.label_metrics import accuracies, ranking
+from afa.experiments.bootstrap import interval, patient_weights
+from afa.experiments.complete import axis_among, rows_by
+from afa.experiments.label_metrics import Mask, accuracies, ranking
 from afa.experiments.label_null import METRICS
 from afa.experiments.label_tasks import GREEDY, RANDOM
-from afa.experiments.summary import summary_rows
+from afa.experiments.summary import Labelled, labelled, summary_rows
 from afa.mrf import Floats
 
 TABLES = ("scores", "tasks", "null", "whole", "labels", "left_out")
@@ -29,7 +32,29 @@ HELD = dict(
 )
 """Metric and method of each column of the null."""
 
+Rows = NDArray[np.intp]
 RUN = ["reference", "coupling", "variant", "allocation"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The patients; `weights` (P, R + 1), how often each is counted: once, and then as often as a resample draws it."""
+
+    patients: Sequence[str]
+    weights: Floats
+    confidence: float
+
+    @classmethod
+    def of(cls, patients: Sequence[str], *, resamples: int, confidence: float) -> Sample:
+        drawn = patient_weights(len(patients), resamples=resamples, purpose="labels")
+        return cls(patients, np.column_stack([np.ones(len(patients)), drawn.T]), confidence)
+
+    def places(self, names: pd.Series) -> NDArray[np.int64]:
+        return axis_among(names, self.patients).codes
+
+    def weights_of(self, places: NDArray[np.int64]) -> Floats:
+        """(R + 1, C) of the patients at some places, each one's side by side."""
+        return self.weights[places].T
 
 
 def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
@@ -40,13 +65,11 @@ def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, conf
     the side of one half that the probability is on; AUROC and average precision are the same for both.
     """
     labels = tables["labels"]
-    patients = list(dict.fromkeys(tables["whole"]["patient"]))
-    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="labels")
-    rows = [_counts(tables), *_beside(labels, patients, resampled)]
-    rows += _metrics(tables["scores"], patients, resampled)
-    found = [summary_rows("labels", pd.concat(rows, ignore_index=True).assign(target="clinical"))]
+    sample = Sample.of(list(tables["whole"]["patient"].unique()), resamples=resamples, confidence=confidence)
+    rows = [(_counts(tables), {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
+    found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
     if len(tables["tasks"]):
-        specificity = _specificity(tables["whole"], labels, patients, resampled)
+        specificity = _specificity(tables["whole"], labels, sample)
         found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
         null = _null(tables["null"], tables["scores"], confidence)
         found.append(summary_rows("null", null.assign(target="clinical", start="uniform")))
@@ -61,69 +84,71 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def _weights_of(part: pd.DataFrame, patients: Sequence[str], weights: Floats) -> Floats:
-    return weights[:, pd.Categorical(part["patient"], categories=list(patients)).codes]
-
-
-def _beside(labels: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> list[pd.DataFrame]:
+def _beside(labels: pd.DataFrame, sample: Sample) -> list[Labelled]:
     """Prevalence of each label, and the share that the better constant answer has right."""
     by_entity: dict[str, dict[str, Floats]] = {"prevalence": {}, "majority": {}}
     sizes = {}
     for name, part in labels.groupby("entity", sort=False):
-        weights = _with_plain(_weights_of(part, patients, resampled.weights))
+        weights = sample.weights_of(sample.places(part["patient"]))
         prevalence = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
         by_entity["prevalence"][str(name)] = prevalence
         by_entity["majority"][str(name)] = prevalence if prevalence[0] >= 0.5 else 1 - prevalence
         sizes[str(name)] = len(part)
     return [
-        _lines(values, sizes, resampled.confidence).assign(metric=metric)
-        for metric, values in by_entity.items()
-        if values
+        (_lines(values, sizes, sample.confidence), {"metric": metric}) for metric, values in by_entity.items() if values
     ]
 
 
-def _metrics(scores: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> list[pd.DataFrame]:
+def _metrics(scores: pd.DataFrame, sample: Sample) -> Iterator[Labelled]:
     """Every metric by setting, order and t: runs of one order are averaged, then labels."""
-    tables = []
-    for key, part in scores.groupby([*RUN, "t"], sort=False):
-        reference, coupling, variant, allocation = map(str, key[:4])
+    places, columns = sample.places(scores["patient"]), Columns.of(scores)
+    for (reference, coupling, variant, allocation, t), by_entity in _runs(scores).items():
         found: dict[tuple[str, str], dict[str, Floats]] = {}
-        sizes = {}
-        for name, of_label in part.groupby("entity", sort=False):
-            runs = [_of_run(run, patients, resampled.weights) for _, run in of_label.groupby("seed", dropna=False)]
-            sizes[str(name)] = len(of_label)
-            for column in runs[0]:
-                found.setdefault(column, {})[str(name)] = np.mean([run[column] for run in runs], axis=0)
+        for name, runs in by_entity.items():
+            measured = [columns.measured(run, sample.weights_of(places[run])) for run in runs]
+            for column in measured[0]:
+                found.setdefault(column, {})[name] = np.mean([values[column] for values in measured], axis=0)
+        sizes = {name: sum(map(len, runs)) for name, runs in by_entity.items()}
         for (metric, method), values in found.items():
-            lines = _lines(values, sizes, resampled.confidence)
+            lines = _lines(values, sizes, sample.confidence)
             if variant:
                 lines = lines[lines["stratum"].isna()].assign(stratum=variant)
             keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
-            tables.append(lines.assign(**keys, **_of_order(allocation), t=int(str(key[4]))))
-    return tables
+            yield lines, {**keys, **_of_order(allocation), "t": t}
 
 
 def _of_order(allocation: str) -> dict[str, str | None]:
     return {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
 
 
-def _of_run(run: pd.DataFrame, patients: Sequence[str], weights: Floats) -> dict[tuple[str, str], Floats]:
-    """By (metric, method): the value on all patients, then in every resample, (R + 1,)."""
-    return _measured(run, _with_plain(_weights_of(run, patients, weights)))
-
-
-def _measured(run: pd.DataFrame, drawn: Floats) -> dict[tuple[str, str], Floats]:
-    positive = run["label"].to_numpy() == 1
-    raw, calibrated = (run[name].to_numpy(dtype=float) for name in ("raw", "calibrated"))
-    area, precision = ranking(raw, positive, drawn)
-    found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
-    for method, values in (("two_elbo", raw), ("posterior", calibrated)):
-        found["accuracy", method], found["balanced_accuracy", method] = accuracies(values, positive, drawn)
+def _runs(scores: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, list[Rows]]]:
+    """Rows of each run, by setting, order and t and then by entity, in the order of the table."""
+    found: dict[tuple[Any, ...], dict[str, list[Rows]]] = {}
+    for (*key, entity, _), run in rows_by(scores, [*RUN, "t", "entity", "seed"]).items():
+        found.setdefault(tuple(key), {}).setdefault(entity, []).append(run)
     return found
 
 
-def _with_plain(weights: Floats) -> Floats:
-    return np.vstack([np.ones((1, weights.shape[1])), weights])
+class Columns(NamedTuple):
+    """Of every row of the table `scores`, as there; `positive` is whose label is."""
+
+    raw: Floats
+    calibrated: Floats
+    positive: Mask
+
+    @classmethod
+    def of(cls, scores: pd.DataFrame) -> Columns:
+        raw, calibrated = (scores[name].to_numpy(dtype=float) for name in ("raw", "calibrated"))
+        return cls(raw, calibrated, scores["label"].to_numpy() == 1)
+
+    def measured(self, run: Rows, weights: Floats) -> dict[tuple[str, str], Floats]:
+        """By (metric, method): the value of some rows under each row of the weights."""
+        positive = self.positive[run]
+        area, precision = ranking(self.raw[run], positive, weights)
+        found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
+        for method, values in (("two_elbo", self.raw), ("posterior", self.calibrated)):
+            found["accuracy", method], found["balanced_accuracy", method] = accuracies(values[run], positive, weights)
+        return found
 
 
 def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: float) -> pd.DataFrame:
@@ -135,9 +160,7 @@ def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: f
     return pd.DataFrame({"stratum": strata, "value": each[0], "low": low, "high": high, "n": cases})
 
 
-def _specificity(
-    whole: pd.DataFrame, labels: pd.DataFrame, patients: Sequence[str], resampled: Resampled
-) -> pd.DataFrame:
+def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Sample) -> pd.DataFrame:
     """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
 
     `auroc`: of the own score; in stratum `best other`, of the best of the others, chosen on these same patients; in
@@ -149,7 +172,7 @@ def _specificity(
         scores = part.pivot(index="patient", columns="entity", values="score")
         found: dict[tuple[str, str], dict[str, Floats]] = {}
         for name, known in labels.groupby("entity", sort=False):
-            drawn = _with_plain(_weights_of(known, patients, resampled.weights))
+            drawn = sample.weights_of(sample.places(known["patient"]))
             positive = known["label"].to_numpy() == 1
             table = scores.loc[list(known["patient"])]
             areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
@@ -165,7 +188,7 @@ def _specificity(
             for column, value in values.items():
                 found.setdefault(column, {})[str(name)] = value
         for (metric, other), by_label in found.items():
-            lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), resampled.confidence)
+            lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), sample.confidence)
             lines["n"] = scores.shape[1]
             if other:
                 lines["stratum"] = [other, *(f"{stratum} {other}" for stratum in lines["stratum"].iloc[1:])]
@@ -185,9 +208,10 @@ def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.Dat
         reference, coupling, allocation, t = *map(str, key[:3]), int(str(key[3]))
         keys = {"reference": reference, "coupling": coupling, "allocation": allocation}
         own = observed[(reference, coupling, allocation, t)]
+        wide = part.pivot(index="permutation", columns="entity", values=list(HELD))
         for column, (metric, method) in HELD.items():
             real = {name: values[metric, method] for name, values in own.items()}
-            by_label = part.pivot(index="permutation", columns="entity", values=column)[list(real)]
+            by_label = wide.loc[:, [(column, name) for name in real]].to_numpy()
             every = np.column_stack([by_label.mean(axis=1), by_label])
             low, high = interval(every, confidence=confidence)
             names = [None, *(f"entity={entity}" for entity in real)]
@@ -208,10 +232,11 @@ def _observed(
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]
     chosen = chosen[chosen["t"].isin(null["t"].unique())]
+    columns = Columns.of(chosen)
     found: dict[tuple[str, str, str, int], dict[str, dict[tuple[str, str], float]]] = {}
-    for key, run in chosen.groupby(["reference", "coupling", "allocation", "t", "entity"], sort=False):
-        reference, coupling, allocation, t, entity = map(str, key)
-        measured = _measured(run, np.ones((1, len(run))))
-        values = {column: float(value[0]) for column, value in measured.items()}
-        found.setdefault((reference, coupling, allocation, int(t)), {})[entity] = values
+    for (reference, coupling, _, allocation, t), by_entity in _runs(chosen).items():
+        for entity, (run,) in by_entity.items():
+            measured = columns.measured(run, np.ones((1, len(run))))
+            values = {column: float(value[0]) for column, value in measured.items()}
+            found.setdefault((reference, coupling, allocation, int(t)), {})[entity] = values
     return found

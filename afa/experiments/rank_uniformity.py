@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from afa.experiments.simulated_calibration import LABELS_DRAWN
 from afa.mrf import Floats
@@ -49,7 +49,7 @@ class PosteriorSums:
         binned = self.ranks.sum(axis=0).reshape(RANK_BINS, -1).sum(axis=1)
         expected = binned.sum() / RANK_BINS
         chi_square = float(((binned - expected) ** 2 / expected).sum())
-        return binned.astype(np.int64), chi_square, float(chi2.sf(chi_square, RANK_BINS - 1))
+        return binned.astype(np.int64), chi_square, float(chdtrc(RANK_BINS - 1, chi_square))
 
     def gap(self, weights: Floats) -> Floats:
         """Largest absolute difference between the distribution functions of the ranks and of the uniform, (R,)."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -188,7 +188,8 @@ def size_correlation(place: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floa
 
     place : (P, R, N). NaN where all entities tie, or have supports of one size.
     """
-    standing, size = -rankdata(place, axis=-1), rankdata(sizes)
+    flat = pd.DataFrame(place.reshape(-1, place.shape[-1]))
+    standing, size = -flat.rank(axis=1).to_numpy().reshape(place.shape), pd.Series(sizes).rank().to_numpy()
     standing -= standing.mean(axis=-1, keepdims=True)
     size = size - size.mean()
     norm = np.sqrt((standing**2).sum(axis=-1) * (size**2).sum())

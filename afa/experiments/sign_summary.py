@@ -23,7 +23,7 @@ def summarise_sign_convergence(
     otherwise. Per start `iterations`, sweeps per solve: at each t, without t over all rounds but the first, and for
     each start but the first the difference to it, its name in `reference`.
     """
-    patients = list(dict.fromkeys(rounds["patient"]))
+    patients = list(rounds["patient"].unique())
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=PURPOSE)
     rows: list[pd.DataFrame] = []
     for (start, name), each in rounds.groupby(["start", "method"], sort=False):

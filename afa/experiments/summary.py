@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from afa.errors import ConfigError, Fault
@@ -81,8 +83,25 @@ METRICS = [
     "rank",
     "p_value",
 ]
+Labelled = tuple[pd.DataFrame, Mapping[str, object]]
+"""Rows of a summary, and the columns that are the same on all of them."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
 TEXT = COLUMNS[: COLUMNS.index("t")]
+
+
+def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
+    """One table of the rows of all parts, with the labels of each part on all of its rows.
+
+    A column may be of some tables and in the labels of others. Labels are put on all rows at once: one part after the
+    other took most of the time of a summary.
+    """
+    tables, labels = zip(*parts, strict=True)
+    whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
+    part = np.repeat(np.arange(len(tables)), list(map(len, tables)))
+    columns = pd.DataFrame(list(labels), index=np.arange(len(tables))).take(part)
+    for name, column in columns.set_axis(whole.index).items():
+        whole[name] = column.where(column.notna(), whole[name]) if name in whole else column
+    return whole
 
 
 def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -121,11 +140,40 @@ def read_summary(path: str | Path) -> pd.DataFrame:
     ConfigError : the file is missing, or its columns are not those of a summary.
 
     """
+    path = _present(path)
+    rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
+    _check_columns(path, list(rows.columns))
+    return unmarked_table(rows, TEXT)
+
+
+def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
+    """Write the rows of several summaries as one, sorted like those of `write_summary`; every cell stays as it is.
+
+    Raises
+    ------
+    ConfigError : as of `read_summary`.
+
+    """
+    rows: list[list[str]] = []
+    for part in map(_present, parts):
+        with part.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file)
+            _check_columns(part, next(reader, []))
+            rows += filter(None, reader)
+    order = {name: i for i, name in enumerate(TABLES)}
+    rows.sort(key=lambda row: order.get(row[0], len(order)))
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+
+
+def _present(path: str | Path) -> Path:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(Fault(str(path), "no such file", "a summary", "run its stage first"))
-    rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
-    if list(rows.columns) != COLUMNS:
-        found, step = f"columns {', '.join(rows.columns[:5])}, ...", "run its stage again"
+    return path
+
+
+def _check_columns(path: Path, columns: list[str]) -> None:
+    if columns != COLUMNS:
+        found, step = f"columns {', '.join(columns[:5])}, ...", "run its stage again"
         raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))
-    return unmarked_table(rows, TEXT)

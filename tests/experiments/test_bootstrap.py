@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afa.experiments.bootstrap import interval, patient_weights, ratio_interval
+from afa.experiments.bootstrap import interval, patient_weights, percentiles, ratio_interval
 
 SETTINGS = {"resamples": 1000, "confidence": 0.95, "purpose": "test"}
 
@@ -52,6 +52,15 @@ def test_every_resample_draws_as_many_patients_as_there_are() -> None:
     assert (weights.sum(axis=1) == 9).all()
     assert (weights == weights.round()).all()
     assert abs(weights.mean() - 1) < 1e-12
+
+
+def test_percentiles_are_those_of_numpy_with_and_without_missing_values() -> None:
+    levels, values = [0, 2.5, 25, 50, 97.5, 100], np.random.default_rng(3).normal(size=(101, 4)).round(1)
+    np.testing.assert_array_equal(percentiles(values, levels), np.percentile(values, levels, axis=0))
+    values[:70, 1], values[1:, 2] = np.nan, np.nan
+    np.testing.assert_array_equal(percentiles(values, levels), np.nanpercentile(values, levels, axis=0))
+    values[:, 3] = np.nan
+    assert np.isnan(percentiles(values, levels)[:, 3]).all()
 
 
 def test_without_any_total_the_interval_is_not_a_number() -> None:
