@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from afa.closure import contraction
@@ -48,6 +47,8 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
     The p with n kl(p_hat, p) <= log(k1 n^alpha / gamma). With `n` the number of observations it is the paper's form,
     whose zero votes count against a; without, n = N_+ + N_- and the two orientations agree (spec B2).
     """
+    from scipy.optimize import brentq  # noqa: PLC0415 (slow to load, and most that import this module do not come here)
+
     n = positive + negative if n is None else n
     if n == 0:
         return -1.0, 1.0

@@ -10,6 +10,7 @@ from oracle import completions, energies
 
 from afa.bracket import l1_interval
 from afa.bundle import Bundle
+from afa.engine.readings import readings
 from afa.engine.trajectories import sign_paths
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
@@ -151,3 +152,16 @@ def test_the_recorded_bundle_is_solved_as_the_readable_functions_solve_it(record
     for name, value in observations.items():
         planner.observe(name, value)
     np.testing.assert_allclose(planner.scores(), expected, atol=1e-9)
+
+
+def test_readings_without_duels_are_those_with_them_less_the_duels():
+    draw = np.random.default_rng(5)
+    bundle = bundle_of(draw.normal(0, 1, (3, 5)), draw.normal(0, 1, (3, 5, 5)))
+    values = draw.integers(-1, 2, (4, 5)).astype(np.int8)
+    orders = np.array([draw.permutation(5) for _ in values])
+    whole = readings(bundle, values, orders, [0, 2, 5], threads=1)
+    part = readings(bundle, values, orders, [0, 2, 5], duels=False, threads=1)
+    for name in ("constant", "elbo", "m", "q", "cross"):
+        assert np.array_equal(getattr(part, name), getattr(whole, name))
+    assert whole.mean.shape == (4, 3, 3)
+    assert part.mean.shape == (4, 3, 0)

@@ -52,14 +52,16 @@ def readings(
     *,
     solver: Solver | None = None,
     gamma: float = GAMMA,
+    duels: bool = True,
     threads: int | None = None,
 ) -> Readings:
     """Read P patients at the given rounds, ascending; every solve starts from the uniform marginals (spec M6).
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features.
+    values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features. duels : whether they are read
+    too, which takes most of the time; without them Q is 0.
     """
     solver, values, orders = solver or Solver(), laid_out(values), laid_out(orders)
-    packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
+    packed, pairs = pack(bundle), all_pairs(len(bundle.entities) if duels else 0)
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     shape, n, k = (len(values), len(rounds)), len(bundle.entities), len(packed.unary)
     read = Readings(

@@ -22,6 +22,7 @@ from afa.engine.allocating import follow_rule
 from afa.engine.decision_tree import follow_gain
 from afa.engine.elbo_difference import elbo_differences
 from afa.engine.elimination import log_partitions
+from afa.engine.first_choices import first_signs
 from afa.engine.gauges import gauge_paths
 from afa.engine.linkage import model_distances
 from afa.engine.packed import pack
@@ -79,6 +80,7 @@ def _rules() -> None:
     drawn = follow_rule(small_bundle(), VALUES, _truth(), allocation="random", orders=ORDERS, k=1)
     for rule, (gain, target) in product(RULE_NAMES, GAIN_KINDS):
         follow_rule(small_bundle(), VALUES, _truth(), allocation=rule, gain=gain, target=target, orders=ORDERS, k=1)
+    first_signs(small_bundle(), small_bundle(), VALUES, 1)
     place = drawn.record.place.reshape(len(VALUES), -1, N)
     right = np.ones((len(VALUES), N), dtype=np.bool_)
     k = np.ones(len(VALUES), dtype=np.int64)

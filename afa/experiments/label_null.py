@@ -8,6 +8,7 @@ better than that. Giving each gene the values of another is the same, and is wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from afa.closure import contrast
 from afa.engine.compile import in_threads
 from afa.experiments.accuracy import auroc
 from afa.experiments.drawn import generator_of
-from afa.experiments.label_tasks import GREEDY, RANDOM, Task, as_greedy_chooses, in_random_order, settled
+from afa.experiments.label_tasks import GREEDY, RANDOM, Task, as_greedy_chooses, in_random_order, of_one_model, settled
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
@@ -25,8 +26,9 @@ COLUMNS = ["reference", "coupling", "entity", "allocation", "t", "permutation"]
 METRICS = ["auroc", "balanced_accuracy", "balanced_accuracy_calibrated"]
 
 
+@lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int) -> NDArray[np.int64]:
-    """(M,) the gene whose values each gene is given; the same for every task and setting."""
+    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed."""
     return generator_of("labels", "shuffled genes", permutation).permutation(n_features)
 
 
@@ -48,36 +50,40 @@ def label_null(
     less its value at no observation.
     """
     chosen = [task for task in tasks if not task.setting.variant]
+    models = of_one_model(chosen)
     parts: list[pd.DataFrame] = [pd.DataFrame()] * len(chosen)
 
     def work(first: int, last: int) -> None:
-        for i in range(first, last):
-            followed, shift = _followed(chosen[i], percents, seed, permutations, solver)
-            parts[i] = pd.concat([followed, _whole(chosen[i], whole_permutations, shift)], ignore_index=True)
+        for members in models[first:last]:
+            followed, shift = _followed([chosen[i] for i in members], percents, seed, permutations, solver)
+            for i, table in zip(members, followed, strict=True):
+                parts[i] = pd.concat([table, _whole(chosen[i], whole_permutations, shift)], ignore_index=True)
 
-    in_threads(work, len(chosen), threads)
+    in_threads(work, len(models), threads)
     whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return whole.reindex(columns=[*COLUMNS, *METRICS])
 
 
 def _followed(
-    task: Task, percents: Sequence[int], seed: int, permutations: int, solver: Solver | None
-) -> tuple[pd.DataFrame, float]:
-    """The rows before full observation, and F_1 - F_0 at no observation, which shuffling does not change."""
-    tables = []
+    tasks: Sequence[Task], percents: Sequence[int], seed: int, permutations: int, solver: Solver | None
+) -> tuple[list[pd.DataFrame], float]:
+    """The rows before full observation of tasks of one model, and F_1 - F_0 at no observation.
+
+    All are followed together, because they meet in many states. What they start from shuffling does not change.
+    """
+    shuffles = [shuffled_genes(tasks[0].values.shape[1], permutation) for permutation in range(permutations)]
+    values = np.concatenate([task.values[:, genes] for task in tasks for genes in shuffles])
+    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
     shift = 0.0
     for allocation in (RANDOM, GREEDY):
-        scores = np.empty((len(task.values), permutations, len(percents)))
-        for permutation in range(permutations):
-            # contiguous, or each kernel is compiled a second time for another layout of its input
-            values = np.ascontiguousarray(task.values[:, shuffled_genes(task.values.shape[1], permutation)])
-            if allocation == RANDOM:
-                raw, shift = in_random_order(task, values, percents, seed, solver)
-            else:
-                raw, shift = as_greedy_chooses(task, values, percents, solver, to_the_end=False)
-            scores[:, permutation] = raw[:, 1:-1]
-        tables.append(_metrics(task, scores, shift).assign(allocation=allocation, t=np.tile(percents, permutations)))
-    return pd.concat(tables, ignore_index=True), shift
+        if allocation == RANDOM:
+            raw, shift = in_random_order(tasks[0], values, percents, seed, solver)
+        else:
+            raw, shift = as_greedy_chooses(tasks[0], values, percents, solver, to_the_end=False)
+        scores = raw[:, 1:-1].reshape(len(tasks), permutations, -1, len(percents)).swapaxes(1, 2)
+        for task, own, found in zip(tasks, scores, tables, strict=True):
+            found.append(_metrics(task, own, shift).assign(allocation=allocation, t=np.tile(percents, permutations)))
+    return [pd.concat(found, ignore_index=True) for found in tables], shift
 
 
 def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:

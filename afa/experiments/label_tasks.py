@@ -27,6 +27,8 @@ from afa.orders import random_order
 Values = NDArray[np.int8]
 GREEDY = "greedy"
 RANDOM = "random"
+HIDDEN = 2
+"""Stands for a value that has not been observed."""
 DIGITS = 9
 """Scores in nats that agree to so many decimals are one score: what parts them is the order of their sums."""
 
@@ -102,27 +104,51 @@ def tasks_of(
     return tasks, left_out
 
 
+def of_one_model(tasks: Sequence[Task]) -> list[list[int]]:
+    """Places of the tasks that one model scores: one label and one closure, under several encodings."""
+    found: dict[tuple[str, Coupling, float], list[int]] = {}
+    for i, task in enumerate(tasks):
+        found.setdefault((task.entity, task.setting.coupling, task.setting.strength), []).append(i)
+    return list(found.values())
+
+
 def in_random_order(
     task: Task, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """(P, len(percents) + 2) F_1 - F_0 at 0, `percents` and 100 of a random order of the support; and its shift."""
+    """(V P, len(percents) + 2) F_1 - F_0 at 0, `percents` and 100 of a random order of the support; and its shift.
+
+    values : (V P, M), V times the patients of the task, each time with other values. A state that several of them
+    reach is solved once.
+    """
     shown = task.counts([*percents, 100])
     support, rank = task.support, places(task.bundle.features, task.patients, seed)
-    place = np.full_like(rank, len(task.bundle.features))
-    place[:, support] = rank[:, support].argsort(axis=1).argsort(axis=1)
-    observed = (place[:, None, :] < np.array(shown)[:, None]).reshape(-1, place.shape[1])
+    place = rank[:, support].argsort(axis=1).argsort(axis=1)
+    seen = np.tile(place[:, None, :] < np.array(shown)[:, None], (len(values) // len(place), 1, 1))
+    known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
+    states, state_of = _distinct(known)
+    observed = np.zeros((len(states), values.shape[1]), dtype=bool)
+    observed[:, support] = states != HIDDEN
+    told = np.zeros(observed.shape, dtype=np.int8)
+    told[:, support] = states
     solved = elbo_differences(
         task.bundle,
         task.entity,
         observed,
-        np.repeat(values, len(shown), axis=0),
+        told,
         solver=solver,
         coupling=task.setting.coupling,
         strength=task.setting.strength,
         threads=1,
     )
-    raw = np.column_stack([np.full(len(values), solved.shift), solved.raw.reshape(len(values), -1)])
+    raw = np.column_stack([np.full(len(values), solved.shift), solved.raw[state_of].reshape(len(values), -1)])
     return settled(raw), float(settled(np.array(solved.shift)))
+
+
+def _distinct(rows: Values) -> tuple[Values, NDArray[np.intp]]:
+    """The different rows of an array (R, n), and for each row its place among them, (R,)."""
+    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
+    _, first, place = np.unique(whole, return_index=True, return_inverse=True)
+    return rows[first], place
 
 
 @lru_cache(maxsize=64)
@@ -137,7 +163,8 @@ def as_greedy_chooses(
 ) -> tuple[Floats, float]:
     """The same where the rule `greedy` chooses each patient's features by conditional mutual information.
 
-    Without `to_the_end` they are followed no further than `percents` ask, and the last column is NaN.
+    values : (V P, M); those of equal values so far are followed together. Without `to_the_end` no patient is followed
+    further than `percents` ask, and the last column is NaN.
     """
     closure = {"coupling": task.setting.coupling, "strength": task.setting.strength}
     laid_out = task_of(task.bundle, task.entity, solver=solver, **closure)  # type: ignore[arg-type]

@@ -25,11 +25,13 @@ from afa.experiments.label_tasks import (
     Task,
     as_greedy_chooses,
     in_random_order,
+    of_one_model,
     settings_of,
     settled,
     tasks_of,
 )
 from afa.inference.meanfield import Solver
+from afa.mrf import Floats
 
 KEYS = ["reference", "coupling", "variant"]
 
@@ -119,13 +121,16 @@ def label_scores(
     elicited couplings; `factor`, what shared ones are multiplied by; labels by class; `shift`, F_1 - F_0 at no
     observation.
     """
+    models = of_one_model(tasks)
     parts: list[pd.DataFrame] = [pd.DataFrame()] * len(tasks)
 
     def work(first: int, last: int) -> None:
-        for i in range(first, last):
-            parts[i] = _followed(tasks[i], percents, seeds, solver)
+        for members in models[first:last]:
+            found = _followed([tasks[i] for i in members], percents, seeds, solver)
+            for i, part in zip(members, found, strict=True):
+                parts[i] = part
 
-    in_threads(work, len(tasks), threads)
+    in_threads(work, len(models), threads)
     rows = [
         {
             **task.setting.keys,
@@ -152,31 +157,43 @@ def label_scores(
     }
 
 
-def _followed(task: Task, percents: Sequence[int], seeds: Sequence[int], solver: Solver | None) -> pd.DataFrame:
-    fixed = not task.setting.variant
-    shown = [0, *percents, 100]
-    runs = [(RANDOM, seed) for seed in (seeds if fixed else seeds[:1])] + ([(GREEDY, None)] if fixed else [])
-    tables = []
-    for allocation, seed in runs:
+def _followed(
+    tasks: Sequence[Task], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
+) -> list[pd.DataFrame]:
+    """The rows of tasks of one model, task by task. All are followed together, because they meet in many states."""
+    fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
+    runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
+    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
+    for allocation, seed, among in [*runs, (GREEDY, None, fixed)]:
+        if not among:
+            continue
+        values = np.concatenate([tasks[i].values for i in among])
         if allocation == RANDOM:
-            raw, shift = in_random_order(task, task.values, percents, int(seed or 0), solver)
+            raw, shift = in_random_order(tasks[0], values, percents, int(seed or 0), solver)
         else:
-            raw, shift = as_greedy_chooses(task, task.values, percents, solver)
-        table = {
-            **task.setting.keys,
-            "entity": task.entity,
-            "allocation": allocation,
-            "seed": pd.array([seed], dtype="Int64").repeat(raw.size),
-            "patient": np.repeat(np.array(task.patients, dtype=object), len(shown)),
-            "t": np.tile(shown, len(task.patients)).astype(np.int32),
-            "observed": np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
-            "raw": raw.ravel(),
-            "calibrated": settled(raw - shift).ravel(),
-            "label": np.repeat(task.positive, len(shown)).astype(np.int8),
-            "shift": shift,
-        }
-        tables.append(pd.DataFrame(table))
-    return pd.concat(tables, ignore_index=True)
+            raw, shift = as_greedy_chooses(tasks[0], values, percents, solver)
+        for i, own in zip(among, np.split(raw, len(among)), strict=True):
+            tables[i].append(_scores(tasks[i], allocation, seed, [0, *percents, 100], own, shift))
+    return [pd.concat(parts, ignore_index=True) for parts in tables]
+
+
+def _scores(
+    task: Task, allocation: str, seed: int | None, shown: Sequence[int], raw: Floats, shift: float
+) -> pd.DataFrame:
+    table = {
+        **task.setting.keys,
+        "entity": task.entity,
+        "allocation": allocation,
+        "seed": pd.array([seed], dtype="Int64").repeat(raw.size),
+        "patient": np.repeat(np.array(task.patients, dtype=object), len(shown)),
+        "t": np.tile(shown, len(task.patients)).astype(np.int32),
+        "observed": np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
+        "raw": raw.ravel(),
+        "calibrated": settled(raw - shift).ravel(),
+        "label": np.repeat(task.positive, len(shown)).astype(np.int8),
+        "shift": shift,
+    }
+    return pd.DataFrame(table)
 
 
 def whole_scores(bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[Setting]) -> pd.DataFrame:

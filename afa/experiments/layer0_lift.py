@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.allocating import follow_rule
-from afa.engine.rounds import full_observation as rounds_truth
-from afa.engine.trajectories import all_pairs, sign_paths
+from afa.engine.compile import in_threads
+from afa.engine.first_choices import first_signs
+from afa.engine.trajectories import all_pairs
 from afa.experiments.accuracy import Part, Signs, right_of
 from afa.experiments.layer0 import Removed, full_observation
 from afa.inference.meanfield import Solver
@@ -40,16 +40,19 @@ def layer0_lift(
     """
     rounds = min(rounds, len(bundle.features))
     target = winners(bundle, cohort.values)
+    distinct = list(dict.fromkeys([(), *removed.values()]))
+    parts: list[Part] = [(np.empty(0), np.empty(0))] * len(distinct)
 
-    def calls(without: tuple[str, ...]) -> Part:
-        left = bundle.restrict_entities([name for name in bundle.entities if name not in without])
-        order = _first_features(left, cohort.values, rounds, solver, threads)
-        paths = sign_paths(bundle, cohort.values, order[:, None], solver=solver, threads=threads)
-        signs = np.moveaxis(paths.signs["linearity"][:, 0], 1, 2)
-        return right_of(signs, target, np.ones(target.shape, dtype=np.bool_))
+    def work(first: int, last: int) -> None:
+        for i in range(first, last):
+            left = [name for name in bundle.entities if name not in distinct[i]]
+            looked_at = bundle.restrict_entities(left) if distinct[i] else bundle
+            signs = first_signs(bundle, looked_at, cohort.values, rounds, solver=solver)
+            parts[i] = right_of(np.moveaxis(signs, 1, 2), target, np.ones(target.shape, dtype=np.bool_))
 
-    everyone, _ = calls(())
-    found = {names: calls(names) for names in dict.fromkeys(removed.values())}
+    in_threads(work, len(distinct), threads)
+    found = dict(zip(distinct, parts, strict=True))
+    everyone, _ = found[()]
     tables = []
     for (n_clusters, criterion, rule), names in removed.items():
         right, duels = found[names]
@@ -75,22 +78,3 @@ def winners(bundle: Bundle, values: NDArray[np.int8]) -> Signs:
     pairs = all_pairs(len(bundle.entities))
     lead = truth.energy[:, pairs[:, 0]] - truth.energy[:, pairs[:, 1]]
     return np.where(np.abs(lead) > truth.tie, np.sign(lead), 0).astype(np.int8)
-
-
-def _first_features(
-    bundle: Bundle, values: NDArray[np.int8], rounds: int, solver: Solver | None, threads: int | None
-) -> NDArray[np.int64]:
-    """(P, rounds) the first choices of `greedy`."""
-    truth = rounds_truth(bundle, values, solver=solver)
-    paths = follow_rule(
-        bundle,
-        values,
-        truth,
-        allocation="greedy",
-        gain="cmi",
-        k=1,
-        rounds=rounds,
-        solver=solver,
-        threads=threads,
-    )
-    return paths.order

@@ -179,11 +179,26 @@ def _followed_null(
         values = np.ascontiguousarray(cohort.values[:, shuffled_genes(len(bundle.features), permutation)])
         seen: Known = known(bundle, values, orders, rounds, solver=solver, threads=threads)
         found, _ = measure(seen, scales_of(bundle, values, seen.observed), aims, threads)
-        for one in found:
-            means = {name: mean_of(name, each, one)[:-1] for name, each in one.numbers.items() if name != PRIOR_WRONG}
-            for metric, value in means.items():
-                keys = {"scale": one.scale, "method": one.method, "target": one.target, "t": seen.rounds[:-1]}
-                yield pd.DataFrame({**keys, "permutation": permutation, "metric": metric, "value": value})
+        lines = [
+            (one.scale, one.method, one.target, metric, mean_of(metric, each, one)[:-1])
+            for one in found
+            for metric, each in one.numbers.items()
+            if metric != PRIOR_WRONG
+        ]
+        yield _null_table(lines, t=seen.rounds[:-1], permutation=permutation)
+
+
+def _null_table(
+    lines: Sequence[tuple[str, str, str, str, Floats]], *, t: int | Sequence[int], permutation: int | Sequence[int]
+) -> pd.DataFrame:
+    """A row for each value (n,) of each line (scale, method, target, metric, values); t, permutation : one, or n."""
+    *keys, values = zip(*lines, strict=True)
+    n = len(values[0])
+    scale, method, target, metric = (np.repeat(np.array(each, dtype=object), n) for each in keys)
+    table = {"scale": scale, "method": method, "target": target}
+    for name, number in (("t", t), ("permutation", permutation)):
+        table[name] = np.tile(np.broadcast_to(number, n), len(lines))
+    return pd.DataFrame({**table, "metric": metric, "value": np.concatenate(values)})
 
 
 def mean_of(metric: str, values: Floats, one: Measured) -> Floats:
@@ -213,6 +228,7 @@ def _whole_null(
         scores = np.stack([whole_scores(bundle, each) for each in shuffled], axis=1)
         drawn = [cohort_scale(bundle, each) for each in shuffled]
         of_cohort = Scale(np.stack([s.mean for s in drawn]), np.stack([s.sd for s in drawn]), drawn[0].reach)
+        lines = []
         for name, scale in (fixed | {"cohort": of_cohort}).items():
             scaled = (scores - scale.mean) * scale.divisor
             lead = scaled[..., aims.pairs[:, 0]] - scaled[..., aims.pairs[:, 1]]
@@ -222,6 +238,5 @@ def _whole_null(
             for target, found in ((CLINICAL, aims.against_labels(place, threads)), (SIZE, of_size)):
                 for metric, each in found.items():
                     value = mean_of(metric, each, Measured(name, "", target, {}))
-                    for method in METHODS:
-                        keys = {"scale": name, "method": method, "target": target, "t": m, "permutation": numbers}
-                        yield pd.DataFrame({**keys, "metric": metric, "value": value})
+                    lines += [(name, method, target, metric, value) for method in METHODS]
+        yield _null_table(lines, t=m, permutation=numbers)

@@ -57,14 +57,14 @@ def known(
     """
     p, m, n = *values.shape, len(bundle.entities)
     shown = [0, *rounds, m]
-    start = readings(bundle, values[:1], orders[:1], [0], solver=solver, threads=1)
+    start = readings(bundle, values[:1], orders[:1], [0], solver=solver, duels=False, threads=1)
     constant, elbo = (np.empty((p, len(shown), n)) for _ in range(2))
     cross = np.empty((p, len(shown), n, n))
     constant[:, 0], elbo[:, 0], cross[:, 0] = start.constant[0, 0], start.elbo[0, 0], start.cross[0, 0]
     constant[:, -1] = elbo[:, -1] = whole_scores(bundle, values)
     cross[:, -1] = constant[:, -1, None, :]
     if rounds:
-        read = readings(bundle, values, orders, rounds, solver=solver, threads=threads)
+        read = readings(bundle, values, orders, rounds, solver=solver, duels=False, threads=threads)
         constant[:, 1:-1], elbo[:, 1:-1], cross[:, 1:-1] = read.constant, read.elbo, read.cross
     observed = np.argsort(orders, axis=1)[:, None, :] < np.array(shown)[:, None]
     # the score is linear in every gene, so that its mean over independent ones is its value at their means

@@ -155,7 +155,8 @@ def acquire(
         found[:, ends == step] = log_odds[:, None]
         if step == ends.max():
             break
-        gain = np.where(observed, -1.0, information(log_odds, chances))[:, by_name]
+        distinct, row = np.unique(log_odds, return_inverse=True)  # early on patients are alike
+        gain = np.where(observed, -1.0, information(distinct, chances)[row])[:, by_name]
         best = gain.max(axis=1, keepdims=True)
         chosen = by_name[(gain >= best - TIE * np.abs(best)).argmax(axis=1)]
         observed[np.arange(len(values)), chosen] = True

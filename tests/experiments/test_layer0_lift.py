@@ -11,6 +11,9 @@ from bundles import bundle_of
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine.allocating import follow_rule
+from afa.engine.first_choices import first_signs
+from afa.engine.rounds import full_observation
 from afa.engine.trajectories import sign_paths
 from afa.experiments.layer0_lift import layer0_lift, winners
 from afa.planner import TopKPlanner
@@ -151,3 +154,14 @@ def test_the_first_rounds_of_an_order_can_be_followed_without_the_rest(bundle: B
     whole = sign_paths(bundle, cohort.values, orders, threads=1).signs["linearity"]
     part = sign_paths(bundle, cohort.values, np.ascontiguousarray(orders[:, :, :3]), threads=1).signs["linearity"]
     assert np.array_equal(part, whole[:, :, :4])
+
+
+@pytest.mark.parametrize("out", [(), OUT])
+def test_first_signs_are_those_along_the_order_that_the_rule_chooses_patient_by_patient(
+    bundle: Bundle, cohort: Cohort, out: tuple[str, ...]
+) -> None:
+    left = bundle.restrict_entities([name for name in bundle.entities if name not in out]) if out else bundle
+    truth = full_observation(left, cohort.values)
+    order = follow_rule(left, cohort.values, truth, allocation="greedy", gain="cmi", k=1, threads=1).order
+    expected = sign_paths(bundle, cohort.values, order[:, None], threads=1).signs["linearity"][:, 0]
+    assert np.array_equal(first_signs(bundle, left, cohort.values, 7), expected)

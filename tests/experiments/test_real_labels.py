@@ -16,7 +16,14 @@ from afa.errors import CohortError, ConfigError
 from afa.experiments.inputs import amounts
 from afa.experiments.label_metrics import accuracies, ranking
 from afa.experiments.label_null import shuffled_genes
-from afa.experiments.label_tasks import settings_of
+from afa.experiments.label_tasks import (
+    Setting,
+    as_greedy_chooses,
+    in_random_order,
+    of_one_model,
+    settings_of,
+    tasks_of,
+)
 from afa.experiments.labels import label_tables
 from afa.experiments.labels_summary import summarise_labels
 from afa.orders import random_order
@@ -103,6 +110,20 @@ def test_scores_of_greedy_are_those_of_the_planner(bundle, cohorts, tables):
         planner.observe(feature, int(cohorts[1][0.5].values[0, bundle.features.index(feature)]))
     scores = tables["scores"].set_index(["reference", "coupling", "variant", "allocation", "patient", "t"])
     assert scores.loc["cohort", "shared", "", "greedy", "p00", 50]["raw"] == pytest.approx(planner.score(), abs=1e-8)
+
+
+def test_tasks_of_one_model_that_are_followed_together_score_as_each_does_alone(bundle, cohorts):
+    encoded = [Setting("controls", "shared"), Setting("cohort", "differential", 0.5), Setting("cohort", "shared", 0.5)]
+    tasks, _ = tasks_of(bundle, {None: cohorts[0], 0.5: cohorts[1][0.5]}, encoded)
+    assert of_one_model(tasks) == [[0, 2], [1]]
+    values = np.concatenate([tasks[0].values, tasks[2].values])
+    together, shift = in_random_order(tasks[0], values, [34], 1, None)
+    chosen, _ = as_greedy_chooses(tasks[0], values, [34], None)
+    for i, part in enumerate(np.split(np.arange(len(values)), 2)):
+        alone, own_shift = in_random_order(tasks[0], values[part], [34], 1, None)
+        assert np.array_equal(together[part], alone), i
+        assert shift == own_shift
+        assert np.array_equal(chosen[part], as_greedy_chooses(tasks[0], values[part], [34], None)[0])
 
 
 def test_at_full_observation_the_order_does_not_matter_and_the_score_is_the_contrast(bundle, tables):

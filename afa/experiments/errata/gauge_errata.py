@@ -117,10 +117,17 @@ def _times(mrf: PairwiseMRF, gauge: PairwiseMRF) -> PairwiseMRF:
 
 def pooled_start(bundle: Bundle, solver: Solver, most_duels: int) -> list[Row]:
     """Item 20 on the bundle: how two gauges correlate over duels with nothing observed, where no patient enters."""
+
+    def start(model: PairwiseMRF) -> float:
+        return mean_field(model, solver=solver).elbo
+
+    duels = chosen_duels(bundle, most_duels)
+    entities = {id(model): model for duel in duels for model in duel}
+    own = {key: start(model) for key, model in entities.items()}
     values = []
-    for a, b in chosen_duels(bundle, most_duels):
-        elbo = [mean_field(model, solver=solver).elbo for model in (*half_potentials(a - b), a, b)]
-        values.append((elbo[0] - elbo[1], elbo[2] - elbo[3]))
+    for a, b in duels:
+        one, zero = map(start, half_potentials(a - b))
+        values.append((one - zero, own[id(a)] - own[id(b)]))
     closed, true = np.array(values, dtype=np.float64).reshape(-1, 2).T
     known_correlation = len(closed) > 2 and np.ptp(closed) > EXACT and np.ptp(true) > EXACT
     correlation = float(np.corrcoef(closed, true)[0, 1]) if known_correlation else None

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
-from afa.engine.elimination import log_partitions
+from afa.engine.clamping import Plan
+from afa.engine.elimination import elimination_plan, log_partitions
 from afa.errors import InferenceError
 from afa.experiments.errata.duel_readings import DuelReadings
 from afa.experiments.errata.exact_entities import ENTRY_LIMIT, TOO_LARGE
@@ -46,18 +47,19 @@ def biases(
     bundle: Bundle, cohort: Cohort, entities: Sequence[str], solver: Solver, n_states: int, *, threads: int | None = 1
 ) -> Biases:
     """The error -KL_1 + KL_0 (eq:two-elbo-bias), nats, in random states, each of one patient and one of `entities`."""
-    models = {entity: bundle.mrf(entity) for entity in sorted(entities)}
+    models = [bundle.mrf(entity) for entity in sorted(entities)]
+    plans = [elimination_plan(model) for model in models]
     bias, of_negative, patients, complete, refused = [], [], [], 0, 0
     for state in random_states(cohort, n_states, purpose="two_elbo"):
         chosen = int(generator_of("entity", state.patient, state.index).integers(len(models)))
-        score = models[list(models)[chosen]]
+        score = models[chosen]
         evidence = Evidence.of(score, state.observations(bundle, cohort))
         if len(evidence.free) == 0:
             complete += 1
             continue
         try:
             pair = [
-                bias_of(model, evidence.observed, evidence.values, solver, threads=threads)
+                bias_of(model, evidence.observed, evidence.values, solver, plan=plans[chosen], threads=threads)
                 for model in (score, score.scaled(-1.0))
             ]
         except InferenceError:
@@ -75,10 +77,14 @@ def bias_of(
     values: NDArray[np.int8],
     solver: Solver,
     *,
+    plan: Plan | None = None,
     threads: int | None = 1,
 ) -> float:
-    """-KL_1 + KL_0 in one state, nats, by exact log Z; `observed` and `values` (M,). Raises `InferenceError`."""
-    log_z = log_partitions(score, observed[None], values[None], limit=ENTRY_LIMIT, threads=threads)[0]
+    """-KL_1 + KL_0 in one state, nats, by exact log Z; `observed` and `values` (M,). Raises `InferenceError`.
+
+    plan : of the score, or of its negative, where it has been made already.
+    """
+    log_z = log_partitions(score, observed[None], values[None], plan=plan, limit=ENTRY_LIMIT, threads=threads)[0]
     given = {score.features[j]: int(values[j]) for j in np.flatnonzero(observed)}
     elbo = [mean_field(model, given, solver=solver).elbo for model in half_potentials(score)]
     return float((elbo[0] - log_z[0]) - (elbo[1] - log_z[1]))

@@ -44,7 +44,8 @@ def _of_patients(subject: Subject) -> Iterator[tuple[str, Floats, float]]:
     m = len(subject.bundle.features)
     rounds = sorted({0, m // 2, m})
     orders = subject.orders[:, 0]
-    read = readings(subject.bundle, subject.values, orders, rounds, solver=subject.solver, threads=subject.threads)
+    values, solver, threads = subject.values, subject.solver, subject.threads
+    read = readings(subject.bundle, values, orders, rounds, solver=solver, duels=False, threads=threads)
     for p, patient in enumerate(subject.patients):
         for r, t in enumerate(rounds):
             constant = read.constant[p, r]

@@ -63,7 +63,7 @@ def _bundle_below_exact(subject: Subject, bundle: Bundle, entropies: float) -> O
     """
     chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
-    read = readings(bundle, values, orders, rounds, solver=subject.solver, threads=subject.threads)
+    read = readings(bundle, values, orders, rounds, solver=subject.solver, duels=False, threads=subject.threads)
     bound = read.elbo + (entropies - 1.0) * _entropies(read)
     total = Outcome()
     for v, entity in enumerate(bundle.entities):
