@@ -315,7 +315,7 @@ class RunConfig(_Strict):
     geo_mirror: Path | None = Field(None, description="a folder with series in GEO's layout; GEO itself where empty")
     geo_cache: Path = Field(Path("data/geo"), description="where files fetched from GEO are kept")
     top_k: int = Field(5, ge=1, description="size of the top set, less than the number of entities")
-    shards: int = Field(4, ge=1, description="jobs that the patients of one stage are split into")
+    shards: int = Field(2, ge=1, description="jobs that the patients of one stage are split into")
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()
     inference: Inference = Inference()

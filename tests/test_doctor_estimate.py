@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from afa.config import RunConfig, check_run_config
+from afa.config import check_run_config
 from afa.doctor.estimate import SPACE_MB, StoredRun, describe, estimate, growth, nearest, read_stored, stage_of
 from afa.errors import ReportError
 
@@ -17,10 +17,11 @@ RULES = pd.DataFrame(
     columns=["rule", "jobs", "seconds", "longest_seconds", "max_rss_mb"],
 )
 STORED = StoredRun("demo", 100, RULES)
+AS_STORED = check_run_config({"shards": 4})
 
 
 def of(run=None, *, stored=STORED, patients=100, simulated=True, cores=2):
-    return estimate(stored, run or RunConfig(), patients=patients, simulated=simulated, cores=cores)
+    return estimate(stored, run or AS_STORED, patients=patients, simulated=simulated, cores=cores)
 
 
 def by_stage(whole, column):
@@ -105,7 +106,7 @@ def test_the_stored_run_is_that_of_the_cohort_or_of_most_nearly_as_many_patients
 
 
 def told(run=None, *, stored=STORED, patients=100, on_cluster=False):
-    run = run or RunConfig()
+    run = run or AS_STORED
     whole = of(run, stored=stored, patients=patients)
     return describe(stored, whole, run, patients=patients, cores=2, on_cluster=on_cluster)
 
