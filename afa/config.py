@@ -26,6 +26,8 @@ RULES = (
     "priority_all",
     "boundary",
 )
+WITHOUT_GAIN = ("random", "largest_unary")
+"""Rules that look at no gain."""
 
 
 class _Strict(BaseModel):
@@ -203,6 +205,13 @@ class Allocation(_Strict):
         ("every", "paper"), min_length=1, description="when candidates are ranked again (spec A6)"
     )
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of the rule `random`")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parts of the grid, one job per shard each: `none`, of the rules that look at no gain, and every gain."""
+        without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
+        gains = self.gains if len(without) < len(self.rules) else ()
+        return ("none", *gains) if without else gains
 
 
 Probability = Annotated[float, Field(gt=0.5, lt=1)]

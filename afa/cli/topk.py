@@ -63,6 +63,7 @@ def experiment_allocation(
     threads: Threads = 1,
 ) -> None:
     """The cells of the allocation grid that have one gain: every choice and every round of the chosen patients."""
+    from afa.errors import ConfigError, Fault
     from afa.experiments.allocation import GAINS, SCHEDULES, allocation_grid, grid_cells
     from afa.experiments.inputs import check_duels, load_inputs, numbers, shard_of, top_k_size, words
     from afa.experiments.tables import write_tables
@@ -76,6 +77,9 @@ def experiment_allocation(
         "" if chosen == "none" else chosen,
         words("--schedules", schedules, tuple(SCHEDULES)),
     )
+    if not cells:
+        expected = "a rule that looks at no gain" if chosen == "none" else "a rule that looks at a gain"
+        raise ConfigError(Fault(f"--rules with --gain {gain}", rules, expected, "name another rule, or another gain"))
     tables = allocation_grid(
         model,
         patients,

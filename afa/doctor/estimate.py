@@ -178,7 +178,7 @@ def _of_this_run(stored: pd.DataFrame, run: RunConfig, simulated: bool) -> pd.Da
     rules = stored.loc[~stored["rule"].isin(absent), list(COLUMNS)].copy()
     rules["stage"] = rules["rule"].map(stage_of)
     for place in rules.index[rules["rule"].str.endswith("_shard")]:
-        parts = len(run.allocation.gains) + 1 if rules.loc[place, "rule"] == "allocation_shard" else 1
+        parts = len(run.allocation.parts) if rules.loc[place, "rule"] == "allocation_shard" else 1
         jobs = parts * run.shards
         rules.loc[place, "longest_seconds"] *= max(1.0, rules.loc[place, "jobs"] / jobs)
         rules.loc[place, "jobs"] = jobs

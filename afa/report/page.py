@@ -115,6 +115,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         items=items(decisions) | items(errata),
         rules=by_rule(read_jobs(run / "benchmarks", shards=config["shards"])),
         config=json.dumps(config, indent=1),
+        confidence=config["bootstrap"]["confidence"],
         environment=provenance["environment"],
         finished=max((job["ended"] for job in provenance["jobs"]), default=""),
         digests=_digests(run, texts),

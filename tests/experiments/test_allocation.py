@@ -4,9 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from typer.testing import CliRunner
 
 from afa.allocate import RULES
-from afa.cohort.cohort import Cohort
+from afa.bundle import save_bundle
+from afa.cli import app
+from afa.cohort.cohort import Cohort, write_cohort
+from afa.config import Allocation
 from afa.engine.allocating import follow_rule
 from afa.engine.rounds import full_observation
 from afa.errors import ConfigError
@@ -51,6 +55,24 @@ def test_the_grid_is_every_rule_by_gain_and_schedule_and_nothing_twice():
     ]
     assert all(len(parts[gain]) == 12 for gain in GAINS)
     assert dict(cells_of(["random"], GAINS, ["paper"])) == {"none": [Cell("random", "", "every")]}
+
+
+@pytest.mark.parametrize("rules", [["random"], ["largest_unary", "random"], ["greedy"], ["mine:Rule"], list(RULES)])
+def test_the_workflow_has_jobs_for_the_parts_of_the_grid_that_have_cells(rules):
+    parts = Allocation(rules=tuple(rules)).parts
+    assert list(parts) == [name for name, _ in cells_of(rules, GAINS, tuple(SCHEDULES))]
+
+
+@pytest.mark.parametrize(("rules", "gain"), [("random,largest_unary", "cmi"), ("greedy", "none")])
+def test_a_part_without_a_cell_is_refused(tmp_path, rules, gain):
+    bundle, cohort = made()
+    save_bundle(bundle, tmp_path / "bundle")
+    write_cohort(cohort, tmp_path / "cohort")
+    given = ["--bundle", str(tmp_path / "bundle"), "--cohort", str(tmp_path / "cohort"), "--out", str(tmp_path / "out")]
+    ran = CliRunner().invoke(app, ["experiment", "allocation", *given, "--rules", rules, "--gain", gain])
+    assert isinstance(ran.exception, ConfigError)
+    assert f"--rules with --gain {gain}: found {rules}; expected a rule that looks at" in str(ran.exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_cell_has_every_patient_seed_round_and_readout():

@@ -72,7 +72,7 @@ def finished_run(folder, *, origin="simulated"):
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
     pd.DataFrame({ATTACK: [1]}).to_parquet(run / "published" / "tab_a.parquet")
     (run / "summary.csv").write_text("table\n")
-    (run / "config.json").write_text(json.dumps({"cohort": ATTACK, "shards": 4}))
+    (run / "config.json").write_text(json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}}))
     (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
     return run, texts_of(folder)
 

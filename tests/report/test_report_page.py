@@ -51,6 +51,7 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     assert "Neither the patients nor the potentials are the paper's" in words
     assert "2 numbers in its tables" in words
     assert "2 claims of its text" in words
+    assert "Intervals hold 90 % of resamples" in words
     cells = [cell.text for cell in page.find_elements(By.CSS_SELECTOR, "#headlines tbody tr:first-child td")]
     assert cells[0] == f"A beats B. {ATTACK}"
     assert cells[1:5] == ["by how much", "4.7", "-1.9 [-2.6, -1.2] pp", "not reproduced"]

@@ -1,7 +1,4 @@
 # The allocation grid: patients in shards, cells by gain, then gathered; and what it is held against.
-GAIN_PARTS = ["none", *settings.allocation.gains]
-
-
 rule allocation_truth:
     input:
         bundle=f"{RUN}/bundle",
@@ -60,7 +57,7 @@ rule allocation:
     input:
         shards=expand(
             f"{RUN}/shards/allocation/{{gain}}/{{shard}}",
-            gain=GAIN_PARTS,
+            gain=settings.allocation.parts,
             shard=SHARDS,
         ),
     output:
