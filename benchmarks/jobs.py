@@ -171,9 +171,9 @@ def decisions(inputs: Inputs, gain: str) -> Result:
     index = {name: j for j, name in enumerate(bundle.features)}
     chosen, deciding, observing = np.empty((n, m), dtype=np.int64), np.empty((n, m)), np.empty((n, m))
     scores = np.zeros((n, m, len(bundle.entities), len(bundle.entities)))
-    TopKPlanner(bundle, k=1, gain=gain, allocation="greedy").next_feature()
+    TopKPlanner(bundle, k=1, gain=gain, allocation="greedy", costs="equal").next_feature()
     for patient in range(n):
-        planner = TopKPlanner(bundle, k=1, gain=gain, allocation="greedy")
+        planner = TopKPlanner(bundle, k=1, gain=gain, allocation="greedy", costs="equal")
         for t in range(m):
             scores[patient, t] = planner.scores()
             begin = time.perf_counter()
