@@ -224,7 +224,9 @@ def test_a_profile_that_is_not_yaml_is_a_fault(machine, slurm):
 
 
 def test_the_room_of_a_folder_that_is_not_there_is_that_above_it(tmp_path):
-    assert room_of(tmp_path / "a/b/c") == replace(room_of(tmp_path), free_mb=room_of(tmp_path / "a/b/c").free_mb)
+    found = room_of(tmp_path / "a/b/c")
+    assert found == replace(room_of(tmp_path), free_mb=found.free_mb)  # others may write at the same time
+    assert found.free_mb > 0
     assert not (tmp_path / "a").exists()
 
 
