@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from elicit import llm_faults as faults
+from elicit.client_lab import FREE, USUAL, a_request
 from elicit.llm_script import line, scripted
 from elicit.llm_server import Document, Fault, Plan, serve
 from elicit.llm_server import Endpoint as Server
@@ -23,31 +24,20 @@ from elicit.llm_server import Endpoint as Server
 from afa.elicit import asking
 from afa.elicit.account import Account, CapError, Caps, Prices, Used
 from afa.elicit.asking import account_of, ask_all, estimate
-from afa.elicit.client import Client, Endpoint, Manner, Request
-from afa.elicit.prompts import render
-from afa.elicit.store import Question, Store
+from afa.elicit.client import Client, Endpoint, Request
+from afa.elicit.store import Store
 from afa.errors import ElicitationError
 
-ASKING = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 9, "snippet_length": 90, "abstracts": []}
-MANNER = Manner(timeout=30, calls=2, answers=2)
-FREE, PRICES = Caps(), Prices(1.0, 2.0)
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+PRICES = Prices(1.0, 2.0)
 
 
 def requests_for(count: int) -> list[Request]:
-    return [
-        Request(Question("unary", {"phenotype": name}, "r1"), render("unary", {**ASKING, "phenotype": name}))
-        for name in (f"Phenotype {number}" for number in range(count))
-    ]
+    return [a_request(f"Phenotype {number}") for number in range(count)]
 
 
 def client_of(server: Server, folder: Path, caps: Caps = FREE) -> Client:
     endpoint = Endpoint.from_environment(server.environment)
-    return Client(endpoint, Store(folder), Account(caps, PRICES), MANNER, sleep=lambda _: None)
+    return Client(endpoint, Store(folder), Account(caps, PRICES), USUAL, sleep=lambda _: None)
 
 
 def _numbers(server: Server) -> list[int]:
@@ -252,12 +242,13 @@ def test_an_interrupt_does_not_wait_for_a_silent_endpoint(tmp_path, monkeypatch)
 CHILD = """
 import sys
 from pathlib import Path
-from elicit.test_asking import requests_for, MANNER
+from elicit.client_lab import USUAL
+from elicit.test_asking import requests_for
 from afa.elicit.account import Account, Caps
 from afa.elicit.asking import ask_all
 from afa.elicit.client import Client, Endpoint
 from afa.elicit.store import Store
-ask_all(requests_for(40), Client(Endpoint.from_environment(), Store(Path(sys.argv[1])), Account(Caps()), MANNER))
+ask_all(requests_for(40), Client(Endpoint.from_environment(), Store(Path(sys.argv[1])), Account(Caps()), USUAL))
 """
 
 
@@ -323,7 +314,7 @@ def test_an_estimate_is_at_most_what_is_left_to_ask_and_calls_nobody(tmp_path):
         before = estimate([*requests, requests[0]], client)
         assert server.asked == []
         assert before.calls == 6
-        assert before.answer_tokens == 6 * MANNER.most_tokens
+        assert before.answer_tokens == 6 * USUAL.most_tokens
         assert before.money == pytest.approx(PRICES.of(before.prompt_tokens, before.answer_tokens))
         ask_all(requests[:4], client)
         left = estimate(requests, client)

@@ -1,0 +1,39 @@
+"""A client of a scripted server, and what one asks it for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from elicit.llm_server import Endpoint as Server
+from elicit.llm_server import Fault
+
+from afa.elicit.account import Account, Caps, Prices
+from afa.elicit.client import Client, Endpoint, Manner, Request
+from afa.elicit.prompts import render
+from afa.elicit.store import Question, Store
+
+ASKING = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 9, "snippet_length": 90, "abstracts": []}
+USUAL = Manner(timeout=30, calls=2, answers=2)
+FREE = Caps()
+
+
+def a_request(phenotype: str = "Fibrosis", run: str = "r1", **values: Any) -> Request:
+    question = Question("unary", {"phenotype": phenotype}, run)
+    return Request(question, render("unary", {**ASKING, "phenotype": phenotype, **values}))
+
+
+class Asking:
+    """A client of a server, what it slept, and its store."""
+
+    def __init__(self, server: Server, folder: Path, manner: Manner = USUAL, caps: Caps = FREE) -> None:
+        self.waits: list[float] = []
+        self.account, self.server = Account(caps, Prices(1e6, 1e6)), server
+        endpoint = Endpoint.from_environment(server.environment)
+        self.client = Client(endpoint, Store(folder), self.account, manner, sleep=self.waits.append)
+        self.ask = self.client.ask
+
+
+def always(fault: Fault | None) -> Any:
+    """The plan of a server that does this at every call."""
+    return lambda number, document: fault
