@@ -5,11 +5,8 @@ What is large travels packed, as base64 of gzip; names travel as JSON and are pu
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,6 +16,7 @@ from bokeh.resources import Resources
 
 from afa.experiments.explorer import Explored
 from afa.files import atomic_file
+from afa.report.page_parts import packed, template
 
 SCRIPTS = ("explorer_words.js", "explorer_data.js", "explorer_charts.js", "explorer.js")
 LIBRARY = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
@@ -36,17 +34,17 @@ def write_explorer(explored: Explored, path: str | Path, report: Callable[[str],
 
 def explorer_page(explored: Explored) -> str:
     """The page as HTML, the same bytes for the same steps."""
-    packed = [
-        f'<script type="text/plain" id="steps-{i}">{_packed(json.dumps(steps, separators=(",", ":")))}</script>'
+    scripts = [
+        f'<script type="text/plain" id="steps-{i}">{packed(json.dumps(steps, separators=(",", ":")).encode())}</script>'
         for i, steps in enumerate(explored.steps)
     ]
-    return Template(_part("explorer.html")).substitute(
-        style=_part("explorer.css"),
-        script="\n".join(map(_part, SCRIPTS)),
+    return Template(template("explorer.html")).substitute(
+        style=template("explorer.css"),
+        script="\n".join(map(template, SCRIPTS)),
         summary=safe_json(explored.summary),
         version=bokeh.__version__,
-        library=_packed("\n".join(LIBRARY.js_raw)),
-        steps="\n".join(packed),
+        library=packed("\n".join(LIBRARY.js_raw).encode()),
+        steps="\n".join(scripts),
     )
 
 
@@ -57,11 +55,3 @@ def safe_json(value: Any) -> str:
     "\u003c/script\u003e"
     """
     return json.dumps(value, separators=(",", ":")).translate(UNSAFE)
-
-
-def _packed(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii")
-
-
-def _part(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
+from string import Template
 
 import papermill
 from nbconvert.exporters.html import HTMLExporter
@@ -15,6 +18,7 @@ from traitlets.config import Config
 
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
+from afa.report.page_parts import template
 
 
 def run_notebook(
@@ -57,12 +61,23 @@ def run_notebook(
 def notebook_page(notebook: NotebookNode, title: str) -> str:
     """The notebook as one HTML page: texts and results without the code, and nothing fetched."""
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
+        template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
-        mathjax_url="",
-        require_js_url="",
-        jquery_url="",
+        exclude_anchor_links=True,
     )
-    page, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": title}})
-    return str(page)
+    body, _ = exporter.from_notebook_node(_with_descriptions(notebook, title))
+    return Template(template("notebook.html")).substitute(
+        title=escape(title), style=template("notebook.css"), body=body
+    )
+
+
+def _with_descriptions(notebook: NotebookNode, title: str) -> NotebookNode:
+    """A copy whose pictures are described to those who do not see them: by the notebook's heading."""
+    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
+    heading = next((line.removeprefix("# ") for line in lines if line.startswith("# ")), title)
+    described = copy.deepcopy(notebook)
+    for cell in described.cells:
+        cell.metadata.setdefault("alt", f"Figure: {heading}")
+    return described

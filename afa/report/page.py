@@ -7,11 +7,9 @@ notebooks and the explorer, travel packed, as base64 of gzip.
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.headlines import JUDGED, Headlines, counted, every_line, tell
+from afa.report.page_parts import packed, template
 from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
@@ -120,9 +119,9 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         finished=max((job["ended"] for job in provenance["jobs"]), default=""),
         digests=_digests(run, texts),
         short=SHORT,
-        explorer=_packed((run / "explorer.html").read_bytes()),
-        style=Markup(_part("report.css")),  # noqa: S704
-        script=Markup(_part("report.js")),  # noqa: S704
+        explorer=packed((run / "explorer.html").read_bytes()),
+        style=Markup(template("report.css")),  # noqa: S704
+        script=Markup(template("report.js")),  # noqa: S704
     )
 
 
@@ -141,7 +140,7 @@ def _chapters(
                 "title": part.title,
                 "image": base64.b64encode(figure.read_bytes()).decode("ascii"),
                 "caption": Markup(text),  # noqa: S704 (escaped by docutils)
-                "notebook": _packed((run / "notebooks" / f"{part.name}.html").read_bytes()),
+                "notebook": packed((run / "notebooks" / f"{part.name}.html").read_bytes()),
                 "behind": _by_command(behind),
             }
         )
@@ -197,11 +196,3 @@ def _check_complete(run: Path, parts: Sequence[Part], texts: Texts) -> None:
     ]
     if faults:
         raise ReportError(faults)
-
-
-def _packed(content: bytes) -> str:
-    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
-
-
-def _part(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")

@@ -43,6 +43,21 @@ def test_a_page_shows_what_the_cells_gave_without_their_code_and_fetches_nothing
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\([\"']?https?:", page)
 
 
+def test_a_page_is_the_cells_in_a_frame_of_its_own_and_its_pictures_are_described(tmp_path):
+    picture = "from IPython.display import Image\nImage(b'no real picture', format='png')"
+    source = notebook(tmp_path / "in.ipynb", picture)
+    book = nbformat.read(source, as_version=4)
+    book.cells.insert(0, nbformat.v4.new_markdown_cell("# 1 < 2 & $more"))
+    nbformat.write(book, source)
+    run_notebook(source, tmp_path / "out.ipynb", {}, page=tmp_path / "a < b.html")
+    page = (tmp_path / "a < b.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "<title>a &lt; b</title>" in page
+    assert "1 &lt; 2 &amp; $more</h1>" in page
+    assert re.search(r'<img alt="Figure: 1 &lt; 2 &amp; \$more" src="data:image/png', page)
+    assert len(page) < 20_000
+
+
 def test_the_kernel_listens_on_no_network_port(tmp_path):
     check = "import json, ipykernel\nprint(json.load(open(ipykernel.get_connection_file()))['transport'])"
     run_notebook(notebook(tmp_path / "in.ipynb", check), tmp_path / "out.ipynb", {})

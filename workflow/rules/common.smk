@@ -71,9 +71,13 @@ def template_digest(pattern):
 
 
 def notebook_code(notebook):
-    """Digest of the code that a figure notebook imports, beside that of the command that runs it."""
+    """Digest of the code that a figure notebook imports, beside those of the command that runs it and of its page."""
     try:
-        return command_digest("report:notebook") + notebook_digest(notebook)
+        return (
+            command_digest("report:notebook")
+            + notebook_digest(notebook)
+            + template_digest("notebook.*")
+        )
     except AfaError as error:
         raise WorkflowError(str(error)) from None
 
