@@ -1,4 +1,4 @@
-"""`afa simulate`: the numbers are those of planners walked by hand, and what is wrong with a table is named."""
+"""`afa simulate`: the numbers are those of planners walked by hand, and what cannot be done is named."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 from bundles import bundle_of
+from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
 from test_tutorial import PAGE as TUTORIAL
 from test_tutorial import blocks, shell, write_files
 from typer.testing import CliRunner
@@ -17,9 +18,8 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.cli.simulate import _drawing
 from afa.closure import contrast
-from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.cohort.complete_table import read_labels, read_patients
-from afa.errors import AfaError, CohortError, ConfigError, PlannerError
+from afa.cohort.cohort import Cohort
+from afa.errors import AfaError, ConfigError, PlannerError
 from afa.experiments import simulate as module
 from afa.experiments.simulate import simulate, some_patients, ways_of
 from afa.experiments.simulate_binary import BINARY_RULES
@@ -30,29 +30,12 @@ from afa.report.simulation import check_place, write_simulation
 
 TINY = Path(__file__).parent / "data/bundle_tiny"
 PAGE = Path(__file__).parent.parent / "docs/simulate.md"
-FEATURES = ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3")
-PATIENTS = {"p1": (-1, 1, 1, -1, 0), "p2": (0, 1, 0, -1, 1), "p3": (1, -1, 1, 1, 1), "p4": (-1, 0, 1, 1, -1)}
-"""No two entities of `bundle_tiny` tie at full observation."""
 
 
 @pytest.fixture
 def table(tmp_path):
     """The four patients as a CSV file."""
-    path = tmp_path / "mine.csv"
-    frame().to_csv(path, index=False)
-    return path
-
-
-def frame(**changes):
-    rows = [[name, *values] for name, values in (PATIENTS | changes).items()]
-    return pd.DataFrame(rows, columns=["patient", *FEATURES])
-
-
-def cohort(bundle, labels=None, **patients):
-    given = patients or PATIENTS
-    values = np.array(list(given.values()), dtype=np.int8)
-    index = pd.Index(list(given), name="patient", dtype="str")
-    return Cohort("mine", bundle.features, tuple(given), values, pd.DataFrame(labels or {}, index=index, dtype="Int8"))
+    return as_csv(tmp_path)
 
 
 def walked(planner, values, read):
@@ -277,134 +260,6 @@ def test_some_patients_are_drawn_by_name_alone(many):
     assert drawn.values.tolist() == [patients.values[patients.patients.index(name)].tolist() for name in drawn.patients]
     assert some_patients(patients, 4, 1).patients != drawn.patients
     assert some_patients(patients, 12, 0) is patients
-
-
-def test_the_order_of_rows_and_columns_and_the_format_of_the_table_do_not_matter(bundle_tiny, table, tmp_path):
-    first = read_patients(table, bundle_tiny)
-    turned = frame().iloc[::-1, [0, 3, 1, 5, 2, 4]]
-    turned.to_csv(tmp_path / "turned.csv", index=False)
-    turned.astype(dict.fromkeys(FEATURES, "int8")).to_parquet(tmp_path / "turned.parquet", index=False)
-    write_cohort(cohort(bundle_tiny), tmp_path / "folder")
-    for name in ("turned.csv", "turned.parquet", "folder"):
-        other = read_patients(tmp_path / name, bundle_tiny)
-        assert other.cohort.patients == first.cohort.patients == tuple(PATIENTS)
-        assert other.cohort.values.tolist() == first.cohort.values.tolist() == [list(x) for x in PATIENTS.values()]
-
-
-def test_unknown_columns_are_told_and_missing_features_can_leave_the_bundle_too(bundle_tiny, tmp_path):
-    path = tmp_path / "mine.csv"
-    frame().assign(age="seventy").drop(columns="TFF3").to_csv(path, index=False)
-    with pytest.raises(CohortError, match=r"no column for 1 of 5 features: TFF3.*--drop-missing"):
-        read_patients(path, bundle_tiny)
-    given = read_patients(path, bundle_tiny, drop_missing=True)
-    assert (list(given.ignored), list(given.dropped)) == (["age"], ["TFF3"])
-    assert given.bundle.features == given.cohort.features == ("AQP8", "CXCL8", "MMP9", "MUC2")
-
-
-def test_a_cohort_folder_that_says_what_it_dropped_needs_no_option(bundle_tiny, tmp_path):
-    kept = bundle_tiny.restrict(FEATURES[:4])
-    values = {name: row[:4] for name, row in PATIENTS.items()}
-    made = cohort(kept, **values)
-    told = Cohort("mine", made.features, made.patients, made.values, made.labels, {"dropped_features": ["TFF3"]})
-    write_cohort(told, tmp_path / "folder")
-    assert load_cohort(tmp_path / "folder").features == FEATURES[:4]
-    assert read_patients(tmp_path / "folder", bundle_tiny).bundle.features == FEATURES[:4]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda t: t.rename(columns={"CXCL8": "IL8"}), ("CXCL8", "rename the column IL8 to CXCL8")),
-        (lambda t: t.rename(columns={"MUC2": "MUC-2"}), ("MUC2", "did you mean MUC-2")),
-        (lambda t: t.drop(columns=list(FEATURES)).assign(x=1), ("no column for 5 of 5 features", "AQP8")),
-        (lambda t: t.replace({"MMP9": {0: 2}}), ("line 3 (patient p2), column MMP9", "'2'", "-1, 0 or 1")),
-        (lambda t: t.assign(MMP9=[0.5, 0, 0, 0]), ("line 2", "'0.5'")),
-        (lambda t: t.assign(MUC2=[1, None, 0, 0]), ("line 3 (patient p2), column MUC2", "nothing", "complete")),
-        (lambda t: t.assign(patient=["p1", "p2", "p1", "p4"]), ("line 4, column patient", "'p1', as on line 2")),
-        (lambda t: t.assign(patient=["p1", "", "p3", "p4"]), ("line 3, column patient", "nothing")),
-        (lambda t: t.iloc[:0], ("no row", "a row for each patient")),
-        (lambda t: t.iloc[:, 1:], ("a first column 'AQP8', which is a feature",)),
-        (lambda t: t.iloc[:, :1], ("line 1", "one column, 'patient'", "commas")),
-    ],
-)
-def test_what_is_wrong_with_a_table_is_named_by_line_and_column(bundle_tiny, tmp_path, change, words):
-    path = tmp_path / "mine.csv"
-    change(frame()).to_csv(path, index=False)
-    with pytest.raises(CohortError) as stopped:
-        read_patients(path, bundle_tiny)
-    told = str(stopped.value)
-    assert "\n" not in told
-    assert [word for word in (str(path), *words) if word not in told] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no header"),
-        ("patient,AQP8,AQP8\np1,0,0\n", "2 columns of this name"),
-        ("patient;AQP8\np1;0\n", "commas"),
-        ("patient,AQP8\np1,0,1\n", "line 2: found 3 fields"),
-        ('patient,AQP8\n"p1,0\n', "not CSV"),
-        ("patient,AQP8\np\0,0\n", "binary data"),
-    ],
-)
-def test_a_file_that_is_no_table_is_named(bundle_tiny, tmp_path, text, words):
-    path = tmp_path / "mine.csv"
-    path.write_text(text)
-    with pytest.raises(CohortError) as stopped:
-        read_patients(path, bundle_tiny)
-    assert words in str(stopped.value)
-
-
-def test_a_file_that_is_not_there_or_has_another_ending_is_named(bundle_tiny, tmp_path):
-    with pytest.raises(CohortError, match=r"none\.csv: found No such file"):
-        read_patients(tmp_path / "none.csv", bundle_tiny)
-    (tmp_path / "mine.xlsx").write_text("x")
-    with pytest.raises(CohortError, match=r"ending '\.xlsx'"):
-        read_patients(tmp_path / "mine.xlsx", bundle_tiny)
-
-
-def test_what_is_wrong_with_a_parquet_table_is_named_by_row_and_column(bundle_tiny, tmp_path):
-    path = tmp_path / "mine.parquet"
-    for changed, words in (
-        (frame().replace({"MMP9": {0: 3}}), "row 2 \\(patient p2\\), column MMP9: found '3'"),
-        (frame().assign(MUC2=[1, None, 0, 0]), "row 2 \\(patient p2\\), column MUC2: found nothing"),
-        (frame().assign(patient=["p1", "p1", "p3", "p4"]), "row 2, column patient: found 'p1', as in a row before"),
-        (frame().set_index("patient"), "a first column 'AQP8'"),
-    ):
-        changed.to_parquet(path)
-        with pytest.raises(CohortError, match=words):
-            read_patients(path, bundle_tiny)
-    path.write_bytes(b"PAR1 or not")
-    with pytest.raises(CohortError, match="Parquet readers refuse"):
-        read_patients(path, bundle_tiny)
-
-
-def test_many_wrong_cells_are_counted_in_one_line(bundle_tiny, tmp_path):
-    path = tmp_path / "mine.csv"
-    frame(**{f"q{i}": (9, 9, 9, 9, 9) for i in range(10)}).to_csv(path, index=False)
-    with pytest.raises(CohortError) as stopped:
-        read_patients(path, bundle_tiny)
-    assert len(stopped.value.faults) == 21
-    assert "30 more such cells" in str(stopped.value)
-
-
-def test_labels_come_by_patient_and_what_is_wrong_with_them_is_named(bundle_tiny, table, tmp_path):
-    given, path = read_patients(table, bundle_tiny), tmp_path / "labels.csv"
-    path.write_text("who,fistula,bleeding,other\np3,1,0,x\nzz,1,1,x\np1,,1,x\n")
-    labelled = read_labels(path, given)
-    assert labelled.cohort.labels["fistula"].to_list() == [pd.NA, pd.NA, 1, pd.NA]
-    assert labelled.cohort.labels["bleeding"].to_list() == [1, pd.NA, 0, pd.NA]
-    assert (list(labelled.ignored), list(labelled.left_out)) == (["other"], ["zz"])
-    for text, words in (
-        ("who,fistula\np1,2\n", "line 2 \\(patient p1\\), column fistula: found '2'; expected 0, 1 or nothing"),
-        ("who,other\np1,1\n", "no column of an entity"),
-        ("who,fistula\nzz,1\n", "none of the cohort's patients"),
-        ("who,fistula\np1,1\np1,1\n", "line 3, column who: found 'p1', as on line 2"),
-    ):
-        path.write_text(text)
-        with pytest.raises(CohortError, match=words):
-            read_labels(path, given)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """What every test that speaks to an endpoint starts from: no proxy, and no other endpoint's keys."""
 
+from collections.abc import Iterator
+
 import pytest
+from elicit.literature_server import Site, serve
+from elicit.papers import PLAIN, PREPRINT, STRUCTURED, WITHOUT
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +18,10 @@ def _environment(monkeypatch):
 def stream(request) -> bool:
     """Both ways in which a reply may be carried."""
     return request.param
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """PubMed and Europe PMC with four records."""
+    with serve([STRUCTURED, PLAIN, WITHOUT], [PREPRINT]) as served:
+        yield served

@@ -1,0 +1,209 @@
+"""The tables of a bundle: every fault is named by file, line and column, with what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bundle_files.faulty import change, check, only_fault
+
+from afa.bundle import validate_bundle
+
+
+def test_a_missing_column_is_a_fault(folder: Path) -> None:
+    change(folder / "priors.csv", "entity,log_odds", "entity")
+    (folder / "priors.csv").write_text("entity\nfistula\n")
+    check(
+        folder, "priors.csv, line 1, column log_odds", "no such column", "the column",
+        "add it; the header is entity,log_odds",
+    )  # fmt: skip
+
+
+def test_an_unknown_column_is_a_fault_with_a_near_match(folder: Path) -> None:
+    change(folder / "pairwise.csv", "confidence", "confidance")
+    where = "pairwise.csv, line 1, column confidance"
+    check(folder, where, "an unknown column", "only known columns", "rename it to confidence")
+
+
+def test_an_unknown_column_like_nothing_else_lists_the_known_ones(folder: Path) -> None:
+    (folder / "priors.csv").write_text("entity,log_odds,xyz\nfistula,1,2\n")
+    step = "remove it; known columns: entity, log_odds"
+    check(folder, "priors.csv, line 1, column xyz", "an unknown column", "only known columns", step)
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_columns_with_another_mark_than_a_comma_are_one_fault_that_says_so(free: Path, mark: str) -> None:
+    path = free / "unary.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(",", mark), encoding="utf-8")
+    first = validate_bundle(free)[0][0]
+    assert first.found == f"columns separated by {mark!r}"
+    assert first.where == f"{path}, line 1"
+
+
+def test_a_column_given_twice_is_a_fault(folder: Path) -> None:
+    (folder / "priors.csv").write_text("entity,log_odds,log_odds\nfistula,1,2\n")
+    where = "priors.csv, line 1, column log_odds"
+    check(folder, where, "2 columns of this name", "one", "remove the others")
+
+
+def test_a_file_without_a_header_is_a_fault(folder: Path) -> None:
+    (folder / "priors.csv").write_text("")
+    check(folder, "priors.csv", "no header", "a header row", "write the header entity,log_odds")
+
+
+def test_a_row_longer_than_the_header_is_a_fault(folder: Path) -> None:
+    change(folder / "unary.csv", "neutrophil recruitment", "neutrophils, recruited")
+    step = "put a text that holds a comma in quotes"
+    check(folder, "unary.csv, line 2", "6 fields", "5, as in the header", step)
+
+
+def test_an_open_quote_is_a_fault(folder: Path) -> None:
+    change(folder / "priors.csv", "fistula", '"fistula')
+    fault = only_fault(folder)
+    assert fault.where == f"{folder}/priors.csv, line 2"
+    assert fault.found == "text that is not CSV (unexpected end of data)"
+
+
+def test_bytes_that_are_not_utf8_are_a_fault_with_their_line(folder: Path) -> None:
+    path = folder / "unary.csv"
+    path.write_bytes(path.read_bytes().replace(b"matrix breakdown", b"d\xe9gradation"))
+    check(
+        folder, "unary.csv, line 7", "bytes that are not UTF-8 (invalid continuation byte)", "UTF-8 text",
+        "save it as UTF-8",
+    )  # fmt: skip
+
+
+def test_a_binary_file_is_a_fault(folder: Path) -> None:
+    (folder / "pairwise.csv").write_bytes(b"PK\x03\x04\0\0")
+    step = "save it as CSV in UTF-8"
+    check(folder, "pairwise.csv", "binary data", "a text file with comma-separated values", step)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line", "column"),
+    [
+        ("unary.csv", "bleeding,CXCL8", ",CXCL8", 2, "entity"),
+        ("unary.csv", "bleeding,CXCL8", "bleeding,", 2, "feature"),
+        ("pairwise.csv", "bleeding,MUC2", "bleeding,", 2, "feature_a"),
+        ("priors.csv", "fistula", "", 2, "entity"),
+        ("aliases.csv", "IL8", "", 2, "alias"),
+    ],
+)
+def test_an_empty_name_is_a_fault(folder: Path, file: str, old: str, new: str, line: int, column: str) -> None:
+    change(folder / file, old, new)
+    where = f"{file}, line {line}, column {column}"
+    check(folder, where, "nothing", "a name", "write the name or remove the row")
+
+
+@pytest.mark.parametrize(("name", "shown"), [(" MUC2", "' MUC2'"), ("MU\u200bC2", r"'MU\u200bC2'")])
+def test_a_name_with_spaces_around_it_or_invisible_characters_is_a_fault(folder: Path, name: str, shown: str) -> None:
+    change(folder / "unary.csv", "bleeding,MUC2", f"bleeding,{name}")
+    expected = "a name without spaces around it or invisible characters"
+    check(folder, "unary.csv, line 3, column feature", shown, expected, "write MUC2")
+
+
+@pytest.mark.parametrize("number", ["x", "nan", "inf", "-inf", "1e999", "1_0", "0x1", ""])
+def test_a_potential_that_is_not_a_finite_number_is_a_fault(folder: Path, number: str) -> None:
+    change(folder / "unary.csv", "bleeding,CXCL8,1", f"bleeding,CXCL8,{number}")
+    found = repr(number) if number else "nothing"
+    check(folder, "unary.csv, line 2, column potential", found, "a finite number", "correct the number")
+
+
+def test_a_short_row_lacks_its_last_columns(folder: Path) -> None:
+    change(folder / "pairwise.csv", "fistula,CXCL8,TFF3,0,,unclear", "fistula,CXCL8,TFF3")
+    check(folder, "pairwise.csv, line 5, column potential", "nothing", "a finite number", "correct the number")
+
+
+@pytest.mark.parametrize("number", ["1.01", "-0.5", "high", "nan"])
+def test_a_confidence_outside_0_to_1_is_a_fault(folder: Path, number: str) -> None:
+    change(folder / "pairwise.csv", "0.6,opposite", f"{number},opposite")
+    where = "pairwise.csv, line 2, column confidence"
+    check(folder, where, repr(number), "a number in [0, 1]", "correct the number")
+
+
+def test_a_feature_given_twice_for_an_entity_names_the_first_line(folder: Path) -> None:
+    with (folder / "unary.csv").open("a") as stream:
+        stream.write("bleeding,CXCL8,-1,,\n")
+    expected = "each feature once for an entity"
+    check(folder, "unary.csv, line 9", "the same as line 2", expected, "remove one of the two rows")
+
+
+@pytest.mark.parametrize("row", ["bleeding,MUC2,CXCL8,1", "bleeding,CXCL8,MUC2,1"])
+def test_a_pair_given_twice_in_either_order_names_the_first_line(folder: Path, row: str) -> None:
+    with (folder / "pairwise.csv").open("a") as stream:
+        stream.write(f"{row},,\n")
+    expected = "each pair once for an entity, in either order"
+    check(folder, "pairwise.csv, line 6", "the same as line 2", expected, "remove one of the two rows")
+
+
+def test_a_feature_paired_with_itself_is_a_fault(folder: Path) -> None:
+    change(folder / "pairwise.csv", "MUC2,CXCL8", "MUC2,MUC2")
+    where = "pairwise.csv, line 2, column feature_b"
+    check(folder, where, "MUC2 paired with itself", "two different features", "remove the row")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "column", "close"),
+    [
+        ("unary.csv", "bleeding,CXCL8", "bleeding,CXCL9", "feature", "CXCL8"),
+        ("unary.csv", "bleeding,CXCL8", "bleedin,CXCL8", "entity", "bleeding"),
+        ("pairwise.csv", "bleeding,MUC2", "bleeding,MUC5", "feature_a", "MUC2"),
+        ("priors.csv", "fistula", "fistulae", "entity", "fistula"),
+        ("aliases.csv", "CXCL8,IL8", "CXCL,IL8", "feature", "CXCL8"),
+    ],
+)
+def test_a_name_that_is_not_listed_is_a_fault_with_a_near_match(
+    folder: Path, file: str, old: str, new: str, column: str, close: str
+) -> None:
+    change(folder / file, old, new)
+    fault = only_fault(folder)
+    assert fault.where == f"{folder}/{file}, line 2, column {column}"
+    assert fault.expected == "a name listed in bundle.yaml"
+    assert fault.next_step == f"did you mean {close}"
+
+
+def test_without_lists_a_cost_or_prior_must_still_belong_to_a_potential(free: Path) -> None:
+    (free / "costs.csv").write_text("feature,cost\ng1,1\ng2,1\ng3,1\ng33,1\n")
+    fault = only_fault(free)
+    assert fault.where == f"{free}/costs.csv, line 5, column feature"
+    assert fault.expected == "a name used in unary.csv or pairwise.csv"
+
+
+@pytest.mark.parametrize("cost", ["-1", "inf", "nan", "free", ""])
+def test_a_negative_or_non_finite_cost_is_a_fault(folder: Path, cost: str) -> None:
+    change(folder / "costs.csv", "AQP8,1", f"AQP8,{cost}")
+    found = repr(cost) if cost else "nothing"
+    check(folder, "costs.csv, line 2, column cost", found, "a finite number >= 0", "correct the number")
+
+
+def test_a_feature_without_a_cost_is_a_fault(folder: Path) -> None:
+    change(folder / "costs.csv", "MUC2,0\n", "")
+    step = "add the missing rows or remove the file"
+    check(folder, "costs.csv", "no cost for MUC2", "a cost for every feature", step)
+
+
+def test_a_cost_given_twice_is_a_fault(folder: Path) -> None:
+    change(folder / "costs.csv", "MUC2,0\n", "MUC2,0\nAQP8,1\n")
+    check(folder, "costs.csv, line 6", "the same as line 2", "each feature once", "remove one of the two rows")
+
+
+def test_a_prior_given_twice_is_a_fault(folder: Path) -> None:
+    (folder / "priors.csv").write_text("entity,log_odds\nfistula,1\nfistula,2\n")
+    check(folder, "priors.csv, line 3", "the same as line 2", "each entity once", "remove one of the two rows")
+
+
+def test_a_prior_that_is_not_finite_is_a_fault(folder: Path) -> None:
+    change(folder / "priors.csv", "-1.5", "-inf")
+    check(folder, "priors.csv, line 2, column log_odds", "'-inf'", "a finite number", "correct the number")
+
+
+def test_an_alias_of_two_features_is_a_fault(folder: Path) -> None:
+    change(folder / "aliases.csv", "TFF3,ITF", "TFF3,IL8")
+    where = "aliases.csv, line 4, column alias"
+    check(folder, where, "IL8, as in line 2", "each alias once", "remove one of the two rows")
+
+
+def test_an_alias_that_is_the_name_of_a_feature_is_a_fault(folder: Path) -> None:
+    change(folder / "aliases.csv", "TFF3,ITF", "TFF3,MUC2")
+    found, expected = "MUC2, the name of a feature", "a name that no feature has"
+    check(folder, "aliases.csv, line 4, column alias", found, expected, "remove the row")
