@@ -116,7 +116,7 @@ def test_the_stratum_of_wrong_priors_is_set_by_linearity_before_any_observation(
     tables = sign_convergence(bundle, cohort_of(bundle, np.array([[-1], [1]])), [0, 1], seeds=(0,), solver=Solver())
     rounds, duels = tables["rounds"], tables["duels"]
     assert duels["winner"].tolist() == [-1, 1]
-    by = rounds.set_index(["method", "patient", "t"])
+    by = rounds.set_index(["method", "patient", "t"]).sort_index()
     assert by["duels_prior_wrong"].unstack("t").loc["linearity"].to_numpy().tolist() == [[1, 1], [0, 0]]
     assert by["right_prior_wrong"].loc["linearity", "p0"].tolist() == [0, 1]
     assert by["right_prior_wrong"].loc["wald", "p0"].tolist() == [0.5, 1]
