@@ -16,7 +16,7 @@ from bokeh.resources import Resources
 
 from afa.experiments.explorer import Explored
 from afa.files import atomic_file
-from afa.report.page_parts import packed, template
+from afa.report.page_parts import packed, style, template
 
 SCRIPTS = ("explorer_words.js", "explorer_data.js", "explorer_charts.js", "explorer.js")
 LIBRARY = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
@@ -39,7 +39,7 @@ def explorer_page(explored: Explored) -> str:
         for i, steps in enumerate(explored.steps)
     ]
     return Template(template("explorer.html")).substitute(
-        style=template("explorer.css"),
+        style=style("explorer.css"),
         script="\n".join(map(template, SCRIPTS)),
         summary=safe_json(explored.summary),
         version=bokeh.__version__,

@@ -18,7 +18,7 @@ from traitlets.config import Config
 
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
-from afa.report.page_parts import template
+from afa.report.page_parts import style, template
 
 
 def run_notebook(
@@ -68,9 +68,7 @@ def notebook_page(notebook: NotebookNode, title: str) -> str:
         exclude_anchor_links=True,
     )
     body, _ = exporter.from_notebook_node(_with_descriptions(notebook, title))
-    return Template(template("notebook.html")).substitute(
-        title=escape(title), style=template("notebook.css"), body=body
-    )
+    return Template(template("notebook.html")).substitute(title=escape(title), style=style("notebook.css"), body=body)
 
 
 def _with_descriptions(notebook: NotebookNode, title: str) -> NotebookNode:

@@ -23,7 +23,7 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.headlines import JUDGED, Headlines, counted, every_line, tell
-from afa.report.page_parts import packed, template
+from afa.report.page_parts import packed, style, template
 from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
@@ -120,7 +120,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         digests=_digests(run, texts),
         short=SHORT,
         explorer=packed((run / "explorer.html").read_bytes()),
-        style=Markup(template("report.css")),  # noqa: S704
+        style=Markup(style("report.css")),  # noqa: S704
         script=Markup(template("report.js")),  # noqa: S704
     )
 

@@ -12,6 +12,11 @@ def template(name: str) -> str:
     return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
 
 
+def style(name: str) -> str:
+    """The style sheet of a page, after what all pages start from."""
+    return template("page.css") + template(name)
+
+
 def packed(content: bytes) -> str:
     """Base64 of gzip, the same text for the same bytes; a page unpacks it when a reader asks for it."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
