@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from afa.bundle import Bundle, packed_couplings
-from afa.bundle_format import Header, Potentials
+from afa.bundle import Bundle
+from afa.bundle.format import Header, Potentials
+from afa.bundle.model import packed_couplings
 from afa.errors import BundleError, ConfigError, Fault
 from afa.mrf import Floats
 from afa.yamlfile import check_model

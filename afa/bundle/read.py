@@ -1,0 +1,288 @@
+"""Reading a bundle folder whole: every fault by file, line and column, and notes for what is only worth a word."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bundle.format import (
+    ANNOTATIONS,
+    HEADER,
+    LARGEST_SPACE,
+    REQUIRED_COLUMNS,
+    REQUIRED_FILES,
+    Content,
+    Header,
+    Potentials,
+    digests_of,
+)
+from afa.bundle.model import Bundle, packed_couplings
+from afa.bundle.notes import notes_of
+from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, earlier_row, name_column, number_column, read_table
+from afa.errors import BundleError, ConfigError, Fault
+from afa.yamlfile import check_model, read_mapping
+
+MOST_FAULTS = 1_000
+
+
+@dataclass
+class Reading:
+    """The result of reading a folder: `content` is None where there are faults; notes are never errors."""
+
+    content: Content | None = None
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def load_bundle(path: str | Path) -> Bundle:
+    """Read a bundle folder; a `BundleError` lists every fault at once.
+
+    >>> len(load_bundle("tests/data/bundle_tiny").features)
+    5
+    >>> load_bundle("gone")
+    Traceback (most recent call last):
+    afa.errors.BundleError: gone: found nothing; expected a bundle folder with bundle.yaml. Next step: check the path.
+    """
+    reading = read_folder(path)
+    content = reading.content
+    if content is None:
+        raise BundleError(reading.faults)
+    unary = np.zeros((len(content.entities), len(content.features)))
+    unary[content.unary.entity, content.unary.features[:, 0]] = content.unary.value
+    return Bundle(
+        name=content.header.name,
+        version=content.header.version,
+        entities=content.entities,
+        features=content.features,
+        unary=unary,
+        packed=packed_couplings(content.pairwise, len(content.entities)),
+        priors=content.priors,
+        costs=content.costs,
+        aliases=content.aliases,
+        provenance=content.header.provenance,
+        licence=content.header.licence,
+    )
+
+
+def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
+    """Every fault of a bundle folder, by file, line and column; and notes, which are never errors.
+
+    >>> faults, notes = validate_bundle("nowhere")
+    >>> [fault.next_step for fault in faults], notes
+    (['check the path'], [])
+    """
+    reading = read_folder(path)
+    return reading.faults, reading.notes
+
+
+def read_folder(path: str | Path) -> Reading:
+    """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
+    folder = Path(path)
+    try:
+        if folder.is_dir():
+            return _read_folder(folder)
+        found = "a file" if folder.exists() else "nothing"
+    except OSError as error:
+        found = error.strerror or "an error"
+    return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", "check the path")])
+
+
+def _read_folder(folder: Path) -> Reading:
+    header, faults = _read_header(folder)
+    tables = {name: RowFaults(folder / name) for name in REQUIRED_COLUMNS}
+    rows = {name: _read_rows(folder, name, tables[name]) for name in REQUIRED_COLUMNS}
+
+    entities, entities_from = _names(header.entities, rows.values(), ("entity",))
+    features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"))
+    if header.features is None:
+        features = tuple(sorted(features))
+    entity_index = {name: index for index, name in enumerate(entities)}
+    feature_index = {name: index for index, name in enumerate(features)}
+
+    def columns(file: str, *names: str) -> list[NDArray[np.int64]]:
+        known = {"entity": (entity_index, entities_from)}
+        return [
+            name_column(rows[file], name, tables[file], *known.get(name, (feature_index, features_from)))
+            for name in names
+        ]
+
+    unary = _potentials(rows["unary.csv"], columns("unary.csv", "entity", "feature"), tables["unary.csv"])
+    pairwise = _potentials(
+        rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"), tables["pairwise.csv"]
+    )
+    priors = _priors(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), tables["priors.csv"])
+    has_costs = (folder / "costs.csv").exists()
+    costs = _costs(rows["costs.csv"], columns("costs.csv", "feature")[0], features, tables["costs.csv"])
+    aliases = _aliases(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features, tables["aliases.csv"])
+
+    for file in tables.values():
+        faults += file.listed()
+    faults += _digest_faults(folder, header)
+    if not faults and has_costs:
+        faults += _uncosted(folder, features, costs)
+    if not faults and not (entities and features):
+        lacking = "no entity" if not entities else "no feature"
+        faults.append(Fault(str(folder), lacking, "at least one", "add rows to unary.csv"))
+    if len(entities) * len(features) > LARGEST_SPACE:
+        found = f"{len(entities)} entities on {len(features)} features"
+        step = "remove what is not used, or split the bundle"
+        faults.append(Fault(str(folder), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
+    if len(faults) > MOST_FAULTS:
+        more = f"{len(faults) - MOST_FAULTS} more faults"
+        faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and check again")]
+    if faults:
+        return Reading(faults=faults)
+    content = Content(header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases)
+    return Reading(content, notes=notes_of(folder, content, rows))
+
+
+def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
+    """The header, or an empty one with the faults; a list that names something twice is a fault."""
+    unusable = Header.model_construct(name="", version="")
+    path = folder / HEADER
+    try:
+        header = check_model(read_mapping(path), Header, str(path))
+    except ConfigError as error:
+        return unusable, list(error.faults)
+    faults = []
+    for key, names in (("entities", header.entities or []), ("features", header.features or [])):
+        if key in header.model_fields_set and names == []:
+            faults.append(Fault(f"{path}, key {key}", "an empty list", "at least one name", "remove the key"))
+        faults += [
+            Fault(f"{path}, key {key}", f"{name} {count} times", "each name once", "remove the others")
+            for name, count in Counter(names).items()
+            if count > 1
+        ]
+    return header, faults
+
+
+def _read_rows(folder: Path, name: str, faults: RowFaults) -> CsvTable:
+    required = REQUIRED_COLUMNS[name]
+    optional = ANNOTATIONS if name in REQUIRED_FILES else ()
+    if not (folder / name).exists():
+        if name in REQUIRED_FILES:
+            step = f"write it with the header {','.join((*required, *optional))}; it may have no rows"
+            faults.add(0, "", "no such file", "a CSV file", step)
+        return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in (*required, *optional)})
+    return read_table(folder / name, required=required, optional=optional, unread=("evidence",), faults=faults)
+
+
+def _names(
+    listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str]
+) -> tuple[tuple[str, ...], str]:
+    """The known names in order, and where they are listed; without a list, the sound names of the potentials."""
+    if listed is not None:
+        return tuple(dict.fromkeys(listed)), f"listed in {HEADER}"
+    seen: dict[str, None] = {}
+    for table in tables:
+        if "potential" in table.columns:
+            for column in columns:
+                seen.update(dict.fromkeys(table.columns.get(column, ())))
+    return tuple(
+        name for name in seen if name and name == name.strip() and name.isprintable() and len(name) <= LONGEST_NAME
+    ), "used in unary.csv or pairwise.csv"
+
+
+def _potentials(table: CsvTable, codes: list[NDArray[np.int64]], faults: RowFaults) -> Potentials:
+    entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
+    value = number_column(table, "potential", faults)
+    number_column(table, "confidence", faults, low=0.0, high=1.0, empty=np.nan)
+    sound = (entity >= 0) & (features >= 0).all(axis=1)
+    paired = features.shape[1] == 2
+    if paired:
+        same = sound & (features[:, 0] == features[:, 1])
+        for row in np.flatnonzero(same).tolist():
+            found = f"{table.columns['feature_a'][row]} paired with itself"
+            faults.add(int(table.lines[row]), "feature_b", found, "two different features", "remove the row")
+        sound &= ~same
+    base = int(features.max(initial=0)) + 1
+    key = entity
+    for column in features.T:
+        key = key * base + column
+    what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
+    earlier = earlier_row(np.where(sound, key, -1))
+    for row in np.flatnonzero(earlier >= 0).tolist():
+        first = int(table.lines[earlier[row]])
+        faults.add(int(table.lines[row]), "", f"the same as line {first}", what, "remove one of the two rows")
+    return Potentials(entity, features, value)
+
+
+def _priors(table: CsvTable, entity: NDArray[np.int64], n_entities: int, faults: RowFaults) -> NDArray[np.float64]:
+    value = number_column(table, "log_odds", faults)
+    _once(table, entity, faults, "each entity once")
+    priors = np.zeros(n_entities)
+    priors[entity[entity >= 0]] = value[entity >= 0]
+    return priors
+
+
+def _costs(
+    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
+) -> NDArray[np.float64]:
+    """Costs (n_features,); NaN for a feature without a row."""
+    value = number_column(table, "cost", faults, low=0.0)
+    _once(table, feature, faults, "each feature once")
+    costs = np.full(len(features), np.nan)
+    costs[feature[feature >= 0]] = value[feature >= 0]
+    return costs
+
+
+def _aliases(
+    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
+) -> dict[str, tuple[str, ...]]:
+    name_column(table, "alias", faults)
+    known = set(features)
+    first: dict[str, int] = {}
+    aliases: dict[str, list[str]] = {}
+    for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
+        if index < 0 or not alias:
+            continue
+        if alias in known:
+            step = "remove the row"
+            faults.add(line, "alias", f"{alias}, the name of a feature", "a name that no feature has", step)
+        elif alias in first:
+            found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
+            faults.add(line, "alias", found, "each alias once", step)
+        else:
+            first[alias] = line
+            aliases.setdefault(features[index], []).append(alias)
+    return {name: tuple(others) for name, others in aliases.items()}
+
+
+def _once(table: CsvTable, codes: NDArray[np.int64], faults: RowFaults, expected: str) -> None:
+    earlier = earlier_row(codes)
+    for row in np.flatnonzero(earlier >= 0).tolist():
+        first = int(table.lines[earlier[row]])
+        faults.add(int(table.lines[row]), "", f"the same as line {first}", expected, "remove one of the two rows")
+
+
+def _uncosted(folder: Path, features: Sequence[str], costs: NDArray[np.float64]) -> list[Fault]:
+    lacking = [features[index] for index in np.flatnonzero(np.isnan(costs)).tolist()]
+    if not lacking:
+        return []
+    named = ", ".join(lacking[:10]) + (f" and {len(lacking) - 10} more" if len(lacking) > 10 else "")
+    step = "add the missing rows or remove the file"
+    return [Fault(str(folder / "costs.csv"), f"no cost for {named}", "a cost for every feature", step)]
+
+
+def _digest_faults(folder: Path, header: Header) -> list[Fault]:
+    faults = []
+    present = digests_of(folder) if header.digests else {}
+    for name, digest in header.digests.items():
+        where = f"{folder / HEADER}, key digests.{name}"
+        step = f"restore the file, or, if the edit is meant, run `afa bundle stamp {folder}`"
+        if name not in REQUIRED_COLUMNS:
+            close = difflib.get_close_matches(name[:LONGEST_NAME], REQUIRED_COLUMNS, n=1)
+            step = f"rename it to {close[0]}" if close else "remove the key"
+            faults.append(Fault(where, "a digest of an unknown file", ", ".join(REQUIRED_COLUMNS), step))
+        elif name not in present:
+            faults.append(Fault(where, "no such file in the folder", "the file that was stamped", step))
+        elif present[name] != digest.lower():
+            found = f"{name} with SHA-256 {present[name][:12]}..."
+            faults.append(Fault(where, found, f"{digest[:12]}...", step))
+    return faults

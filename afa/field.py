@@ -1,0 +1,319 @@
+"""Fields: a table of patients with its dictionary, its entities, what models answered about both, and labels.
+
+A folder as people collect it is read whole, checked whole, and written in the form that the workflow takes. The
+answers are kept as they were given; only the cut points are pooled, since a table is encoded by one set of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import stats
+
+from afa.cohort.encode_table import Coding, read_and_encode
+from afa.cohort.table_cohort import (
+    FEATURES_FILE,
+    LABELS_FILE,
+    NAME,
+    SOURCE_FILE,
+    STUDY_FILE,
+    FieldStudy,
+    FieldTable,
+    Holds,
+    read_table_labels,
+)
+from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
+from afa.elicit.knowledge import SHARES, pool_cuts
+from afa.errors import AfaError, CohortError, ConfigError, Fault
+from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
+from afa.files import atomic_folder, sha256_of
+
+DICTIONARY_FILE, ONE_OF_SEVERAL = "dictionary.csv", "categorical-as-binary"
+ENTITIES_FILE, GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "entities.csv", "groups.csv", "record", "values.csv.gz"
+UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
+PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
+COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
+TELLING = 0.6
+"""Area under the curve of the number of missing values above which missingness tells a label."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """A folder as it was collected, read and checked."""
+
+    dictionary: Features
+    entities: pd.DataFrame
+    groups: pd.DataFrame | None
+    cuts: pd.DataFrame
+    unary: pd.DataFrame
+    pairs: pd.DataFrame
+    values: Path
+
+
+def import_field(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    holds: Holds = "several",
+    address: str | None = None,
+) -> list[str]:
+    """Make a field of a folder with `dictionary.csv`, `entities.csv`, `elicited/`, `values.csv[.gz]` and `labels.csv`.
+
+    Parameters
+    ----------
+    folder
+        `elicited/` holds `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`; beside it
+        may stand `groups.csv` and `SOURCE.md`. Features of the kind `categorical-as-binary` that come from one
+        measurement are the values of one variable: at most one of them is +1.
+    out
+        The field's folder, whose name is the field's; it appears whole or not at all.
+    holds
+        How many entities a patient has, by the question that is asked.
+    address
+        Where the original of the table is; with it the table is not carried, and known by its digest.
+
+    Returns
+    -------
+    list of str : what a reader should know of the values, also at the end of the field's `SOURCE.md`
+
+    Raises
+    ------
+    CohortError, ConfigError : what is wrong with the folder, each fault of a file at once.
+
+    """
+    source, target = Path(folder), Path(out)
+    if not re.fullmatch(NAME, target.name):
+        expected = "lower-case letters, digits, - and _"
+        raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
+    given = _read(source)
+    cuts = pool_cuts(given.cuts, given.dictionary.names, given.dictionary.kinds)
+    features = features_of(given.dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
+    encoded = read_and_encode(given.values, features, Coding("cohort"))
+    labels = read_table_labels(source / LABELS_FILE, list(encoded.values.index))
+    known = list(given.entities["entity"])
+    if sorted(labels.columns) != sorted(known):
+        found, step = f"the columns {', '.join(labels.columns)}", "name one column for each entity"
+        raise CohortError(Fault(str(source / LABELS_FILE), found, f"the entities {', '.join(known)}", step))
+    remarks = [*encoded.notes, *_remarks(given.values, encoded.values.isna().sum(axis=1), labels)]
+    text = (source / SOURCE_FILE).read_text(encoding="utf-8") if (source / SOURCE_FILE).is_file() else ""
+    voters = tuple(dict.fromkeys([*given.cuts["voter"], *given.unary["voter"], *given.pairs["voter"]]))
+    with atomic_folder(target) as made:
+        if address is None:
+            packed = made / TABLE_FILE
+            packed.write_bytes(gzip.compress(_plain(given.values), compresslevel=9, mtime=0))
+        table = FieldTable(
+            file=given.values.name if address else TABLE_FILE,
+            sha256=sha256_of(given.values if address else made / TABLE_FILE),
+            carried=address is None,
+            licence=_stated(text, "licence") or "not stated",
+            citation=_stated(text, "citation"),
+            address=address,
+        )
+        title = text.partition("\n")[0].lstrip("# ").partition(": ")[2] or target.name
+        study = FieldStudy(
+            name=target.name,
+            title=title[:1].upper() + title[1:],
+            holds=holds,
+            voters=voters,
+            table=table,
+            provenance=_provenance(given, voters),
+        )
+        dump = yaml.safe_dump(study.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
+        (made / STUDY_FILE).write_text(dump, encoding="utf-8")
+        write_features(features, made / FEATURES_FILE)
+        _write(given.entities, made / ENTITIES_FILE)
+        if given.groups is not None:
+            _write(given.groups, made / GROUPS_FILE)
+        shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
+        (made / RECORD_FOLDER).mkdir()
+        for name, answers in (("cuts", given.cuts), ("unary", given.unary), ("pairs", given.pairs)):
+            _write(answers, made / RECORD_FOLDER / f"{name}.csv")
+        head = text.rstrip() or f"# {target.name}"
+        checks = "\n".join(f"- {remark}" for remark in remarks) or "- nothing to remark"
+        (made / SOURCE_FILE).write_text(f"{head}\n\n## Seen when the field was made\n\n{checks}\n", encoding="utf-8")
+    return remarks
+
+
+def read_record(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The answers of a field as they were given: cut points, unary and pairwise, each with a column `voter`."""
+    record = Path(folder) / RECORD_FOLDER
+    cuts, unary, pairs = (
+        pd.read_csv(record / f"{name}.csv", dtype={"voter": str}) for name in ("cuts", "unary", "pairs")
+    )
+    return cuts, unary, pairs
+
+
+def _read(source: Path) -> _Given:
+    """Everything but values and labels, which need the cut points; the faults of all files at once."""
+    faults: list[Fault] = []
+    dictionary: Features | None = None
+    try:
+        dictionary = read_features(source / DICTIONARY_FILE, {ONE_OF_SEVERAL: "binary"})
+    except AfaError as error:
+        faults += error.faults
+    entities = _names(source / ENTITIES_FILE, "entity", ("entity", "definition"), faults)
+    features = {name: row for row, name in enumerate(dictionary.names)} if dictionary else {}
+    known = {name: row for row, name in enumerate(entities["entity"])}
+    groups = None
+    if dictionary is not None and (source / GROUPS_FILE).is_file():
+        groups = _names(source / GROUPS_FILE, "feature", ("feature", "measurement"), faults, features)
+        groups["exclusive"] = _exclusive(source, groups)
+    if faults:
+        raise CohortError(faults)
+    record = [
+        pd.concat(
+            [_answers(path, kind, features, known, faults) for path in _files(source, kind, faults)]
+            or [pd.DataFrame(columns=["voter", *COLUMNS[kind]])]
+        )
+        for kind in COLUMNS
+    ]
+    tables = [source / name for name in ("values.csv", "values.csv.gz") if (source / name).is_file()]
+    if not tables:
+        faults.append(Fault(str(source), "no values.csv and no values.csv.gz", "one of them", "add the table"))
+    if faults or dictionary is None:
+        raise CohortError(faults)
+    cuts, unary, pairs = (answers.reset_index(drop=True) for answers in record)
+    return _Given(dictionary, entities, groups, cuts, unary, pairs, tables[0])
+
+
+def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
+    folder = source / "elicited"
+    found = sorted([*folder.glob(f"{kind}.csv"), *folder.glob(f"{kind}_*.csv")])
+    if not found and kind != "pairs":
+        step = f"add {kind}_<voter>.csv"
+        faults.append(Fault(str(folder), f"no answers {kind}*.csv", "those of at least one voter", step))
+    return found
+
+
+def _exclusive(source: Path, groups: pd.DataFrame) -> list[int]:
+    """1 for features of a measurement whose features are all values of one variable."""
+    columns = read_table(
+        source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:], faults=RowFaults(source)
+    ).columns
+    one_of = {name for name, kind in zip(columns["feature"], columns["kind"], strict=True) if kind == ONE_OF_SEVERAL}
+    return [
+        int(all(name in one_of for name in groups.loc[groups["measurement"] == measurement, "feature"]))
+        for measurement in groups["measurement"]
+    ]
+
+
+def _answers(
+    path: Path, kind: str, features: dict[str, int], entities: dict[str, int], faults: list[Fault]
+) -> pd.DataFrame:
+    """One voter's answers of a kind, each checked; the voter is what stands behind the kind in the file's name."""
+    rows = RowFaults(path, most=1)
+    columns: tuple[str, ...] = COLUMNS[kind]
+    table = read_table(path, required=columns, whole_rows=True, faults=rows)
+    keys = [name for name in ("entity", "feature", "feature_a", "feature_b") if name in columns]
+    codes = np.zeros(len(table), dtype=np.int64)
+    for name in map(str, keys):
+        known = entities if name == "entity" else features
+        where = "of entities.csv" if name == "entity" else "of dictionary.csv"
+        places = name_column(table, name, rows, known, where)
+        codes = np.where((codes < 0) | (places < 0), -1, codes * len(known) + places)
+    for row in np.flatnonzero(earlier_row(codes) >= 0).tolist():
+        found = " ".join(table.columns[name][row] for name in keys)
+        rows.add(int(table.lines[row]), keys[-1], f"{quoted(found)} again", "one row each", "remove one of them")
+    values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"}
+    for name in columns:
+        if name in keys or name in ("reason", "scope"):
+            values[name] = list(table.columns[name])
+        elif kind == "cuts":
+            empty = np.array([not text for text in table.columns[name]], dtype=bool)
+            values[name] = np.where(empty, np.nan, number_column(table, name, rows, empty=0.0))
+        else:
+            low = -1.0 if name == "direction" else 0.0
+            values[name] = number_column(table, name, rows, low=low, high=1.0)
+    if not rows.listed():
+        _coherent(kind, values, table, rows)
+    faults += rows.listed()
+    return pd.DataFrame(values, columns=["voter", *columns])
+
+
+def _coherent(kind: str, values: dict[str, Any], table: CsvTable, rows: RowFaults) -> None:
+    """What a row says that cannot be: shares beyond 1, a direction between, a scope that is none."""
+    if kind == "cuts":
+        return
+    for row, direction in enumerate(values["direction"]):
+        line = int(table.lines[row])
+        if direction not in (-1.0, 0.0, 1.0):
+            rows.add(line, "direction", f"{direction:g}", "-1, 0 or 1", "correct the direction")
+        if kind == "unary":
+            for state in ("with", "without"):
+                both = values[f"p_high_{state}"][row] + values[f"p_low_{state}"][row]
+                if both > 1 + 1e-9:
+                    rows.add(line, f"p_high_{state}", f"{both:g} high and low together", "at most 1", "correct them")
+        elif values["scope"][row] not in ("shared", "condition"):
+            rows.add(line, "scope", quoted(values["scope"][row]), "shared or condition", "choose one of them")
+    values["direction"] = np.asarray(values["direction"], dtype=np.int64)
+
+
+def _names(
+    path: Path, key: str, columns: tuple[str, ...], faults: list[Fault], known: dict[str, int] | None = None
+) -> pd.DataFrame:
+    rows = RowFaults(path, most=1)
+    table = read_table(path, required=columns, whole_rows=True, faults=rows)
+    name_column(table, key, rows, known, "of dictionary.csv")
+    names = pd.Series(table.columns[key], dtype=object)
+    for row in np.flatnonzero(names.duplicated()).tolist():
+        rows.add(int(table.lines[row]), key, f"{quoted(str(names[row]))} again", "each once", "remove one of them")
+    if not rows.listed() and not len(table):
+        rows.add(0, "", "no row", f"a row for each {key}", "add them")
+    faults += rows.listed()
+    return pd.DataFrame({name: list(table.columns[name]) for name in columns})
+
+
+def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[str]:
+    """Rows that are alike, and missing values that tell a label."""
+    lines = _plain(path).decode("utf-8-sig").splitlines()[1:]
+    rows = [line.partition(",")[2] for line in lines if line.strip()]
+    remarks = []
+    if twice := len(rows) - len(set(rows)):
+        remarks.append(f"{twice:,} of {len(rows):,} rows equal an earlier one: count distinct rows, not patients")
+    for entity in labels.columns:
+        label = labels[entity]
+        ill, well = missing[label == 1], missing[label == 0]
+        if len(ill) and len(well) and missing.any():
+            area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
+            if max(area, 1 - area) >= TELLING:
+                told = f"the number of missing values alone tells {entity} with an area under the curve of"
+                remarks.append(f"{told} {max(area, 1 - area):.2f}: a planner must not see that a value is missing")
+    return remarks
+
+
+def _provenance(given: _Given, voters: Sequence[str]) -> dict[str, Any]:
+    """What is known and unknown of the answers; nothing is filled in."""
+    return {
+        "model": "unknown",
+        "prompts": "unknown",
+        "date": "unknown",
+        "asked_with": "dictionary.csv and entities.csv alone",
+        "cut_points": f"medians over {given.cuts['voter'].nunique()} voters, where more than half give that side",
+        "answers": {
+            name: len(table) for name, table in (("cuts", given.cuts), ("unary", given.unary), ("pairs", given.pairs))
+        },
+        "caveats": [f"{len(voters)} voters may be runs of one model: their agreement is then weak evidence"],
+    }
+
+
+def _stated(text: str, key: str) -> str:
+    found = re.search(rf"^- {key}: (.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else ""
+
+
+def _plain(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, lineterminator="\n", float_format="%.12g")

@@ -1,0 +1,298 @@
+"""What the Human Phenotype Ontology annotates to diseases, as frequencies closed under its hierarchy.
+
+Files are read as they are published: `phenotype.hpoa`, or the older tables. `afa.formats.ontology` reads the terms,
+`afa.formats.phenopacket` patients.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from afa.csvfile import quoted, suggestion
+from afa.errors import BundleError, Fault
+from afa.formats.ontology import Ontology, text_of
+from afa.formats.phenopacket import TERM
+
+PHENOTYPE = "HP:0000118"
+"""The root of phenotypic abnormalities; beside it stand inheritance, onset and modifiers."""
+WORDS = {
+    "very rare": 0.01,
+    "rare": 0.05,
+    "occasional": 0.075,
+    "frequent": 0.33,
+    "variable": 0.5,
+    "typical": 0.5,
+    "common": 0.75,
+    "hallmark": 0.9,
+    "obligate": 1.0,
+    "HP:0040280": 1.0,
+    "HP:0040281": 0.895,
+    "HP:0040282": 0.545,
+    "HP:0040283": 0.17,
+    "HP:0040284": 0.025,
+    "HP:0040285": 0.0,
+}
+"""Frequencies in words as the consortium defined them; of the newer terms, the middle of their range."""
+_RATIO = re.compile(r"(\d+)\s*(?:/|of)\s*(\d+)")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?(?:\s*-\s*(\d+(?:\.\d+)?))?\s*%")
+_COLUMNS = {
+    "disease": ("database_id", "#DatabaseID", "Disease ID", "disease_id"),
+    "name": ("disease_name", "DiseaseName", "Disease Name", "disease_label"),
+    "term": ("hpo_id", "HPO_ID", "Phenotype ID"),
+    "frequency": ("frequency", "Frequency"),
+    "negated": ("qualifier", "Qualifier", "Negation ID", "negated"),
+}
+_OLD = ("DB", "id", "name", "negated", "term", "reference", "evidence", "onset", "frequency", "with", "aspect")
+"""First columns of `phenotype_annotation.tab`, which has no header."""
+
+
+Triple = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
+"""Rows, columns and values of a sparse matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """What is annotated to diseases.
+
+    Parameters
+    ----------
+    table : a row an annotation: disease, name, term as written, frequency in [0, 1] or NaN where not stated, negated
+    unread : frequencies that no rule reads, with how many rows have each; they count as not stated
+
+    """
+
+    table: pd.DataFrame
+    unread: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class DiseaseTerms:
+    """How often each term occurs in each disease, closed under the hierarchy: `P(ancestor) >= P(term)`.
+
+    Parameters
+    ----------
+    diseases, names : (N,) ids and names
+    terms : (T,) current ids, each after all its ancestors
+    probabilities : (N, T) CSR in [floor, 1 - floor]; nothing where a disease is silent, which follows the background
+    background : (T,) the mean over diseases, silence being 0, within [floor, 1 - floor]
+    parents : (T, T) CSR, 1 where the column is a direct parent of the row
+    floor : 1 / (2 N)
+    unknown : annotated terms that the ontology lacks, with their rows
+
+    """
+
+    diseases: tuple[str, ...]
+    names: tuple[str, ...]
+    terms: tuple[str, ...]
+    probabilities: sparse.csr_array
+    background: npt.NDArray[np.float64]
+    parents: sparse.csr_array
+    floor: float
+    unknown: Mapping[str, int]
+
+    @cached_property
+    def tree_parent(self) -> npt.NDArray[np.int64]:
+        """(T,) One parent a term: that of least background, the first of equal ones; -1 below the root."""
+        chosen = np.full(len(self.terms), -1, dtype=np.int64)
+        for term in range(len(self.terms)):
+            above = self.parents.indices[self.parents.indptr[term] : self.parents.indptr[term + 1]]
+            if above.size:
+                chosen[term] = above[np.argmin(self.background[above])]
+        return chosen
+
+
+def read_annotations(path: str | Path) -> Annotations:
+    """Read annotations of diseases, in any of the forms in which they were published.
+
+    Parameters
+    ----------
+    path
+        `phenotype.hpoa`, the older `phenotype_annotation.tab`, a table of one disease, a folder of such `.tab` files,
+        or a CSV with disease_id, disease_label, hpo_id, negated, frequency; `.gz` or not.
+
+    Raises
+    ------
+    BundleError : columns are missing, or a row names no term; the first rows of each fault.
+
+    """
+    root = Path(path)
+    files = sorted(root.glob("*.tab")) if root.is_dir() else [root]
+    if not files:
+        raise BundleError(Fault(str(root), "no .tab file", "a table for each disease", "name their folder"))
+    rows: list[tuple[str, str, str, str, bool]] = []
+    faults: list[Fault] = []
+    for file in files:
+        rows += _annotation_rows(file, faults)
+    if not faults and not rows:
+        faults.append(Fault(str(root), "no annotation", "a row for each disease and term", "fetch the file again"))
+    if faults:
+        raise BundleError(faults[:20])
+    table = pd.DataFrame(rows, columns=["disease", "name", "term", "frequency", "negated"])
+    numbers = {text: frequency_of(text) for text in table["frequency"].unique()}
+    unread = Counter(text for text in table["frequency"] if text and np.isnan(numbers[text]))
+    table["frequency"] = table["frequency"].map(numbers).astype(float)
+    table["negated"] = table["negated"] | (table["frequency"] == 0.0)
+    return Annotations(table, dict(unread))
+
+
+def frequency_of(text: str) -> float:
+    """The number that a frequency stands for: a word, `3/7`, `3 of 7`, `12.5 %`, `50%-90%`; NaN where it is none.
+
+    >>> frequency_of("Hallmark"), frequency_of("8 of 32"), frequency_of("50%-90%"), frequency_of("HP:0040283")
+    (0.9, 0.25, 0.7, 0.17)
+    """
+    written = text.strip()
+    if written in WORDS or written.lower() in WORDS:
+        return WORDS.get(written, WORDS.get(written.lower(), np.nan))
+    if ratio := _RATIO.fullmatch(written):
+        part, whole = map(int, ratio.groups())
+        return part / whole if whole > 0 and part <= whole else np.nan
+    if percent := _PERCENT.fullmatch(written):
+        low = float(percent.group(1))
+        high = float(percent.group(2) or low)
+        return (low + high) / 200 if low <= high <= 100 else np.nan
+    return np.nan
+
+
+def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: float) -> DiseaseTerms:
+    """Frequencies of phenotypic terms in diseases, closed under the hierarchy.
+
+    Parameters
+    ----------
+    annotations
+        A disease's repeated rows count as their largest stated frequency.
+    ontology
+        Alternative and replaced ids are brought to their current one; what is no phenotypic abnormality is left out.
+    unstated
+        Frequency of a term that is annotated without one, in (0, 1].
+
+    Returns
+    -------
+    DiseaseTerms : P of an ancestor is the largest of its annotated descendants; a negated term, and what lies below
+        it, has the floor unless annotated too
+
+    Raises
+    ------
+    BundleError : no disease has a phenotypic term of the ontology.
+
+    """
+    table = annotations.table
+    written = {text: ontology.resolve(text) for text in table["term"].unique()}
+    unknown = Counter(text for text in table["term"] if written[text] is None)
+    kept = {text for text, term in written.items() if term is not None and PHENOTYPE in ontology.ancestors[term]}
+    table = table[table["term"].isin(kept - {PHENOTYPE})]
+    table = table.assign(term=table["term"].map(written))
+    present = table[~table["negated"]]
+    if present.empty:
+        step = "take an ontology of the annotations' time"
+        raise BundleError(Fault("annotations", "no phenotypic term of the ontology", "at least one", step))
+    diseases = tuple(dict.fromkeys(present["disease"]))
+    row_of = {disease: row for row, disease in enumerate(diseases)}
+    named = set().union(*(ontology.ancestors[term] for term in table["term"].unique()))
+    terms = tuple(t for t in ontology.ids if t in named and t != PHENOTYPE and PHENOTYPE in ontology.ancestors[t])
+    column_of = {term: column for column, term in enumerate(terms)}
+    stated = present.groupby(["disease", "term"], sort=False)["frequency"].max().fillna(unstated)
+    rows = np.array([row_of[disease] for disease, _ in stated.index])
+    places = [np.array([column_of[a] for a in ontology.ancestors[t] if a in column_of]) for _, t in stated.index]
+    sizes = [len(columns) for columns in places]
+    closed = _largest(np.repeat(rows, sizes), np.concatenate(places), np.repeat(stated.to_numpy(), sizes))
+    floor = 1.0 / (2 * len(diseases))
+    means = np.bincount(closed[1], weights=closed[2], minlength=len(terms)) / len(diseases)
+    row, column, value = _with_negated(closed, table[table["negated"]], row_of, column_of, ontology)
+    return DiseaseTerms(
+        diseases,
+        tuple(present.drop_duplicates("disease")["name"]),
+        terms,
+        sparse.csr_array((np.clip(value, floor, 1.0 - floor), (row, column)), shape=(len(diseases), len(terms))),
+        np.clip(means, floor, 1.0 - floor),
+        _parent_matrix(terms, column_of, ontology),
+        floor,
+        dict(unknown),
+    )
+
+
+def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, str, str, bool]]:
+    text = text_of(file)
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in lines if not line.startswith("#") or line.startswith("#DatabaseID")]
+    if not lines:
+        return []
+    mark = "," if str(file).removesuffix(".gz").endswith(".csv") else "\t"
+    reader = csv.reader(
+        (line for _, line in lines), delimiter=mark, quoting=csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE
+    )
+    header = next(reader)
+    at = {key: next((header.index(name) for name in names if name in header), None) for key, names in _COLUMNS.items()}
+    numbers = iter([number for number, _ in lines[1:]])
+    if at["term"] is None and len(header) >= len(_OLD) and TERM.fullmatch(header[_OLD.index("term")]):
+        at = {key: _OLD.index(key) for key in ("name", "term", "frequency", "negated")} | {"disease": None}
+        reader, numbers = (
+            csv.reader((line for _, line in lines), delimiter=mark, quoting=csv.QUOTE_NONE),
+            iter(n for n, _ in lines),
+        )
+    elif lacking := [names[0] for key, names in _COLUMNS.items() if at[key] is None]:
+        step = suggestion(lacking[0], header)
+        faults.append(
+            Fault(f"{file}, line {lines[0][0]}", f"no column {', '.join(lacking)}", "a table of annotations", step)
+        )
+        return []
+    rows = []
+    for number, row in zip(numbers, reader, strict=True):
+        cells = {key: row[place].strip() if place is not None and place < len(row) else "" for key, place in at.items()}
+        if at["disease"] is None:
+            cells["disease"] = f"{row[0]}:{row[1]}"
+        if not TERM.fullmatch(cells["term"]) or not cells["disease"]:
+            found = f"{quoted(cells['disease'])} and {quoted(cells['term'])}"
+            faults.append(Fault(f"{file}, line {number}", found, "a disease and a term", "correct or remove the row"))
+            continue
+        rows.append(
+            (cells["disease"], cells["name"], cells["term"], cells["frequency"], cells["negated"] in ("NOT", "1"))
+        )
+    return rows
+
+
+def _largest(rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Triple:
+    """The same entries, each place once, with the largest of its values."""
+    order = np.lexsort((columns, rows))
+    row, column = rows[order], columns[order]
+    first = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(column) != 0)])
+    return row[first], column[first], np.maximum.reduceat(values[order], first)
+
+
+def _with_negated(
+    closed: Triple,
+    negated: pd.DataFrame,
+    row_of: Mapping[str, int],
+    column_of: Mapping[str, int],
+    ontology: Ontology,
+) -> Triple:
+    """Entries of 0 beside those that are annotated: for each negated term and all that lies below it."""
+    below: dict[str, list[int]] = {term: [] for term in negated["term"].unique()}
+    for term, column in column_of.items():
+        for above in ontology.ancestors[term]:
+            if above in below:
+                below[above].append(column)
+    pairs = [(row_of[d], below[t]) for d, t in zip(negated["disease"], negated["term"], strict=True) if d in row_of]
+    sizes = [len(columns) for _, columns in pairs]
+    rows = np.repeat(np.array([row for row, _ in pairs], dtype=np.int64), sizes)
+    columns = np.array([column for _, below_it in pairs for column in below_it], dtype=np.int64)
+    known_rows, known_columns, values = closed
+    return _largest(np.r_[known_rows, rows], np.r_[known_columns, columns], np.r_[values, np.zeros(len(rows))])
+
+
+def _parent_matrix(terms: Sequence[str], column_of: Mapping[str, int], ontology: Ontology) -> sparse.csr_array:
+    edges = [(column_of[t], column_of[above]) for t in terms for above in ontology.parents[t] if above in column_of]
+    places = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    ones = np.ones(len(places), dtype=np.int8)
+    return sparse.csr_array((ones, (places[:, 0], places[:, 1])), shape=(len(terms), len(terms)))

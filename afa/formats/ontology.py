@@ -1,0 +1,179 @@
+"""Terms of an ontology and their hierarchy, from OBO or from a table."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from afa.errors import BundleError, Fault
+from afa.regularfile import read_whole
+
+
+@dataclass(frozen=True, eq=False)
+class Ontology:
+    """Terms and their is-a hierarchy.
+
+    Parameters
+    ----------
+    version : as the file says
+    names : label by current id, in the order of the file
+    parents : direct parents by current id
+    other_ids : current id by alternative id, by replaced id, and by the one that an obsolete term suggests
+
+    """
+
+    version: str
+    names: Mapping[str, str]
+    parents: Mapping[str, tuple[str, ...]]
+    other_ids: Mapping[str, str]
+
+    def resolve(self, term: str) -> str | None:
+        """The current id that a term stands for, or None."""
+        return term if term in self.names else self.other_ids.get(term)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """Current ids, each after all its ancestors."""
+        return tuple(TopologicalSorter(self.parents).static_order())
+
+    @cached_property
+    def ancestors(self) -> Mapping[str, frozenset[str]]:
+        """All ancestors of each current id, itself among them."""
+        found: dict[str, frozenset[str]] = {}
+        for term in self.ids:
+            found[term] = frozenset({term}).union(*(found[parent] for parent in self.parents[term]))
+        return found
+
+    def place(self, term: str, newer: Ontology | None = None) -> tuple[tuple[str, ...], str]:
+        """The current ids nearest to a term, and how they were found.
+
+        `same`, `other_id`; by a newer ontology `merged` (an id with which that one merged it) or `ancestor` (nearest
+        ones that this ontology knows: only for what was observed, since an absent term says nothing of its ancestors);
+        or `unknown`.
+        """
+        if (found := self.resolve(term)) is not None:
+            return (found,), "same" if found == term else "other_id"
+        current = None if newer is None else newer.resolve(term)
+        if newer is None or current is None:
+            return (), "unknown"
+        known = {above: found for above in newer.ancestors[current] if (found := self._among(above, newer)) is not None}
+        if current in known:
+            return (known[current],), "merged"
+        lower = {above for above in known if any(above != one and above in newer.ancestors[one] for one in known)}
+        return tuple(sorted({known[above] for above in known if above not in lower})), "ancestor"
+
+    def _among(self, current: str, newer: Ontology) -> str | None:
+        """What this ontology calls a term of a newer one, by any of its ids there."""
+        ids = (current, *sorted(newer.ids_of(current)))
+        return next((found for other in ids if (found := self.resolve(other)) is not None), None)
+
+    def ids_of(self, term: str) -> frozenset[str]:
+        """The other ids of a current one."""
+        return self._by_current.get(term, frozenset())
+
+    @cached_property
+    def _by_current(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for other, current in self.other_ids.items():
+            found.setdefault(current, set()).add(other)
+        return {current: frozenset(others) for current, others in found.items()}
+
+
+def read_ontology(path: str | Path) -> Ontology:
+    """Read an ontology: `.obo`, or a table hpo_id, name, parents, alt_ids (`|` between ids); `.gz` or not.
+
+    Raises
+    ------
+    BundleError : no term, a parent that is no term, a circle.
+
+    """
+    text = text_of(Path(path))
+    if str(path).removesuffix(".gz").endswith(".csv"):
+        rows = csv.DictReader(io.StringIO(text))
+        entries = [
+            {
+                "id": [row["hpo_id"]],
+                "name": [row["name"]],
+                "is_a": _split(row["parents"]),
+                "alt_id": _split(row["alt_ids"]),
+            }
+            for row in rows
+        ]
+        version = Path(path).name
+    else:
+        head, *stanzas = re.split(r"^\[(?=\w+\]$)", text, flags=re.MULTILINE)
+        entries = [_stanza(stanza) for stanza in stanzas if stanza.startswith("Term]")]
+        version = next(iter(_stanza(head).get("data-version", _stanza(head).get("date", [""]))))
+    return _ontology(path, version, entries)
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, packed or not; Latin-1 where it is not UTF-8, as some of the older tables are."""
+    try:
+        data = read_whole(path, 1 << 30)
+        data = gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        raise BundleError(Fault(str(path), found, "a readable file", "check the path")) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _ontology(path: str | Path, version: str, entries: Sequence[Mapping[str, list[str]]]) -> Ontology:
+    names: dict[str, str] = {}
+    parents: dict[str, tuple[str, ...]] = {}
+    other_ids: dict[str, str] = {}
+    for entry in entries:
+        (term,) = entry.get("id", [""])[:1]
+        if "true" in entry.get("is_obsolete", []):
+            successors = entry.get("replaced_by") or entry.get("consider", [])
+            if len(successors) == 1:
+                other_ids.setdefault(term, successors[0])
+        elif term:
+            names[term] = next(iter(entry.get("name", [""])))
+            parents[term] = tuple(entry.get("is_a", []))
+    for entry in entries:
+        if entry.get("id", [""])[0] in names:
+            other_ids.update(dict.fromkeys(entry.get("alt_id", []), entry["id"][0]))
+    faults = [
+        Fault(f"{path}, term {term}", f"the parent {above}", "a term of the file", "fetch the ontology again")
+        for term, all_above in parents.items()
+        for above in all_above
+        if above not in names
+    ]
+    if not names:
+        faults = [Fault(str(path), "no term", "an ontology, as OBO", "name hp.obo")]
+    if faults:
+        raise BundleError(faults[:20])
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        found = f"a circle through {', '.join(error.args[1][:5])}"
+        raise BundleError(Fault(str(path), found, "a hierarchy", "fetch the ontology again")) from None
+    current = {other: term for other, term in other_ids.items() if term in names and other not in names}
+    return Ontology(version, names, parents, current)
+
+
+def _stanza(text: str) -> dict[str, list[str]]:
+    """Values by key; what stands behind ` ! `, and qualifiers in braces, is no part of an id."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, sign, value = line.partition(": ")
+        if sign:
+            whole = value.strip() if key in ("name", "data-version", "date") else re.split(r"\s*[!{]", value)[0].strip()
+            found.setdefault(key, []).append(whole)
+    return found
+
+
+def _split(text: str) -> list[str]:
+    return text.split("|") if text else []
