@@ -2,11 +2,15 @@
 
 A model gives each configuration x in {-1, 0, +1}^M the energy
 
-    E(x) = pi + alpha . x + 1/2 x' W x        (eq:mrf-general, with each unordered pair counted once)
+    E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
-where `alpha` are the unary potentials, `W` the symmetric couplings with a zero diagonal, and `pi` the
-prior log-odds. Observing features conditions the model exactly: what is left is a model of the same
-kind on the unobserved features (App. supp:updatemrf).
+with `W` the symmetric couplings with a zero diagonal and `pi` the prior log-odds. The paper's models have
+`f_j(s) = alpha_j s` and `mu = 0`: E(x) = pi + alpha . x + 1/2 x' W x (eq:mrf-general, each unordered pair once).
+Models of probabilities have `f_j(s) = log P_j(s)` and the means of P_j as `mu`: so centred, couplings do not move the
+marginals (docs/decisions.md, F1 to F2b). A value that cannot occur has f_j(s) = -inf.
+
+Observing features conditions the model exactly: what is left is a model of the same kind on the unobserved features
+(App. supp:updatemrf).
 """
 
 from __future__ import annotations
@@ -24,18 +28,27 @@ from afa.errors import BundleError, Fault, PlannerError
 Floats = NDArray[np.float64]
 VALUES = (-1, 0, 1)
 ROUNDING = 1e-12
+RELATIVE_TIE = 1e-9
+"""Gains or distances that are apart by less than this, relative to the largest, are equal."""
+
+LOG3 = float(np.log(3.0))
 
 
 @dataclass(frozen=True)
 class PairwiseMRF:
-    """A pairwise model on M ternary features.
+    """A pairwise model on M ternary features, with the paper's unary terms; `of_probabilities` makes the other kind.
 
     Parameters
     ----------
-    unary : (M,) float, the potential of each feature; finite.
+    unary : (M,) float, the potential alpha of each feature; finite.
     couplings : (M, M), dense or sparse, symmetric, zero diagonal; finite. Kept as a CSR array.
     prior : prior log-odds `pi`, in nats.
     features : M distinct names; `x0`, `x1`, ... unless given.
+
+    Attributes
+    ----------
+    terms : (M, 3), f_j(s) in nats for s = -1, 0, +1; -inf where a value cannot occur.
+    centre : (M,), the means `mu` that couplings are centred at, or None where they are not.
 
     Raises
     ------
@@ -53,22 +66,70 @@ class PairwiseMRF:
     couplings: sp.csr_array
     prior: float = 0.0
     features: tuple[str, ...] = field(default=())
+    terms: Floats = field(init=False)
+    centre: Floats | None = field(init=False, default=None)
 
     def __init__(
         self, unary: ArrayLike, couplings: ArrayLike | sp.sparray, prior: float = 0.0, features: tuple[str, ...] = ()
     ) -> None:
         alpha = np.array(unary, dtype=np.float64)
+        terms = alpha[:, None] * np.array(VALUES) if alpha.ndim == 1 else alpha
+        self._fill(alpha, couplings, prior, features, terms, None)
+
+    @classmethod
+    def of_probabilities(
+        cls,
+        probabilities: ArrayLike,
+        couplings: ArrayLike | sp.sparray,
+        prior: float = 0.0,
+        features: tuple[str, ...] = (),
+    ) -> PairwiseMRF:
+        """The model with these marginals at no observation, and couplings about their means (docs/decisions.md, F2).
+
+        probabilities : (M, 3) of -1, 0, +1; rows sum to 1, that of 0 is positive, others are 0 where a value cannot
+        occur. `unary` is the part of log P that is linear in the value. A `BundleError` names a row that is no such
+        thing.
+
+        >>> model = PairwiseMRF.of_probabilities([[0.0, 0.2, 0.8], [0.5, 0.5, 0.0]], [[0, 1], [1, 0]])
+        >>> round(model.energy([1, -1]), 6), model.centre.tolist()
+        (-1.016291, [0.8, -0.5])
+        """
+        p = np.array(probabilities, dtype=np.float64)
+        sound = p.ndim == 2 and p.shape[1] == len(VALUES)
+        rows = (p >= 0).all(axis=1) & (p[:, 1] > 0) & (np.abs(p.sum(axis=1) - 1) <= ROUNDING) if sound else [False]
+        if not np.all(rows):
+            found = str(p[~np.asarray(rows)][0].tolist()) if sound else f"shape {p.shape}"
+            expected = "three probabilities a feature that sum to 1, that of 0 above 0"
+            raise BundleError(Fault("a model of probabilities", found, expected, "correct the probabilities"))
+        low, middle, high = np.log(np.where(p > 0, p, 1.0)).T
+        linear = np.select([p[:, 0] == 0, p[:, 2] == 0], [high - middle, middle - low], (high - low) / 2)
+        linear = np.where((p[:, 0] == 0) & (p[:, 2] == 0), 0.0, linear)
+        terms = np.where(p > 0, np.column_stack([low, middle, high]), -np.inf)
+        model = cls.__new__(cls)
+        model._fill(linear, couplings, prior, features, terms, p @ np.array(VALUES, dtype=np.float64))
+        return model
+
+    def _fill(
+        self,
+        unary: Floats,
+        couplings: ArrayLike | sp.sparray,
+        prior: float,
+        features: tuple[str, ...],
+        terms: Floats,
+        centre: Floats | None,
+    ) -> None:
+        """Check the parts and set them, read-only."""
         matrix = sp.csr_array(couplings, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        names = tuple(features) or tuple(f"x{j}" for j in range(len(alpha)))
-        _check_model(alpha, matrix, prior, names)
-        for array in (alpha, matrix.data, matrix.indices, matrix.indptr):
-            array.flags.writeable = False
-        object.__setattr__(self, "unary", alpha)
-        object.__setattr__(self, "couplings", matrix)
-        object.__setattr__(self, "prior", float(prior))
-        object.__setattr__(self, "features", names)
+        names = tuple(features) or tuple(f"x{j}" for j in range(len(unary)))
+        _check_model(unary, matrix, prior, names)
+        for array in (unary, matrix.data, matrix.indices, matrix.indptr, terms, centre):
+            if array is not None:
+                array.flags.writeable = False
+        parts = {"unary": unary, "couplings": matrix, "prior": float(prior), "features": names}
+        for name, value in (parts | {"terms": terms, "centre": centre}).items():
+            object.__setattr__(self, name, value)
 
     @property
     def n_features(self) -> int:
@@ -76,18 +137,26 @@ class PairwiseMRF:
         return len(self.unary)
 
     @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """(M, 3), whether a feature can take the values -1, 0, +1."""
+        return np.isfinite(self.terms)
+
+    @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Sorted indices of the features with a non-zero unary potential or coupling."""
-        touched = (self.unary != 0) | (np.diff(self.couplings.indptr) > 0)
-        return np.flatnonzero(touched)
+        """Sorted indices of the features that are coupled, or not uniform on the values that they can take."""
+        middle = self.terms[:, 1:2]
+        uneven = ((self.terms != middle) & self.possible).any(axis=1)
+        return np.flatnonzero(uneven | (np.diff(self.couplings.indptr) > 0))
 
     @cached_property
     def reach(self) -> float:
-        """Bound on the absolute energy of any configuration: the sum of all absolute potentials and the prior."""
-        return float(abs(self.prior) + np.abs(self.unary).sum() + np.abs(self.couplings.data).sum() / 2)
+        """Bound on the absolute energy of any configuration: the sum of all absolute terms and the prior."""
+        of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
+        about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
+        return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """E(x) of one full configuration, shape (M,), values in {-1, 0, +1} (eq:mrf-general)."""
+        """E(x) of one full configuration, shape (M,), of values that can occur (eq:mrf-general)."""
         x = np.asarray(values, dtype=np.float64)
         if x.shape != self.unary.shape or not np.isin(x, VALUES).all():
             found = f"shape {x.shape}, values {sorted(set(x.ravel().tolist()))[:5]}"
@@ -99,21 +168,47 @@ class PairwiseMRF:
                     "pass one value per feature",
                 )
             )
-        return float(self.prior + self.unary @ x + 0.5 * x @ (self.couplings @ x))
+        column = x.astype(np.int64) + 1
+        at = np.arange(self.n_features)
+        for j in np.flatnonzero(~self.possible[at, column])[:1]:
+            raise PlannerError(_impossible(self, int(j), int(x[j])))
+        about = x if self.centre is None else x - self.centre
+        return float(self.prior + self.terms[at, column].sum() + 0.5 * about @ (self.couplings @ about))
+
+    def uncentred(self) -> PairwiseMRF:
+        """The same energies with couplings about 0: the centres are moved into the terms and the prior."""
+        if self.centre is None:
+            return self
+        pull = self.couplings @ self.centre
+        prior = self.prior + 0.5 * float(self.centre @ pull)
+        terms = self.terms - pull[:, None] * np.array(VALUES)
+        return self._like(self.unary - pull, self.couplings, prior, terms)
 
     def scaled(self, factor: float) -> PairwiseMRF:
-        """The model of `factor * E(x)`: every potential and the prior multiplied."""
-        return PairwiseMRF(factor * self.unary, factor * self.couplings, factor * self.prior, self.features)
+        """The model of `factor * E(x)`: every term, coupling and the prior multiplied."""
+        plain = self.uncentred()
+        terms = np.where(plain.possible, factor * np.where(plain.possible, plain.terms, 0.0), -np.inf)
+        return self._like(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
 
     def __sub__(self, other: PairwiseMRF) -> PairwiseMRF:
         """The difference model `D = S_a - S_b` of two models on the same features (App. supp:pair-level)."""
-        if self.features != other.features:
-            raise PlannerError(
-                Fault("a difference of two models", "different features", "the same features", "align them first")
-            )
-        return PairwiseMRF(
-            self.unary - other.unary, self.couplings - other.couplings, self.prior - other.prior, self.features
-        )
+        if self.features != other.features or not np.array_equal(self.possible, other.possible):
+            found, expected = "different features or values", "the same features with the same values"
+            raise PlannerError(Fault("a difference of two models", found, expected, "align them first"))
+        one, two = self.uncentred(), other.uncentred()
+        terms = np.where(self.possible, one.terms - np.where(self.possible, two.terms, 0.0), -np.inf)
+        return self._like(one.unary - two.unary, one.couplings - two.couplings, one.prior - two.prior, terms)
+
+    def _like(self, unary: Floats, couplings: sp.csr_array, prior: float, terms: Floats) -> PairwiseMRF:
+        model = PairwiseMRF.__new__(PairwiseMRF)
+        model._fill(unary, couplings, prior, self.features, terms, None)
+        return model
+
+
+def _impossible(mrf: PairwiseMRF, feature: int, value: int) -> Fault:
+    values = [str(known) for known, possible in zip(VALUES, mrf.possible[feature], strict=True) if possible]
+    step = "check the measurement, or the values that the bundle gives this feature"
+    return Fault(f"feature {mrf.features[feature]}", str(value), " or ".join(values), step)
 
 
 def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tuple[str, ...]) -> None:
@@ -148,16 +243,16 @@ class Evidence:
     """What has been observed of one model, and the model that is left on the rest (App. supp:updatemrf).
 
     `observed` (M,) bool; `values` (M,) int8, zero where unobserved; `constant` is the running constant
-    (eq:running-constant, the prior included); `field` (M,) the effective unary potentials
-    (eq:reduced-unary) at the unobserved features, zero at observed ones. With x_A the unobserved values,
-    E(x) = constant + field . x_A + 1/2 x_A' W x_A (eq:diff-decomposition).
+    (eq:running-constant, the prior included); `shift` (M,) what the observed neighbours of an unobserved feature add to
+    its linear term, zero at observed ones. With x_A the unobserved values,
+    E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A (eq:diff-decomposition).
     """
 
     mrf: PairwiseMRF
     observed: NDArray[np.bool_]
     values: NDArray[np.int8]
     constant: float
-    field: Floats
+    shift: Floats
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
@@ -168,7 +263,7 @@ class Evidence:
         array([0., 0.])
         """
         m = mrf.n_features
-        evidence = cls(mrf, np.zeros(m, dtype=bool), np.zeros(m, dtype=np.int8), mrf.prior, mrf.unary)
+        evidence = cls(mrf, np.zeros(m, dtype=bool), np.zeros(m, dtype=np.int8), mrf.prior, np.zeros(m))
         index = {name: j for j, name in enumerate(mrf.features)}
         for name, value in (observations or {}).items():
             if name not in index:
@@ -177,18 +272,41 @@ class Evidence:
         return evidence
 
     @property
+    def field(self) -> Floats:
+        """(M,), the effective unary potentials (eq:reduced-unary): zero at observed features."""
+        return np.where(self.observed, 0.0, self.mrf.unary + self.shift)
+
+    @property
+    def terms(self) -> Floats:
+        """(M, 3), the effective terms of -1, 0, +1: those of the model and the shift; zero where observed."""
+        about = np.array(VALUES) - (0.0 if self.mrf.centre is None else self.mrf.centre[:, None])
+        return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
+
+    def uncentred(self) -> tuple[float, Floats]:
+        """The constant and the (M, 3) terms of the same energies with couplings about 0; zero where observed."""
+        if self.mrf.centre is None:
+            return self.constant, self.terms
+        centre = np.where(self.observed, 0.0, self.mrf.centre)
+        pull = np.where(self.observed, 0.0, self.mrf.couplings @ centre)
+        terms = self.terms - pull[:, None] * np.array(VALUES)
+        return self.constant + 0.5 * float(centre @ pull), terms
+
+    @property
     def free(self) -> NDArray[np.intp]:
         """Indices of the unobserved features inside the support, the only ones that inference solves for."""
         support = self.mrf.support
         return support[~self.observed[support]]
 
     @property
-    def n_uniform(self) -> int:
-        """How many unobserved features lie outside the support: uniform, each worth log 3 of log-partition."""
-        return int((~self.observed).sum()) - len(self.free)
+    def log_volume(self) -> float:
+        """Log-partition of the unobserved features outside the support, in nats: uniform, log 3 each where ternary."""
+        outside = ~self.observed
+        outside[self.mrf.support] = False
+        mass = np.exp(self.mrf.terms[outside]).sum(axis=1)
+        return float(np.log(mass).sum())
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Evidence with one more feature observed; only the neighbours' effective unaries change (supp:updatemrf)."""
+        """Evidence with one more feature observed; only its neighbours' terms change (supp:updatemrf)."""
         name = self.mrf.features[feature]
         if value not in VALUES:
             raise PlannerError(
@@ -198,12 +316,37 @@ class Evidence:
             raise PlannerError(
                 Fault(f"feature {name}", "a second observation", "at most one", "correct the earlier one instead")
             )
+        if not self.mrf.possible[feature, int(value) + 1]:
+            raise PlannerError(_impossible(self.mrf, feature, int(value)))
         couplings = self.mrf.couplings
         neighbours = slice(couplings.indptr[feature], couplings.indptr[feature + 1])
-        observed, values, effective = self.observed.copy(), self.values.copy(), self.field.copy()
-        constant = self.constant + float(effective[feature]) * value
+        observed, values, shift = self.observed.copy(), self.values.copy(), self.shift.copy()
+        about = value if self.mrf.centre is None else value - float(self.mrf.centre[feature])
+        constant = self.constant + float(self.mrf.terms[feature, int(value) + 1]) + about * float(shift[feature])
         observed[feature] = True
         values[feature] = value
-        effective[couplings.indices[neighbours]] += couplings.data[neighbours] * value
-        effective[observed] = 0.0
-        return Evidence(self.mrf, observed, values, constant, effective)
+        shift[couplings.indices[neighbours]] += couplings.data[neighbours] * about
+        shift[observed] = 0.0
+        return Evidence(self.mrf, observed, values, constant, shift)
+
+
+def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
+    """What the unobserved features contribute to E_a(x) - E_b(x), two models with the same observations.
+
+    The first is (M, 3), u_j(s), zero where observed; the second (n, 3, 3), w_jl(s, t) of the n unobserved pairs that
+    either model couples. Both are NaN at values that cannot occur. For the paper's models they are delta_j s and
+    delta_jl s t (docs/decisions.md, F11).
+    """
+    possible, free = a.mrf.possible, ~a.observed
+    unary = np.where(possible, a.terms - np.where(possible, b.terms, 0.0), np.nan)
+    unary[a.observed] = 0.0
+    rows, columns = sp.triu(abs(a.mrf.couplings) + abs(b.mrf.couplings)).nonzero()
+    inside = free[rows] & free[columns]
+    rows, columns = rows[inside], columns[inside]
+    pairs = np.where(possible[rows][:, :, None] & possible[columns][:, None, :], 0.0, np.nan)
+    for sign, mrf in ((1.0, a.mrf), (-1.0, b.mrf)):
+        weight = sign * mrf.couplings.toarray()[rows, columns]
+        centre = np.zeros(mrf.n_features) if mrf.centre is None else mrf.centre
+        left, right = (np.array(VALUES) - centre[ends][:, None] for ends in (rows, columns))
+        pairs += weight[:, None, None] * left[:, :, None] * right[:, None, :]
+    return unary, pairs

@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.cluster import Clusters
-from afa.engine.duels import sides_of
-from afa.engine.rules import RELATIVE_TIE
-from afa.engine.standings import standings
-from afa.engine.trajectories import all_pairs
-from afa.engine.weighing import DuelWeights
-from afa.mrf import Floats
+from afa.engine.duels import all_pairs, sides_of
+from afa.engine.patient import DuelWeights
+from afa.engine.ranks import ranks_of
+from afa.mrf import RELATIVE_TIE, Floats
 
 Duels = NDArray[np.int64]
 FIRST_LOOK = 64
@@ -152,7 +150,7 @@ class View:
     def ranked(self, members: Sequence[int]) -> list[int]:
         """Some entities, best first, by the duels among themselves alone (spec S6)."""
         chosen = np.array(members, dtype=np.int64)
-        order: list[int] = standings(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
+        order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
 
     def duel(self, one: int, other: int) -> int:

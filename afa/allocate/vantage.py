@@ -8,8 +8,7 @@ from functools import partial
 from afa.allocate.base import View, name_places
 from afa.bundle import Bundle
 from afa.cluster import Clusters
-from afa.engine.patient import Patient
-from afa.engine.weighing import entity_intervals, weighted_gain
+from afa.engine.patient import Patient, entity_intervals, weighted_gain
 
 
 def view_of(

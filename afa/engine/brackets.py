@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from afa.bracket import ALPHA, K1
 from afa.engine.compile import kernel
 from afa.engine.duels import Duel
-from afa.engine.kernels import State, sign
-from afa.engine.packed import Packed
+from afa.engine.layout import Packed
+from afa.engine.state import State, sign
 
 BRACKETS = ("l1_tight", "l1_paper", "hanson_wright", "kl", "kl_written")
 RIGOROUS = ("l1_tight", "l1_paper")

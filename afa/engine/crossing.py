@@ -2,7 +2,7 @@
 
 Most pairs of entities in a large bundle share no feature: there E_{q_u}[S_v] is the running constant of v. What is
 shared is found feature by feature, so that neither time nor memory goes into pairs of entities that share nothing.
-Each sum runs in the order of `afa.engine.kernels.expected_score`, to the same bytes.
+Each sum runs in the order of `afa.engine.state.expected_score`, to the same bytes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.kernels import State, condition, solve_entity
-from afa.engine.packed import Indices, Packed
-from afa.engine.sharing import Sharing
-from afa.engine.standings import best_first
+from afa.engine.layout import Indices, Packed, Sharing
+from afa.engine.ranks import best_first
+from afa.engine.state import State, condition, solve_entity
 from afa.engine.sweeps import Iteration
 from afa.mrf import Floats
 
@@ -46,7 +45,7 @@ def copy_mirror(mirror: Mirror) -> Mirror:
 
 @kernel()
 def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
-    """`afa.engine.kernels.solve_all` without overlaps."""
+    """`afa.engine.state.solve_all` without overlaps."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -59,7 +58,7 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
-    """`afa.engine.kernels.observe` without overlaps."""
+    """`afa.engine.state.observe` without overlaps."""
     condition(packed, state, feature, value)
     holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
     for entity in holders:
@@ -163,7 +162,7 @@ def copy_table(table: Table) -> Table:
 
 @kernel()
 def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: Table) -> None:
-    """Write `linearity` anew in rows and columns of the entities marked in `changed` (N,); rounding is 0 (spec S1)."""
+    """Write `linearity` anew in rows and columns of the entities marked in `changed` (N,); rounding is 0."""
     n, entities = len(changed), np.flatnonzero(changed)
     scores, ahead, margin, rest = table.scores, table.ahead, table.margin, table.rest
     own = np.empty(n)
@@ -196,7 +195,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 @kernel()
 def rank_all(table: Table, name_rank: Indices, tie: float) -> Indices:
-    """(N,) rank of every entity by its duels, 1 the best, as `afa.engine.standings.standings` orders them (spec S6)."""
+    """(N,) rank of every entity by its duels, 1 the best, as `afa.engine.ranks.ranks_of` orders them."""
     n = len(name_rank)
     order = best_first(table.ahead.astype(np.float64), table.margin + table.rest, name_rank, tie * n)
     rank = np.empty(n, dtype=np.int64)

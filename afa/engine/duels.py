@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.kernels import State
-from afa.engine.packed import Indices, Packed
+from afa.engine.layout import Indices, Packed
+from afa.engine.state import State
 from afa.mrf import Floats
 
 Pairs = NDArray[np.int64]
@@ -114,6 +114,14 @@ def refresh_budgets(
             made_at[p] = now
 
 
+def all_pairs(n: int) -> Pairs:
+    """(Q, 2) every pair of entity indices a < b, in order."""
+    opponents = np.arange(n - 1, -1, -1) if n else np.empty(0, dtype=np.int64)
+    a = np.repeat(np.arange(n), opponents)
+    b = np.arange(len(a)) - np.repeat(np.cumsum(opponents) - opponents, opponents) + a + 1
+    return np.column_stack([a, b]).astype(np.int64)
+
+
 def sides_of(n: int, duels: Indices) -> Pairs:
     """(q, 2) the entities a < b of duels that are named by their places among all pairs of n entities in order."""
     first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # the place of each entity's first duel
@@ -131,18 +139,18 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
     return result
 
 
+@kernel(inline=True)
+def number_of(n: int, one: int, other: int) -> int:
+    """Place of the duel of two of n entities among all pairs a < b in order."""
+    a, b = min(one, other), max(one, other)
+    return a * n - a * (a + 1) // 2 + b - a - 1
+
+
 @kernel()
-def vote(packed: Packed, state: State, pairs: Pairs, votes: NDArray[np.int64], feature: int, value: int) -> None:
-    """Add one observation's sign votes, (Q, 2) for a and for b; call before `observe` (spec S4)."""
-    field = np.zeros(len(packed.prior))
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        field[packed.owner[packed.holder[h]]] = state.field[packed.holder[h]]
-    for p in range(len(pairs)):
-        weight = (field[pairs[p, 0]] - field[pairs[p, 1]]) * value
-        if weight > packed.tie:
-            votes[p, 0] += 1
-        elif weight < -packed.tie:
-            votes[p, 1] += 1
+def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
+    """Add one observation's sign votes, (Q, 2) for a and for b of all pairs; call before `condition`."""
+    holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
+    vote_among(packed.owner[holders], state.field[holders], value, len(packed.prior), packed.tie, votes)
 
 
 @kernel()
@@ -155,8 +163,7 @@ def vote_among(holders: Indices, fields: Floats, value: int, n: int, tie: float,
         for other in range(n):
             if other == one or (holds[other] and other < one):  # of two holders the first counts
                 continue
-            a, b = min(one, other), max(one, other)
-            p = a * n - a * (a + 1) // 2 + b - a - 1
+            a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = (field[a] - field[b]) * value
             if weight > tie:
                 votes[p, 0] += 1

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, Coupling, closed_bundle
 from afa.engine.compile import in_threads, kernel
-from afa.engine.kernels import Iteration, condition, elbo, new_state, solve_entity
-from afa.engine.packed import Packed, pack
+from afa.engine.layout import Packed, pack
+from afa.engine.state import Iteration, condition, elbo, new_state, solve_entity
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
@@ -32,7 +32,7 @@ class ElboDifferences:
 
     @property
     def calibrated(self) -> Floats:
-        """(R,) log-odds that are 0 where nothing is known (spec S3)."""
+        """(R,) log-odds that are 0 where nothing is known."""
         return self.raw - self.shift
 
 

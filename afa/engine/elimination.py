@@ -20,9 +20,8 @@ from afa.engine.elimination_tables import eliminate, new_incoming, new_tables
 from afa.errors import Fault, InferenceError, PlannerError
 from afa.inference.exact import exact
 from afa.inference.order import BYTES, components
-from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
 
-LOG3 = float(np.log(3.0))
 ENTRY_LIMIT = 2e8
 MEMORY_LIMIT = 2_000_000_000
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from afa.bundle import Bundle
-from afa.engine.kernels import State
-from afa.engine.packed import Packed
+from afa.engine.layout import Packed
+from afa.engine.state import State
 from afa.inference.exact import exact, pair_moments
-from afa.inference.meanfield import LOG3
 from afa.mrf import Evidence, Floats
 
 
@@ -40,7 +39,7 @@ class ExactModels:
             features = self._packed.feature[slots]
             state.m[slots] = solution.marginals.first[features]
             state.q[slots] = solution.marginals.second[features]
-            state.bound[v] = solution.log_partition - evidence.constant - LOG3 * evidence.n_uniform
+            state.bound[v] = solution.log_partition - evidence.constant - evidence.log_volume
             state.n_free[v] = len(evidence.free)
             self._moments[v] = pair_moments(evidence.mrf, evidence)
         for u in range(len(self._evidence)):

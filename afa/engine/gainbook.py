@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.ahead import Ahead, new_ahead, solve_ahead
 from afa.engine.compile import kernel
 from afa.engine.duels import sides_of
 from afa.engine.gains import CMI, WALD_MAGNITUDE, Gains, new_gains, refresh_duel
-from afa.engine.kernels import State
-from afa.engine.packed import Indices, Packed
+from afa.engine.layout import Indices, Packed
+from afa.engine.lookahead import Lookahead, new_lookahead, no_lookahead, solve_lookahead
+from afa.engine.state import State
 from afa.engine.sweeps import Iteration
 from afa.mrf import Floats
 
@@ -33,7 +33,7 @@ class GainBook:
         n = len(packed.prior)
         self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
         looks_ahead = kind not in (WALD_MAGNITUDE, CMI)
-        self._ahead = new_ahead(packed) if looks_ahead else _no_ahead()
+        self._ahead = new_lookahead(packed) if looks_ahead else no_lookahead()
         self._stale_ahead = np.full(n, looks_ahead)
         self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # 0 where a duel has no row
         self._forget()
@@ -52,7 +52,7 @@ class GainBook:
             rows = self._add(duels, rows)
         if self._stale_ahead.any():
             needed = _needed(self._gains.pairs, rows, self._made_at, changed_at, self._stale_ahead)
-            solve_ahead(self._packed, state, self._ahead, needed, self._iteration)
+            solve_lookahead(self._packed, state, self._ahead, needed, self._iteration)
             self._stale_ahead &= ~needed
         _refresh(
             self._packed,
@@ -95,11 +95,6 @@ def _joined(one: Gains, other: Gains) -> Gains:
     return Gains(pairs, first, feature, slot_a, slot_b, gain)
 
 
-def _no_ahead() -> Ahead:
-    none = np.empty(0)
-    return Ahead(np.empty(0, dtype=np.int64), none, none, none, none, none, none)
-
-
 @kernel()
 def _needed(
     pairs: NDArray[np.int64], rows: Indices, made_at: Indices, changed_at: Indices, stale: NDArray[np.bool_]
@@ -117,7 +112,7 @@ def _needed(
 def _refresh(
     packed: Packed,
     state: State,
-    ahead: Ahead,
+    lookahead: Lookahead,
     gains: Gains,
     empty: Floats,
     kind: int,
@@ -129,7 +124,7 @@ def _refresh(
     pairs = gains.pairs
     for row in rows:
         if max(changed_at[pairs[row, 0]], changed_at[pairs[row, 1]]) > made_at[row]:
-            refresh_duel(packed, state, ahead, gains, empty, kind, row)
+            refresh_duel(packed, state, lookahead, gains, empty, kind, row)
             made_at[row] = now
 
 

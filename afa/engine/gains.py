@@ -12,15 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.ahead import F_STACK_A, F_TWO_ELBO, Ahead, gaussian_sign, variance_ahead
 from afa.engine.compile import kernel
 from afa.engine.duels import UNIFORM_SECOND, Pairs
-from afa.engine.kernels import State, elbo, expected_score
-from afa.engine.packed import Packed
+from afa.engine.layout import Packed
+from afa.engine.lookahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO, Lookahead, gaussian_sign, variance_lookahead
+from afa.engine.state import State, elbo, expected_score
 from afa.mrf import Floats
 
 ZERO_GAIN = 1e-12
-WALD_MAGNITUDE, CMI = 0, 1  # 2 to 4 are the targets of `afa.engine.ahead`
+NO_GAIN, WALD_MAGNITUDE, CMI = -1, 0, 1
+GAIN_KINDS = {
+    ("wald_magnitude", None): WALD_MAGNITUDE,
+    ("cmi", None): CMI,
+    ("f_target", "linearity"): F_LINEARITY,
+    ("f_target", "two_elbo"): F_TWO_ELBO,
+    ("f_target", "stack_a"): F_STACK_A,
+}
 
 
 class Gains(NamedTuple):
@@ -73,7 +80,7 @@ def copy_gains(gains: Gains) -> Gains:
 
 @kernel()
 def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hidden: int) -> float:
-    """Log P(x_obs | v) plus the prior log-odds; `empty` is the ELBO of each entity at no observation (spec S7)."""
+    """Log P(x_obs | v) plus the prior log-odds; `empty` is the ELBO of each entity at no observation."""
     return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])
 
 
@@ -81,7 +88,7 @@ def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hid
 def refresh_gains(
     packed: Packed,
     state: State,
-    ahead: Ahead,
+    lookahead: Lookahead,
     gains: Gains,
     empty: Floats,
     kind: int,
@@ -90,12 +97,14 @@ def refresh_gains(
     """Gains of the duels with an entity marked in `changed`, (N,)."""
     for p in range(len(gains.pairs)):
         if changed[gains.pairs[p, 0]] or changed[gains.pairs[p, 1]]:
-            refresh_duel(packed, state, ahead, gains, empty, kind, p)
+            refresh_duel(packed, state, lookahead, gains, empty, kind, p)
 
 
 @kernel()
-def refresh_duel(packed: Packed, state: State, ahead: Ahead, gains: Gains, empty: Floats, kind: int, p: int) -> None:
-    """Gains of one duel; those of the look-ahead kinds need `solve_ahead` of its two entities before."""
+def refresh_duel(
+    packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
+) -> None:
+    """Gains of one duel; those of the look-ahead kinds need `solve_lookahead` of its two entities before."""
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
     n_hidden = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:
@@ -105,7 +114,7 @@ def refresh_duel(packed: Packed, state: State, ahead: Ahead, gains: Gains, empty
         if kind == CMI:
             _cmi(state, gains, p, odds)
         else:
-            _f_target(packed, state, ahead, gains, p, odds, kind)
+            _f_target(packed, state, lookahead, gains, p, odds, kind)
     for i in range(gains.first[p], gains.first[p + 1]):
         if gains.gain[i] < ZERO_GAIN or state.observed[gains.feature[i]]:
             gains.gain[i] = 0.0
@@ -122,7 +131,7 @@ def _wald_magnitude(state: State, gains: Gains, p: int) -> None:
 
 @kernel()
 def _cmi(state: State, gains: Gains, p: int, odds: float) -> None:
-    """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi, spec S8)."""
+    """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
     m, q, slots_a, slots_b, gain = state.m, state.q, gains.slot_a, gains.slot_b, gains.gain
     feature, observed = gains.feature, state.observed
@@ -140,13 +149,13 @@ def _cmi(state: State, gains: Gains, p: int, odds: float) -> None:
 
 
 @kernel()
-def _f_target(packed: Packed, state: State, ahead: Ahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Expected absolute change of the score F (eq:smart_delta, spec S9)."""
+def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
+    """Expected absolute change of the score F (eq:smart_delta)."""
     # arrays one by one: taken out of their tuples in the loop they would cost more than the sums
     m, q, observed = state.m, state.q, state.observed
     feature, slots_a, slots_b, gain = gains.feature, gains.slot_a, gains.slot_b, gains.gain
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
-    start, field, m_ahead, _, constant, bound, own = ahead
+    start, field, m_ahead, _, constant, bound, own = lookahead
     a, b, n, tie = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), packed.tie
     weight_a, weight_b, ab, ba = _expit(odds), _expit(-odds), a * n + b, b * n + a
     now, now_a, now_b = 0.0, 3 * len(m) + a, 3 * len(m) + b
@@ -176,7 +185,9 @@ def _f_target(packed: Packed, state: State, ahead: Ahead, gains: Gains, p: int, 
                 value = 0.0 if abs(value) <= tie else value
                 if kind == F_STACK_A:
                     without = -1 if is_now else feature[i]
-                    value = gaussian_sign(value, variance_ahead(packed, state, ahead, a, b, at_a, at_b, without))
+                    value = gaussian_sign(
+                        value, variance_lookahead(packed, state, lookahead, a, b, at_a, at_b, without)
+                    )
             if is_now:
                 now = value
             total += mixed * abs(value - now)
@@ -212,10 +223,11 @@ def _information(p: float, mixed: float) -> float:
 
 
 @kernel()
-def add_up(gains: Gains, closed: NDArray[np.bool_], total: Floats) -> None:
-    """Sum the gains of the duels that are not closed, by feature, into `total` (M,)."""
-    total[:] = 0.0
-    for p in range(len(gains.pairs)):
-        if not closed[p]:
-            for i in range(gains.first[p], gains.first[p + 1]):
-                total[gains.feature[i]] += gains.gain[i]
+def add_up(gains: Gains, weights: Floats, worth: Floats) -> None:
+    """Write gains summed over the duels, each times its weight, into `worth` (M,) (eq:feature_selection)."""
+    first, feature, gain = gains.first, gains.feature, gains.gain
+    worth[:] = 0.0
+    for p in range(len(weights)):
+        if weights[p] > 0.0:
+            for i in range(first[p], first[p + 1]):
+                worth[feature[i]] += weights[p] * gain[i]

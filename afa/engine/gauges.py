@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.ahead import gaussian_sign
 from afa.engine.compile import in_threads, kernel
-from afa.engine.duels import Pairs
+from afa.engine.duels import Pairs, all_pairs
 from afa.engine.gains import Gains, new_gains
-from afa.engine.kernels import State, condition, new_state, sign, solve_entity
-from afa.engine.packed import Packed, pack
+from afa.engine.layout import Packed, pack
+from afa.engine.lookahead import gaussian_sign
+from afa.engine.signs import Signs
+from afa.engine.state import State, condition, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, ascend, bound, damped, padded
-from afa.engine.trajectories import Signs, all_pairs
-from afa.inference.meanfield import LOG3, Solver
-from afa.mrf import Floats
+from afa.inference.meanfield import Solver
+from afa.mrf import LOG3, Floats
 
 READINGS = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
 MODELS = ("entity", "half_positive", "half_negative")
@@ -41,7 +41,7 @@ class GaugePaths:
     in both gauges and names none.
     scalars : the same but for `wald`, (P, S, G, Q) at the rounds of the grid: `two_elbo` in nats, `stack_a` in [-1, 1].
     counts : by kind of model, (4, P, S, M + 1), `COUNTS` over the solves of a round: `capped` reached the cap of damped
-    sweeps, `ascended` are the sweeps of coordinate ascent that finished those (spec M8).
+    sweeps, `ascended` are the sweeps of coordinate ascent that finished those.
     """
 
     pairs: Pairs
@@ -187,7 +187,7 @@ def _read(
     """The five scores of one duel, in the order of `READINGS`, from the present state of its two entities."""
     a, b = unions.pairs[p, 0], unions.pairs[p, 1]
     duel = _difference(packed, state, unions, p)
-    # log 3 for every unobserved feature outside a support: all but a number that the two sides share (spec S14)
+    # log 3 for every unobserved feature outside a support: all but a number that the two sides share
     scores[0] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)
@@ -257,7 +257,7 @@ def _add_entity(
 
 @kernel()
 def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
-    """Gaussian estimate of E_Q[sign D] under the mixture of two product measures, m and q (2, w) (eq:fsp, spec S2)."""
+    """Gaussian estimate of E_Q[sign D] under the mixture of two product measures, m and q (2, w) (eq:fsp)."""
     mean, variance, nothing = duel.constant, duel.squares, np.zeros(len(duel.field))
     around = np.empty((2, len(duel.field)))
     for side in range(2):

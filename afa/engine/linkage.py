@@ -1,4 +1,4 @@
-"""Compiled clusters of entities; the readable definition is `afa.cluster.clusters` (spec A1)."""
+"""Compiled clusters of entities; the readable definition is `afa.cluster.clusters`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.packed import Indices, Packed
-from afa.engine.sharing import Sharing
-from afa.mrf import Floats
+from afa.engine.layout import Indices, Packed, Sharing
+from afa.mrf import RELATIVE_TIE, Floats
 
-RELATIVE_TIE = 1e-9
+C_MIN = 5
+"""Smaller clusters are joined to the nearest."""
+
+T_RE = 50
+"""Observations between two clusterings."""
+
 BLOCK = 16
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from afa.bundle import Bundle
-from afa.engine.ahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO
+from afa.engine.budgets import entity_budgets
 from afa.engine.crossing import (
     Mirror,
     Table,
@@ -22,26 +23,17 @@ from afa.engine.crossing import (
     refresh_table,
     solve_every,
 )
-from afa.engine.duels import Pairs, refresh_budgets, sides_of, variances, vote_among
+from afa.engine.duels import Pairs, all_pairs, refresh_budgets, sides_of, variances, vote_among
 from afa.engine.exactly import ExactModels
 from afa.engine.gainbook import GainBook, add_weighted
-from afa.engine.gains import CMI, WALD_MAGNITUDE
-from afa.engine.kernels import Iteration, State, condition, elbos, new_state
-from afa.engine.packed import Indices, Packed, pack
-from afa.engine.sharing import sharing_of
-from afa.engine.trajectories import all_pairs
+from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE
+from afa.engine.layout import Indices, Packed, pack, sharing_of
+from afa.engine.rules import total_unary
+from afa.engine.state import Iteration, State, condition, elbos, new_state
+from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.preference import gaussian_sign
-
-GAIN_KINDS = {
-    ("wald_magnitude", None): WALD_MAGNITUDE,
-    ("cmi", None): CMI,
-    ("f_target", "linearity"): F_LINEARITY,
-    ("f_target", "two_elbo"): F_TWO_ELBO,
-    ("f_target", "stack_a"): F_STACK_A,
-}
-
 
 Start = tuple[State, Mirror, Table]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
@@ -111,7 +103,7 @@ class Patient:
         return all_pairs(len(self.packed.prior))
 
     def observe(self, feature: int, value: int) -> None:
-        """Take in one value; entities that do not hold the feature are left as they are (spec M6)."""
+        """Take in one value; entities that do not hold the feature are left as they are."""
         packed, state = self.packed, self.state
         slots = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
         entities = packed.owner[slots]
@@ -131,7 +123,7 @@ class Patient:
         return elbos(self.state, self.packed.n_features - self.n_observed)
 
     def log_evidence(self) -> Floats:
-        """(N,) log P(x_obs | v) plus prior log-odds: its differences are posterior log-odds of a duel (spec S7)."""
+        """(N,) log P(x_obs | v) plus prior log-odds: its differences are posterior log-odds of a duel."""
         evidence: Floats = self.packed.prior + self.elbo() - self._empty
         return evidence
 
@@ -154,7 +146,7 @@ class Patient:
         return scores
 
     def ranks(self, name_rank: Indices) -> Indices:
-        """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties (spec S6)."""
+        """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties."""
         return rank_all(self._linearity(), name_rank, self.packed.tie)
 
     def lead(self, duels: Indices | None = None) -> Floats:
@@ -201,11 +193,8 @@ class Patient:
         return fields
 
     def total_unary(self) -> Floats:
-        """(M,) absolute effective unaries, summed over entities (spec A7)."""
-        total: Floats = np.bincount(
-            self.packed.feature, weights=np.abs(self.state.field), minlength=self.packed.n_features
-        ).astype(np.float64)
-        return total
+        """(M,) absolute effective unaries, summed over entities."""
+        return total_unary(self.packed, self.state)
 
     def _sides(self, duels: Indices | None) -> Pairs:
         if duels is None or len(duels) == self.n_duels:
@@ -237,6 +226,44 @@ class Patient:
         share = np.divide(2 * positive - n, n, out=np.zeros_like(positive), where=n > 0)
         np.fill_diagonal(share, 0.0)
         return share
+
+
+@dataclass(frozen=True)
+class DuelWeights:
+    """Weights of Q duels, 0 but at some places, ascending; an array (Q,) wherever NumPy asks for one."""
+
+    n_duels: int
+    duels: Indices
+    weights: Floats
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
+        every = np.zeros(self.n_duels)
+        every[self.duels] = self.weights
+        return every
+
+    def __matmul__(self, other: Floats) -> Floats:
+        product: Floats = np.asarray(self) @ other
+        return product
+
+
+def weighted_gain(patient: Patient, weights: Floats | DuelWeights) -> Floats:
+    """(M,) gains summed over the duels, each times its weight; `weights` (Q,), finite (eq:feature_selection)."""
+    if isinstance(weights, DuelWeights) and weights.n_duels == patient.n_duels:
+        return patient.summed_gain(weights.duels, weights.weights)
+    weight = np.asarray(weights, dtype=np.float64)
+    chosen = np.flatnonzero(weight) if weight.shape == (patient.n_duels,) else None
+    if chosen is None or not np.isfinite(weight[chosen]).all():
+        found = f"shape {weight.shape}, {int((~np.isfinite(weight)).sum())} of them not finite"
+        raise PlannerError(
+            Fault("weights of duels", found, f"{patient.n_duels} finite numbers", "give one weight a duel")
+        )
+    return patient.summed_gain(chosen, weight[chosen])
+
+
+def entity_intervals(patient: Patient) -> Floats:
+    """(N, 2) least and greatest S_v of each entity under any completion, the tight `l1` interval (eq:l1-bracket)."""
+    budget = entity_budgets(patient.packed, patient.state)
+    return np.column_stack([patient.state.constant - budget, patient.state.constant + budget])
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:

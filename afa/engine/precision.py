@@ -1,4 +1,4 @@
-"""Compiled precision of a ranking's top k where entities tie: its mean over random tie-breaking (spec S10)."""
+"""Compiled precision of a ranking's top k where entities tie: its mean over random tie-breaking."""
 
 from __future__ import annotations
 

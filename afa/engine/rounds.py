@@ -1,20 +1,19 @@
-"""What one round of one patient answers, held against full observation: duels called right, standings, certainty."""
+"""What each round of a cohort under an allocation rule answers, against what is true at full observation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import kernel, laid_out
-from afa.engine.kernels import Iteration, State, condition, new_state, sign, solve_all
-from afa.engine.packed import Indices, Packed, pack
-from afa.engine.standings import LINEARITY, WALD, Standings, duel_scores, is_certified, standings
-from afa.engine.trajectories import all_pairs
+from afa.engine.course import CERTAIN, RANKS, SIGNS, Followed
+from afa.engine.follow import blocks, choose, follow
+from afa.engine.layout import Indices
 from afa.inference.meanfield import Solver
-from afa.mrf import Floats
 
 READOUTS = ("linearity", "wald")
 KINDS = ("all", "first", "prior_wrong")
@@ -49,99 +48,107 @@ class Record(NamedTuple):
     certified: NDArray[np.bool_]
 
 
+class Rounds(NamedTuple):
+    """The fields of `Followed` that a record is made of, for P patients; signs and ranks by `READOUTS`."""
+
+    signs: NDArray[np.int8]
+    place: NDArray[np.int16]
+    resolved: NDArray[np.bool_]
+    certified: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RulePaths:
+    """P patients under one rule, r rounds each.
+
+    order : (P, r) features in the order chosen. fallback : (P, r) whether no candidate had any gain left.
+    record : what each round answers, t from 0 to r.
+    """
+
+    order: NDArray[np.int64]
+    fallback: NDArray[np.bool_]
+    record: Record
+
+
 def full_observation(bundle: Bundle, values: NDArray[np.int8], *, solver: Solver | None = None) -> Truth:
     """What is true of P patients, values (P, M), once everything is measured."""
-    solver = solver or Solver()
-    packed, pairs, n = pack(bundle), all_pairs(len(bundle.entities)), len(bundle.entities)
-    start = new_state(packed)
-    solve_all(packed, start, Iteration(solver.damping, solver.tolerance, solver.max_iterations, False))
-    prior = duel_scores(start, LINEARITY, packed.tie)[pairs[:, 0], pairs[:, 1]]
-    winner, place = np.zeros((len(values), len(pairs)), dtype=np.int8), np.zeros((len(values), n), dtype=np.int64)
-    name_rank = np.argsort(sorted(range(n), key=bundle.entities.__getitem__))
-    _observe_all(packed, laid_out(values), pairs, name_rank, winner, place)
-    return Truth(winner, place, np.sign(prior).astype(np.int8))
+    m, score = values.shape[1], ("wald",)
+    orders = np.tile(np.arange(m), (len(values), 1))
+    end = follow(bundle, values, orders, SIGNS | RANKS, rounds=[m], signs=score, ranks=score, solver=solver, threads=1)
+    nobody = np.zeros((1, m), dtype=np.int8)
+    prior = follow(bundle, nobody, orders[:1, :0].reshape(1, 0), SIGNS, signs=READOUTS[:1], solver=solver, threads=1)
+    return Truth(end.signs[:, 0, 0], end.place[:, 0, 0].astype(np.int64), prior.signs[0, 0, 0])
 
 
-@kernel()
-def _observe_all(
-    packed: Packed,
+def follow_rule(
+    bundle: Bundle,
     values: NDArray[np.int8],
-    pairs: NDArray[np.int64],
-    name_rank: Indices,
-    winner: NDArray[np.int8],
-    place: Indices,
-) -> None:
-    everyone = np.arange(len(name_rank))
-    for patient in range(len(values)):
-        state = new_state(packed)
-        for feature in range(packed.n_features):
-            condition(packed, state, feature, values[patient, feature])
-        scores = duel_scores(state, WALD, packed.tie)
-        for p in range(len(pairs)):
-            winner[patient, p] = sign(scores[pairs[p, 0], pairs[p, 1]], packed.tie)
-        place[patient] = standings(scores, everyone, name_rank, packed.tie).place
-
-
-def new_record(n_patients: int, n_rounds: int, n_entities: int) -> Record:
-    """Space for the rounds of P patients."""
-    shape = n_patients, n_rounds + 1
-    return Record(
-        np.zeros((*shape, 2, 3), dtype=np.float32),
-        np.zeros((*shape, 2, n_entities), dtype=np.int16),
-        np.zeros(shape, dtype=np.int32),
-        np.zeros(shape, dtype=np.int32),
-        np.zeros(shape, dtype=np.bool_),
-    )
-
-
-@kernel()
-def write_round(
-    packed: Packed,
-    state: State,
-    pairs: NDArray[np.int64],
-    scores: Floats,
-    standing: Standings,
-    resolved: NDArray[np.bool_],
-    name_rank: Indices,
-    k: int,
     truth: Truth,
-    record: Record,
-    patient: int,
-    t: int,
-) -> None:
-    """Write round t of one patient; `scores` and `standing` are those of `linearity`."""
-    winner = truth.winner[patient]
-    lead = np.empty(len(pairs))
-    for p in range(len(pairs)):
-        lead[p] = state.constant[pairs[p, 0]] - state.constant[pairs[p, 1]]
-        if resolved[p]:
-            record.resolved[patient, t] += 1
-            if sign(lead[p], 0.0) != winner[p]:
-                record.resolved_wrong[patient, t] += 1
-    record.certified[patient, t] = is_certified(pairs, standing.order, k, lead, resolved)
-    by_wald = duel_scores(state, WALD, packed.tie)
-    _count_right(pairs, scores, winner, truth.prior, record.right[patient, t, LINEARITY])
-    _count_right(pairs, by_wald, winner, truth.prior, record.right[patient, t, WALD])
-    everyone = np.arange(len(name_rank))
-    record.place[patient, t, LINEARITY] = standing.place
-    record.place[patient, t, WALD] = standings(by_wald, everyone, name_rank, packed.tie).place
+    *,
+    allocation: str,
+    gain: str | None = None,
+    target: str | None = None,
+    rescoring: Sequence[int] | None = None,
+    orders: NDArray[np.int64] | None = None,
+    k: int = 5,
+    rounds: int | None = None,
+    solver: Solver | None = None,
+    threads: int | None = None,
+) -> RulePaths:
+    """Follow P patients under a rule, guided by `linearity`; the same bytes for any number of threads.
+
+    values : (P, M) in {-1, 0, +1}. truth : of these patients. allocation : a name of `RULE_NAMES`. gain, target : as of
+    `TopKPlanner`; not used by `random` and `largest_unary`. rescoring : numbers of observations after which candidates
+    are ranked again, to be used up in that order; after every one where None. orders : (P, M), the order of each
+    patient under `random`. rounds : M unless given.
+    """
+    rounds, read = values.shape[1] if rounds is None else rounds, SIGNS | RANKS | CERTAIN
+    n_duels = len(bundle.entities) * (len(bundle.entities) - 1) // 2
+    parts = []
+    for rows in blocks(max(1, len(values)), 3 * (rounds + 1) * n_duels):
+        if orders is not None and allocation == "random":
+            found = follow(
+                bundle,
+                values[rows],
+                orders[rows, :rounds],
+                read,
+                signs=READOUTS,
+                ranks=READOUTS,
+                k=k,
+                solver=solver,
+                threads=threads,
+            )
+        else:
+            found = choose(
+                bundle,
+                values[rows],
+                read,
+                allocation=allocation,
+                gain=gain,
+                target=target,
+                rescoring=rescoring,
+                n_rounds=rounds,
+                signs=READOUTS,
+                ranks=READOUTS,
+                k=k,
+                solver=solver,
+                threads=threads,
+            )
+        here = Truth(truth.winner[rows], truth.place[rows], truth.prior)
+        parts.append((found.order, found.fallback, *record_of(found, here)))
+    order, fallback, *record = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return RulePaths(order, fallback, Record(*record))
 
 
-@kernel()
-def _count_right(
-    pairs: NDArray[np.int64],
-    scores: Floats,
-    winner: NDArray[np.int8],
-    prior: NDArray[np.int8],
-    right: NDArray[np.float32],
-) -> None:
-    for p in range(len(pairs)):
-        if winner[p] == 0:
-            continue
-        call = sign(scores[pairs[p, 0], pairs[p, 1]], 0.0)
-        credit = np.float32(0.5 * (1 + call * winner[p]))
-        right[0] += credit
-        if winner[p] > 0:
-            right[1] += credit
-        if prior[p] == -winner[p]:
-            right[2] += credit
+def record_of(found: Followed | Rounds, truth: Truth) -> Record:
+    """What the rounds of P patients answer."""
+    winner, wrong = truth.winner, truth.prior == -truth.winner
+    decided = winner != 0
+    among = np.stack([decided, winner > 0, decided & wrong], axis=2).astype(np.float32)
+    weight = winner[:, :, None].astype(np.float32) * among
+    right = np.empty((*found.signs.shape[:3], len(KINDS)), dtype=np.float32)
+    resolved_wrong = np.empty(found.certified.shape, dtype=np.int32)
+    for p in range(len(winner)):  # whole numbers, so that the order of a sum does not show
+        right[p] = 0.5 * (found.signs[p].astype(np.float32) @ weight[p] + among[p].sum(axis=0))
+        resolved_wrong[p] = (found.resolved[p] & (found.signs[p, :, 1] != winner[p])).sum(axis=1)
+    return Record(right, found.place, found.resolved.sum(axis=2, dtype=np.int32), resolved_wrong, found.certified)

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.engine.budgets import entity_budgets
 from afa.engine.compile import kernel
-from afa.engine.contests import entity_budgets, number_of
-from afa.engine.kernels import State
-from afa.engine.packed import Indices, Packed
-from afa.engine.standings import Standings, standings
-from afa.mrf import Floats
+from afa.engine.duels import number_of
+from afa.engine.layout import Indices, Packed
+from afa.engine.ranks import Ranks, ranks_of
+from afa.engine.state import State
+from afa.mrf import RELATIVE_TIE, Floats
 
 RULE_NAMES = (
     "random",
@@ -28,22 +29,24 @@ RULE_NAMES = (
     "priority_all",
     "boundary",
 )
-RANDOM, LARGEST_UNARY, _, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
+GIVEN, LARGEST_UNARY, _, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
+"""`random` is drawn outside the engine: to follow it is to follow a given order."""
+
+WITHOUT_GAIN = RULE_NAMES[:2]
 SLOPE = 0.1
-RELATIVE_TIE = 1e-9
 NONE = -1
 
 
 class Sight(NamedTuple):
     """What a rule sees of one patient, as in `afa.allocate.View`.
 
-    pairs : (Q, 2). scores : (N, N) of the guide. standing : of all entities. resolved : (Q,). labels : (N,) clusters.
+    pairs : (Q, 2). scores : (N, N) of the guide. ranks : of all entities. resolved : (Q,). labels : (N,) clusters.
     name_rank : (N,) place of each entity in the order of names. k : size of the top set.
     """
 
     pairs: NDArray[np.int64]
     scores: Floats
-    standing: Standings
+    ranks: Ranks
     resolved: NDArray[np.bool_]
     labels: Indices
     name_rank: Indices
@@ -55,7 +58,7 @@ def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Float
     """(Q,) weight of each duel's gain under a rule; all 0 where it has nothing to decide."""
     weights = np.zeros(len(sight.pairs))
     rank = np.empty(len(sight.name_rank), dtype=np.int64)
-    rank[sight.standing.order] = np.arange(1, len(rank) + 1)
+    rank[sight.ranks.order] = np.arange(1, len(rank) + 1)
     if rule in (LUCB, CLUSTERED):
         duel = _between_champions(packed, sight, rank) if rule == CLUSTERED else NONE
         if duel == NONE:
@@ -74,11 +77,11 @@ def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Float
 
 @kernel()
 def _weigh_registry(packed: Packed, sight: Sight, rank: Indices, weights: Floats) -> None:
-    """Weights of each cluster's best against its worst entity, resolved ones left out (eq:active_registry, spec A2)."""
+    """Weights of each cluster's best against its worst entity, resolved ones left out (eq:active_registry)."""
     for label in range(len(rank)):
         members = np.flatnonzero(sight.labels == label)
         if len(members) > 1:
-            order = standings(sight.scores, members, sight.name_rank, packed.tie).order
+            order = ranks_of(sight.scores, members, sight.name_rank, packed.tie).order
             p = number_of(len(rank), order[0], order[-1])
             if not sight.resolved[p]:
                 weights[p] = _influence(sight, rank, p)
@@ -91,7 +94,7 @@ def _straddles(sight: Sight, rank: Indices, p: int) -> bool:
 
 @kernel()
 def _influence(sight: Sight, rank: Indices, p: int) -> float:
-    """w_ab of one duel (eq:w_impl, spec A3)."""
+    """w_ab of one duel (eq:w_impl)."""
     a, b = sight.pairs[p, 0], sight.pairs[p, 1]
     away_a = sight.k - rank[a] if rank[a] <= sight.k else rank[a] - sight.k - 1
     away_b = sight.k - rank[b] if rank[b] <= sight.k else rank[b] - sight.k - 1
@@ -100,7 +103,7 @@ def _influence(sight: Sight, rank: Indices, p: int) -> float:
 
 @kernel()
 def _most_contested(packed: Packed, state: State, sight: Sight, rank: Indices) -> int:
-    """LUCB's duel (spec A5): of those open across the boundary, the one of largest upper(outside) - lower(inside)."""
+    """LUCB's duel: of those open across the boundary, the one of largest upper(outside) - lower(inside)."""
     budgets = entity_budgets(packed, state)
     largest = -np.inf
     for p in range(len(sight.pairs)):
@@ -134,14 +137,14 @@ def _sides(sight: Sight, rank: Indices, p: int) -> tuple[int, int]:
 
 @kernel()
 def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
-    """Cluster-LUCB's duel (spec A5), or `NONE` where a side has no champion or the duel is resolved."""
+    """Cluster-LUCB's duel, or `NONE` where a side has no champion or the duel is resolved."""
     n = len(rank)
     inside, outside = NONE, NONE
     for label in range(n):
         members = np.flatnonzero(sight.labels == label)
         if len(members) == 0:
             continue
-        champion = standings(sight.scores, members, sight.name_rank, packed.tie).order[0]
+        champion = ranks_of(sight.scores, members, sight.name_rank, packed.tie).order[0]
         if rank[champion] <= sight.k:
             if inside == NONE or rank[champion] > rank[inside]:
                 inside = champion
@@ -155,7 +158,7 @@ def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
 
 @kernel()
 def total_unary(packed: Packed, state: State) -> Floats:
-    """(M,) absolute effective unaries summed over entities (spec A7)."""
+    """(M,) absolute effective unaries summed over entities."""
     total = np.zeros(packed.n_features)
     for slot in range(len(packed.feature)):
         total[packed.feature[slot]] += abs(state.field[slot])
@@ -164,7 +167,7 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 @kernel()
 def best_feature(worth: Floats, observed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """The unobserved feature of largest positive worth, near-ties to the first name (spec A8); `NONE` without one."""
+    """The unobserved feature of largest positive worth, near-ties to the first name; `NONE` without one."""
     top = 0.0
     for feature in range(len(worth)):
         if not observed[feature]:
@@ -179,7 +182,7 @@ def best_feature(worth: Floats, observed: NDArray[np.bool_], name_rank: Indices)
 
 @kernel()
 def fallback_feature(packed: Packed, state: State, name_rank: Indices) -> int:
-    """The unobserved feature of largest total absolute effective unary, then the first by name (spec A7)."""
+    """The unobserved feature of largest total absolute effective unary, then the first by name."""
     feature = best_feature(total_unary(packed, state), state.observed, name_rank)
     if feature == NONE:
         feature = best_feature(np.ones(packed.n_features), state.observed, name_rank)

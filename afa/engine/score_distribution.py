@@ -20,7 +20,6 @@ from afa.engine.clamping import UNOBSERVED, Plan, clamp, message_size, new_clamp
 from afa.engine.compile import in_threads, kernel
 from afa.engine.elimination import (
     ENTRY_LIMIT,
-    LOG3,
     check_size,
     elimination_plan,
     entries_at_no_observation,
@@ -29,7 +28,7 @@ from afa.engine.elimination import (
 )
 from afa.engine.elimination_tables import STRONGEST, eliminate, new_incoming, new_tables
 from afa.errors import Fault, InferenceError
-from afa.mrf import ROUNDING, Floats, PairwiseMRF
+from afa.mrf import LOG3, ROUNDING, Floats, PairwiseMRF
 
 HALVES = (0.5, -0.5)
 TILTS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0)
@@ -71,7 +70,7 @@ class ScoreDistribution:
         return np.where(np.abs(self.values) <= self.tie, 0.0, np.sign(self.values))
 
     def accuracy_of_sign(self) -> float:
-        """Accuracy of deciding by the sign of S itself, classes equally frequent, a tie counting one half (spec S5)."""
+        """Accuracy of deciding by the sign of S itself, classes equally frequent, a tie counting one half."""
         return float((1 + (self.p1 - self.p0) @ self._sign / 2) / 2)
 
     @property

@@ -62,7 +62,7 @@ def decay(x: float) -> float:
 
 @kernel(inline=True)
 def moments(field: float) -> tuple[float, float]:
-    """First and second moment of a ternary feature at one field (spec M2)."""
+    """First and second moment of a ternary feature at one field."""
     small = decay(min(abs(field), UNDERFLOW))
     square = small * small
     scale = 1.0 / (1.0 + small + square)
@@ -72,7 +72,7 @@ def moments(field: float) -> tuple[float, float]:
 
 @kernel()
 def damped(alpha: Floats, coupling: Floats, m: Floats, q: Floats, iteration: Iteration) -> tuple[int, bool]:
-    """Damped Jacobi sweeps (eq:mf-update); returns their number and whether the cap ended them (spec M8)."""
+    """Damped Jacobi sweeps (eq:mf-update); returns their number and whether the cap ended them."""
     n = len(m)
     field = np.empty(n)
     damping, tolerance = iteration.damping, iteration.tolerance

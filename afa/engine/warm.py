@@ -1,7 +1,7 @@
-"""Every kernel compiled ahead of use: `python -m afa.engine.warm`, as the installation of the project does.
+"""Every kernel compiled ahead of use: `python -m afa.engine.warm`, as before the first run on a cluster.
 
-A kernel is compiled when it is first called, which would be in the middle of the first run, or on a cluster by all of
-its jobs at once. Here each entrance of the engine is called on a small bundle, on as many cores as there are.
+A kernel is compiled when it is first called: in the middle of the first run, or on a cluster by all of its jobs at
+once. Here each entrance of the engine is called on a small bundle, on as many cores as there are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from itertools import product
 from multiprocessing import get_context
 
 import numpy as np
@@ -18,33 +17,24 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
-from afa.engine.allocating import follow_rule
-from afa.engine.decision_tree import follow_gain
+from afa.engine.calls import own_order_calls, shared_order_calls
+from afa.engine.course import SIGNS
 from afa.engine.elbo_difference import elbo_differences
 from afa.engine.elimination import log_partitions
-from afa.engine.first_choices import first_signs
+from afa.engine.follow import follow
+from afa.engine.gains import GAIN_KINDS
 from afa.engine.gauges import gauge_paths
+from afa.engine.layout import pack, sharing_of
 from afa.engine.linkage import model_distances
-from afa.engine.packed import pack
-from afa.engine.pair_calls import own_order_calls, shared_order_calls
-from afa.engine.patient import GAIN_KINDS, Patient
+from afa.engine.patient import Patient
 from afa.engine.precision import precision_at_k
-from afa.engine.readings import readings
-from afa.engine.retrace import retrace
-from afa.engine.rounds import Truth, full_observation
-from afa.engine.rules import RULE_NAMES
 from afa.engine.score_distribution import score_distribution
-from afa.engine.sharing import sharing_of
-from afa.engine.solves import solve_paths
-from afa.engine.soundness import call_paths
-from afa.engine.stopping import watch
-from afa.engine.task_stopping import watch_task
-from afa.engine.tasks import follow_orders, task_of
-from afa.engine.trajectories import sign_paths
+from afa.engine.state import Iteration, new_state, solve_all
+from afa.engine.tasks import follow_gain, task_of
 from afa.inference.annealed import annealed
-from afa.inference.meanfield import Solver
 
 N, M = 3, 4
+ITERATION = Iteration(0.5, 1e-4, 200, False)
 VALUES: NDArray[np.int8] = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
 ORDERS: NDArray[np.int64] = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int64)
 
@@ -62,55 +52,35 @@ def small_bundle() -> Bundle:
     return Bundle("warm", "1", ("u", "v", "w"), ("a", "b", "c", "d"), unary, pairs, np.zeros(N))
 
 
-def _truth() -> Truth:
-    return full_observation(small_bundle(), VALUES)
+def _states() -> None:
+    packed = pack(small_bundle())
+    state = new_state(packed)
+    solve_all(packed, state, ITERATION, True)
 
 
-def _paths() -> None:
-    sign_paths(small_bundle(), VALUES, ORDERS[:, None])
-    solve_paths(small_bundle(), VALUES, ORDERS[:, None])
-    readings(small_bundle(), VALUES, ORDERS, [0, M])
+def _walk() -> None:
+    follow(small_bundle(), VALUES, ORDERS, SIGNS)
+    for gain, target in GAIN_KINDS:
+        follow_gain(task_of(small_bundle(), "u"), VALUES, gain=gain, target=target)
 
 
 def _gauges() -> None:
     gauge_paths(small_bundle(), VALUES, ORDERS[:, None], [0, M])
 
 
-def _rules() -> None:
-    drawn = follow_rule(small_bundle(), VALUES, _truth(), allocation="random", orders=ORDERS, k=1)
-    for rule, (gain, target) in product(RULE_NAMES, GAIN_KINDS):
-        follow_rule(small_bundle(), VALUES, _truth(), allocation=rule, gain=gain, target=target, orders=ORDERS, k=1)
-    first_signs(small_bundle(), small_bundle(), VALUES, 1)
-    place = drawn.record.place.reshape(len(VALUES), -1, N)
-    right = np.ones((len(VALUES), N), dtype=np.bool_)
-    k = np.ones(len(VALUES), dtype=np.int64)
-    precision_at_k(place, k, right, right, k)
-    precision_at_k(place, k, right, among=right)
-
-
-def _retraced() -> None:
-    retrace(small_bundle(), VALUES, ORDERS, gain="cmi", k=1)
-
-
-def _stopping() -> None:
-    watch(small_bundle(), VALUES, ORDERS, k=1)
-    watch_task(task_of(small_bundle(), "u"), VALUES, ORDERS)
-
-
 def _brackets() -> None:
-    winners, solver = _truth().winner, Solver()
-    call_paths(small_bundle(), VALUES, ORDERS[:, None], winners)
-    shared_order_calls(small_bundle(), VALUES, ORDERS[:, None], winners, solver=solver)
-    own_order_calls(small_bundle(), VALUES, np.tile(ORDERS[0], (N, 1)), winners, solver=solver)
+    winners = np.ones((len(VALUES), N), dtype=np.int8)
+    shared_order_calls(small_bundle(), VALUES, ORDERS[:, None], winners)
+    own_order_calls(small_bundle(), VALUES, np.tile(ORDERS[0], (N, 1)), winners)
 
 
 def _tasks() -> None:
-    task = task_of(small_bundle(), "u")
-    follow_orders(task, VALUES, ORDERS[:, None])
-    for gain, target in GAIN_KINDS:
-        follow_gain(task, VALUES, gain=gain, target=target)
     for coupling in COUPLINGS:
         elbo_differences(small_bundle(), "u", np.zeros(VALUES.shape, dtype=np.bool_), VALUES, coupling=coupling)
+    right, k = np.ones((len(VALUES), N), dtype=np.bool_), np.ones(len(VALUES), dtype=np.int64)
+    place = np.zeros((len(VALUES), 2, N), dtype=np.int16)
+    precision_at_k(place, k, right, right, k)
+    precision_at_k(place, k, right, among=right)
 
 
 def _exactly() -> None:
@@ -132,24 +102,16 @@ def _planners() -> None:
         patient.total_gain(patient.resolved())
 
 
-PARTS: tuple[Callable[[], None], ...] = (
-    _rules,
-    _gauges,
-    _brackets,
-    _stopping,
-    _planners,
-    _tasks,
-    _retraced,
-    _exactly,
-)
+PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
 
 
 def compile_all(processes: int | None = None) -> None:
     """Compile what has not been; all cores where `processes` is None."""
-    _paths()  # first and alone: what all others build on
+    _states()  # first and alone: what all others build on
     with ProcessPoolExecutor(processes or len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(part) for part in PARTS]:
             done.result()
+    _brackets()  # what they build on is the walk
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.errors import Fault, InferenceError
-from afa.inference.meanfield import LOG3, mean_field
+from afa.inference.meanfield import mean_field
 from afa.inference.result import Marginals, spread
 from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF
 
@@ -77,6 +77,9 @@ def annealed(
     True
     """
     _check_options(chains, steps, start)
+    if mrf.centre is not None or not mrf.possible.all():
+        found, expected = "a model of probabilities, or with values that cannot occur", "the paper's ternary model"
+        raise InferenceError(Fault("annealed importance sampling", found, expected, "use mean_field or exact"))
     state = evidence if isinstance(evidence, Evidence) else Evidence.of(mrf, evidence)
     random = np.random.default_rng(0) if generator is None else generator
     first = _first_field(state, start)
@@ -85,7 +88,7 @@ def annealed(
     weights = np.exp(log_weights - top)
     total = weights.sum()
     weights /= total
-    log_partition = state.constant + LOG3 * state.n_uniform + _log_norm(first) + top + np.log(total / chains)
+    log_partition = state.constant + state.log_volume + _log_norm(first) + top + np.log(total / chains)
     effective = min(float(chains), float(1 / (weights**2).sum()))
     ends = values.astype(np.float64)
     m, q = np.einsum("k,kj->j", weights, ends), np.einsum("k,kj->j", weights, ends**2)

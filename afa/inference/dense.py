@@ -28,10 +28,12 @@ class Half:
     energy: Floats
 
     @classmethod
-    def of(cls, field: Floats, coupling: Floats) -> Half:
-        n = len(field)
-        values = (np.arange(3**n)[:, None] // 3 ** np.arange(n)[::-1] % 3 - 1).astype(np.float64)
-        return cls(values, values @ field + 0.5 * np.sum(values * (values @ coupling), axis=1))
+    def of(cls, terms: Floats, coupling: Floats) -> Half:
+        n = len(terms)
+        columns = np.arange(3**n)[:, None] // 3 ** np.arange(n)[::-1] % 3
+        values = (columns - 1).astype(np.float64)
+        of_values = terms[np.arange(n), columns].sum(axis=1)
+        return cls(values, of_values + 0.5 * np.sum(values * (values @ coupling), axis=1))
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ class Halves:
     @classmethod
     def of(cls, component: Component) -> Halves:
         n_a = component.n // 2
-        field, coupling = component.field, component.coupling
-        a = Half.of(field[:n_a], coupling[:n_a, :n_a])
-        b = Half.of(field[n_a:], coupling[n_a:, n_a:])
+        terms, coupling = component.terms, component.coupling
+        a = Half.of(terms[:n_a], coupling[:n_a, :n_a])
+        b = Half.of(terms[n_a:], coupling[n_a:, n_a:])
         return cls(a, b, a.values @ coupling[:n_a, n_a:])
 
     def energies(self, rows: slice | NDArray[np.intp]) -> Floats:

@@ -117,17 +117,19 @@ def best_values(component: Component) -> NDArray[np.int8]:
 
 
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
-    """Log-weights of the clique of `v`: its field, its couplings to the separator, and the messages it is sent."""
+    """Log-weights of the clique of `v`: its terms, its couplings to the separator, and the messages it is sent."""
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))
     for child in component.children[v]:
         table += _expand(messages.pop(child), component.separators[child], clique)
-    effective = np.array(component.field[v])
+    field = np.zeros(())
     for u in reversed(separator):
         weight = component.coupling[v, u]
-        effective = np.add.outer(weight * TERNARY, effective) if weight else effective[None]
-    table[0] -= effective
-    table[2] += effective
+        field = np.add.outer(weight * TERNARY, field) if weight else field[None]
+    low, middle, high = component.terms[v]
+    table[0] += low - field
+    table[1] += middle
+    table[2] += high + field
     return table
 
 

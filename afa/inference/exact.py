@@ -2,7 +2,7 @@
 
 Each connected component of the free features is eliminated in min-fill order; one whose tables would be too large is
 listed half against half if it is small enough, and refused with an estimate otherwise. Unobserved features outside the
-support are uniform: m = 0, q = 2/3, log 3 of log-partition each (spec M3).
+support are uniform: m = 0, q = 2/3, log 3 of log-partition each where all three values can occur (M3).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from afa.errors import Fault, InferenceError, PlannerError
 from afa.inference.dense import MOST_FEATURES, Enumerated, best_listed, listing_cost
 from afa.inference.elimination import Eliminated, best_values
 from afa.inference.order import Component, Estimate, components, elimination_cost
-from afa.inference.result import Marginals, spread
+from afa.inference.result import Marginals, probabilities_of, spread
 from afa.mrf import Evidence, Floats, PairwiseMRF
 
-LOG3 = float(np.log(3.0))
 MEMORY_LIMIT = 2_000_000_000
 
 
@@ -53,7 +52,7 @@ def exact(
     state = _conditioned(mrf, evidence)
     parts, cost = _plan(state, memory_limit, pairs=False)
     m, q = np.zeros(len(state.free)), np.zeros(len(state.free))
-    log_partition = state.constant + state.n_uniform * LOG3
+    log_partition = state.uncentred()[0] + state.log_volume
     for part, listed in parts:
         solved = _solve(part, listed)
         m[part.members], q[part.members] = _within_bounds(*solved.moments())
@@ -100,9 +99,14 @@ def exact_expected_score(
         _check_aligned(state, other)
     first, pairs = pair_moments(mrf, state, memory_limit=memory_limit)
     free = state.free
-    quadratic = [0.5 * other.mrf.couplings[free][:, free].multiply(pairs).sum() for other in scores]
-    linear = [other.constant + other.field @ first for other in scores]
-    return np.array(linear, dtype=np.float64) + np.array(quadratic, dtype=np.float64)
+    marginals = spread(state, first[free], pairs.diagonal())
+    p = probabilities_of(marginals.first, marginals.second)
+    found = []
+    for other in scores:
+        constant, terms = other.uncentred()
+        linear = (p * np.where(p > 0, terms, 0.0)).sum()
+        found.append(constant + linear + 0.5 * other.mrf.couplings[free][:, free].multiply(pairs).sum())
+    return np.array(found, dtype=np.float64)
 
 
 def map_state(
@@ -134,7 +138,8 @@ def sample(
     parts, _ = _plan(state, memory_limit, pairs=False)
     values = np.tile(state.values, (n, 1))
     uniform = np.setdiff1d(np.flatnonzero(~state.observed), state.free)
-    values[:, uniform] = generator.integers(-1, 2, size=(n, len(uniform)))
+    lowest, size = -mrf.possible[uniform, 0].astype(np.int8), mrf.possible[uniform].sum(axis=1)
+    values[:, uniform] = lowest + generator.integers(0, size, size=(n, len(uniform)))
     draws = generator.random((n, len(state.free)))
     for part, listed in parts:
         values[:, state.free[part.members]] = _solve(part, listed).draw(draws[:, part.members])
@@ -209,7 +214,8 @@ def _conditioned(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None) -
     if ours is not theirs and not (
         ours.features == theirs.features
         and ours.prior == theirs.prior
-        and np.array_equal(ours.unary, theirs.unary)
+        and np.array_equal(ours.terms, theirs.terms)
+        and (ours.centre is None) == (theirs.centre is None)
         and (ours.couplings != theirs.couplings).nnz == 0
     ):
         step = "build the evidence from this model with Evidence.of"

@@ -1,11 +1,12 @@
 """Damped mean-field inference on a conditioned ternary model: the readable definition.
 
-With field h at a feature the marginal has, in closed form,
+A marginal of three values is the pair of its moments (m, q) = (E[x], E[x^2]), and damping, linear in the marginals, is
+linear in that pair too (docs/decisions.md, M2). With terms f(s) and the field h of the neighbours it is proportional to
+exp(f(s) + h s); for the paper's terms, f(s) = alpha s,
 
-    Z = 1 + 2 cosh h,   m = E[x] = 2 sinh h / Z,   q = E[x^2] = 2 cosh h / Z,
+    Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
-so that a marginal is the pair (m, q) and damping, linear in the marginals, is linear in that pair too
-(spec M2). The compiled form for whole cohorts is `afa.engine`.
+The compiled form for whole cohorts is `afa.engine`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit
 
-from afa.inference.result import Marginals, spread
+from afa.inference.result import Marginals, probabilities_of, spread
 from afa.mrf import Evidence, Floats, PairwiseMRF
 
-LOG3 = float(np.log(3.0))
 ASCENT_FACTOR = 10
 """Coordinate ascent may take this many times the sweeps of the damped iteration: it is slow near a saddle."""
 
@@ -58,16 +59,30 @@ class MeanField:
     residual: float
 
 
-def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
-    """First and second moments of ternary features at the given fields (eq:first-moment); any magnitude, no overflow.
+def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floats]:
+    """First and second moments of p(s) ~ exp(f(s) + h s) (eq:first-moment); any magnitude, no overflow.
 
-    >>> m, q = ternary_moments(np.array([0.0, 1e4]))
+    terms : (..., 3), f(s) of -1, 0, +1, in nats; -inf where a value cannot occur. field : (...), h.
+
+    >>> m, q = moments_of(np.zeros((2, 3)), np.array([0.0, 1e4]))
     >>> m.tolist(), [round(v, 3) for v in q.tolist()]
     ([0.0, 1.0], [0.667, 1.0])
     """
-    small = np.exp(-np.abs(fields))
-    norm = 1.0 + small + small * small
-    return np.sign(fields) * (1.0 - small * small) / norm, (1.0 + small * small) / norm
+    low, high = terms[..., 0] - terms[..., 1], terms[..., 2] - terms[..., 1]
+    below, above = np.isfinite(low), np.isfinite(high)
+    both = below & above
+    h = np.where(both, high - low, 0.0) / 2 + field
+    side, even = np.exp(-np.abs(h)), np.exp(np.where(both, high + low, 0.0) / 2)
+    norm = even + side + even * side * side
+    one_sided = np.where(above, expit(high + field), 0.0) - np.where(below, expit(low - field), 0.0)
+    m = np.where(both, np.sign(h) * even * (1.0 - side * side) / norm, one_sided)
+    q = np.where(both, even * (1.0 + side * side) / norm, np.abs(one_sided))
+    return m, q
+
+
+def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
+    """`moments_of` the paper's terms, f(s) = h s with h in `fields`, of any shape (eq:first-moment)."""
+    return moments_of(np.zeros(3), fields)
 
 
 def mean_field(
@@ -79,9 +94,10 @@ def mean_field(
 ) -> MeanField:
     """Mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    Starts from the uniform marginals, or from `start` restricted to what is still unobserved. Features outside
-    the support are never solved for: uniform, log 3 each (spec M3). A solve that reaches the cap of damped
-    sweeps is finished by coordinate ascent, which cannot cycle and never lowers the ELBO (spec M8).
+    Starts from the uniform marginals, those of a model of probabilities from the probabilities, or from `start`
+    restricted to what is still unobserved. Features outside the support are never solved for: uniform (M3). A solve
+    that reaches the cap of damped sweeps is finished by coordinate ascent, which cannot cycle and never lowers the ELBO
+    (M8).
 
     >>> model = PairwiseMRF([1.0, 0.0], [[0.0, 2.0], [2.0, 0.0]])
     >>> solution = mean_field(model, {"x0": 1}, solver=Solver(tolerance=1e-9))
@@ -91,25 +107,31 @@ def mean_field(
     solver = solver or Solver()
     state = evidence if isinstance(evidence, Evidence) else Evidence.of(mrf, evidence)
     free = state.free
-    alpha, coupling = state.field[free], mrf.couplings[free][:, free]
-    m = np.zeros(len(free)) if start is None else start.first[free]
-    q = np.full(len(free), 2.0 / 3.0) if start is None else start.second[free]
+    terms, coupling, centre = state.terms[free], mrf.couplings[free][:, free], _centres(mrf)[free]
+    if start is not None:
+        m, q = start.first[free], start.second[free]
+    else:
+        m, q = moments_of(np.where(mrf.possible, 0.0, -np.inf)[free] if mrf.centre is None else mrf.terms[free])
     iterations, residual = 0, 0.0 if len(free) == 0 else np.inf
     while residual >= solver.tolerance and iterations < solver.max_iterations:
-        target_m, target_q = ternary_moments(alpha + coupling @ m)
+        target_m, target_q = moments_of(terms, coupling @ (m - centre))
         step_m, step_q = solver.damping * (target_m - m), solver.damping * (target_q - q)
         m, q = m + step_m, q + step_q
         residual, iterations = _largest_change(step_m, step_q), iterations + 1
     converged = residual < solver.tolerance
     ascended = 0
     if not converged:
-        m, q, ascended, residual = _coordinate_ascent(alpha, coupling, m, q, solver)
-    elbo = state.constant + state.n_uniform * LOG3 + _free_elbo(alpha, coupling, m, q)
+        m, q, ascended, residual = _coordinate_ascent(terms, coupling, centre, m, q, solver)
+    elbo = state.constant + state.log_volume + _free_elbo(terms, coupling, centre, m, q)
     return MeanField(spread(state, m, q), elbo, iterations, converged, ascended, residual)
 
 
+def _centres(mrf: PairwiseMRF) -> Floats:
+    return np.zeros(mrf.n_features) if mrf.centre is None else mrf.centre
+
+
 def _coordinate_ascent(
-    alpha: Floats, coupling: sp.csr_array, m: Floats, q: Floats, solver: Solver
+    terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, int, float]:
     """Sweep the features one at a time in index order (eq:mf-update) until the largest change meets the tolerance."""
     m, q = m.copy(), q.copy()
@@ -118,8 +140,8 @@ def _coordinate_ascent(
         residual, sweeps = 0.0, sweeps + 1
         for j in range(len(m)):
             row = slice(coupling.indptr[j], coupling.indptr[j + 1])
-            h = alpha[j] + coupling.data[row] @ m[coupling.indices[row]]
-            new_m, new_q = ternary_moments(h)
+            around = coupling.indices[row]
+            new_m, new_q = moments_of(terms[j], coupling.data[row] @ (m[around] - centre[around]))
             residual = max(residual, _largest_change(new_m - m[j], new_q - q[j]))
             m[j], q[j] = new_m, new_q
     return m, q, sweeps, residual
@@ -131,15 +153,17 @@ def _largest_change(step_m: Floats, step_q: Floats) -> float:
     return float(np.max(np.maximum(sides, np.abs(step_q))))
 
 
-def _free_elbo(alpha: Floats, coupling: sp.csr_array, m: Floats, q: Floats) -> float:
+def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
     """Expected reduced energy plus entropy of the product distribution with moments (m, q) (eq:elbo-general)."""
-    energy = alpha @ m + 0.5 * m @ (coupling @ m)
+    p = probabilities_of(m, q)
+    about = m - centre
+    energy = np.where(p > 0, p * np.where(np.isfinite(terms), terms, 0.0), 0.0).sum() + 0.5 * about @ (coupling @ about)
     return float(energy + entropy(m, q).sum())
 
 
 def entropy(m: Floats, q: Floats) -> Floats:
     """Entropy in nats of ternary marginals with first moments `m` and second moments `q`."""
-    probabilities = np.stack([(q - m) / 2, 1 - q, (q + m) / 2])
+    probabilities = probabilities_of(m, q)
     safe = np.where(probabilities > 0, probabilities, 1.0)
-    total: Floats = -np.sum(safe * np.log(safe), axis=0)
+    total: Floats = -np.sum(safe * np.log(safe), axis=-1)
     return total

@@ -45,12 +45,13 @@ class Estimate:
 class Component:
     """A connected part of a conditioned model, its n features numbered in elimination order.
 
-    members : (n,) positions in `evidence.free`. field : (n,) effective unaries. coupling : (n, n) dense.
+    members : (n,) positions in `evidence.free`. terms : (n, 3) effective terms of -1, 0, +1, in nats, for couplings
+    that are not centred. coupling : (n, n) dense.
     separators : for each feature the sorted later features that it shares a table with when it is eliminated.
     """
 
     members: NDArray[np.intp]
-    field: Floats
+    terms: Floats
     coupling: Floats
     separators: tuple[tuple[int, ...], ...]
 
@@ -80,7 +81,7 @@ def components(evidence: Evidence) -> list[Component]:
     """The connected components of the free part of a conditioned model, by their first feature."""
     free = evidence.free
     coupling = evidence.mrf.couplings[free][:, free].tocsr()
-    field = evidence.field[free]
+    terms = evidence.uncentred()[1][free]
     found = []
     for part in _connected(_neighbour_masks(coupling)):
         order, separators = min_fill(part)
@@ -89,7 +90,7 @@ def components(evidence: Evidence) -> list[Component]:
         # most components of a sparse model are single features, for which taking parts of it costs more than all else
         dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
-        found.append(Component(members, field[members], dense, renumbered))
+        found.append(Component(members, terms[members], dense, renumbered))
     return found
 
 

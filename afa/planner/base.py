@@ -171,6 +171,7 @@ class Planner(ABC):
         elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
             step = "leave it out for the price of the menu"
             raise PlannerError(Fault("cost of an observation", repr(cost), "a finite number, 0 or more", step))
+        self._affirm(cost)
         asked = self._fresh and self._asked is not None and set(values) <= set(self._asked.features)
         names, given = tuple(values), tuple(int(value) for value in values.values())
         self._take(Action("observe", names, given, float(cost), self.reason if asked else OWN_CHOICE))
@@ -227,6 +228,7 @@ class Planner(ABC):
                     expected = "steps that can follow each other"
                     step = "start anew from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
+            self._affirm(action.cost)
             self._take(action)
         self._replay()
 
@@ -352,6 +354,14 @@ class Planner(ABC):
         if not isinstance(value, Integral) or isinstance(value, bool) or value not in VALUES:
             raise PlannerError(
                 Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
+            )
+
+    def _affirm(self, cost: float) -> None:
+        """Refuse a cost with which the sum of all costs is beyond what a number can hold."""
+        if not np.isfinite(self.spent + float(cost)):
+            found = f"{cost:g}, after {self.spent:g}"
+            raise PlannerError(
+                Fault("cost of an observation", found, "a finite sum of costs", "give costs in a larger unit")
             )
 
     def _known(self, feature: Any) -> None:

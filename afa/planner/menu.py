@@ -81,6 +81,9 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
     cost = np.bincount(item_of, weights=own, minlength=len(names)).astype(np.float64)
     for name in given.keys() & panels.keys():
         cost[place[name]] = given[name]
+    if not np.isfinite(cost.sum()):
+        found, step = "costs whose sum overflows", "give costs in a larger unit"
+        raise PlannerError(Fault("planner option costs", found, "a finite sum of all costs", step))
     members: list[list[int]] = [[] for _ in names]
     for j, item in enumerate(item_of):
         members[item].append(j)

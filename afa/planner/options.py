@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from afa.allocate import RULES, Rule
-from afa.engine.patient import GAIN_KINDS
+from afa.engine.gains import GAIN_KINDS
 from afa.errors import Fault, PlannerError
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver

@@ -1,4 +1,4 @@
-"""Compiled Copeland standings of one patient's entities; the readable definition is `afa.copeland` (spec S6)."""
+"""Compiled Copeland standings of one patient's entities; the readable definition is `afa.copeland`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.kernels import State
-from afa.engine.packed import Indices
+from afa.engine.layout import Indices
+from afa.engine.state import State, elbos, mean_difference
 from afa.mrf import Floats
 
-LINEARITY, WALD = 0, 1
+LINEARITY, WALD, TWO_ELBO = range(3)
 
 
-class Standings(NamedTuple):
+class Ranks(NamedTuple):
     """Entities ordered by their duels.
 
     order : (n,) entities, best first, names settling what nothing else does. place : (N,) how many entities are ahead
@@ -27,24 +27,21 @@ class Standings(NamedTuple):
 
 
 @kernel()
-def duel_scores(state: State, readout: int, tie: float) -> Floats:
-    """(N, N) antisymmetric scores by `LINEARITY` or `WALD`; magnitudes of rounding are 0."""
-    cross, constant = state.cross, state.constant
-    n = len(constant)
+def score_table(state: State, score: int, tie: float, n_hidden: int) -> Floats:
+    """(N, N) antisymmetric scores by `LINEARITY`, `WALD` or `TWO_ELBO`; magnitudes of rounding are 0."""
+    cross, n = state.cross, len(state.constant)
+    of_one = elbos(state, n_hidden) if score == TWO_ELBO else state.constant
     scores = np.zeros((n, n))
     for a in range(n):
         for b in range(a + 1, n):
-            if readout == LINEARITY:
-                score = 0.5 * ((cross[a, a] - cross[b, b]) + (cross[b, a] - cross[a, b]))
-            else:
-                score = constant[a] - constant[b]
-            if abs(score) > tie:
-                scores[a, b], scores[b, a] = score, -score
+            difference = mean_difference(cross, a, b) if score == LINEARITY else of_one[a] - of_one[b]
+            if abs(difference) > tie:
+                scores[a, b], scores[b, a] = difference, -difference
     return scores
 
 
 @kernel()
-def standings(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Standings:
+def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
     """Order some entities by wins among themselves, then by the sum of their scores, then by name.
 
     scores : (N, N), antisymmetric. Sums that differ from the next larger one by no more than rounding (`tie` times
@@ -55,7 +52,7 @@ def standings(scores: Floats, members: Indices, name_rank: Indices, tie: float) 
     order = np.empty(n, dtype=np.int64)
     place = np.zeros(len(name_rank), dtype=np.int64)
     if n == 0:
-        return Standings(order, place)
+        return Ranks(order, place)
     best = best_first(wins, margin, name_rank[members], tie * n)
     step = _steps(margin, tie * n)
     for i in range(n):
@@ -63,7 +60,7 @@ def standings(scores: Floats, members: Indices, name_rank: Indices, tie: float) 
         order[i] = members[here]
         level = i > 0 and wins[here] == wins[above] and step[here] == step[above]
         place[members[here]] = place[members[above]] if level else i
-    return Standings(order, place)
+    return Ranks(order, place)
 
 
 @kernel()

@@ -1,8 +1,8 @@
 """Every duel's tight `l1` budget along one patient's observations, kept up to date instead of summed again.
 
 The budget is the l1 norm of what is left of the difference of two models: their effective unaries, and the couplings
-between unobserved features. It bounds how far completions can move D_ab (eq:l1-bracket, spec B1), and it is the
-distance that entities are clustered by (spec A1).
+between unobserved features. It bounds how far completions can move D_ab (eq:l1-bracket), and it is the
+distance that entities are clustered by.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs
+from afa.engine.duels import Pairs, number_of
 from afa.engine.gains import new_gains
-from afa.engine.kernels import State, places
-from afa.engine.packed import Indices, Packed
+from afa.engine.layout import Indices, Packed
+from afa.engine.state import State, places
 from afa.mrf import Floats
 
 
-class Contests(NamedTuple):
+class DuelEdges(NamedTuple):
     """What two models of Q duels differ in, laid out once for all patients.
 
     pairs : (Q, 2), all a < b in order. first_edge, duel, other, size : what observing feature f takes from the coupling
@@ -49,7 +48,7 @@ class Budgets(NamedTuple):
 
 
 @kernel()
-def new_contests(packed: Packed, pairs: Pairs) -> Contests:
+def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
     """Lay out all duels of the packed entities."""
     union = new_gains(packed, pairs)
     first_edge = np.zeros(packed.n_features + 1, dtype=np.int64)
@@ -77,7 +76,7 @@ def new_contests(packed: Packed, pairs: Pairs) -> Contests:
             first_edge[1:] = np.cumsum(counts)
             duel, other = np.empty(first_edge[-1], dtype=np.int64), np.empty(first_edge[-1], dtype=np.int64)
             size = np.empty(first_edge[-1])
-    return Contests(pairs, first_edge, duel, other, size, coupled)
+    return DuelEdges(pairs, first_edge, duel, other, size, coupled)
 
 
 @kernel()
@@ -89,10 +88,10 @@ def _couplings_of(packed: Packed, slot: int, sign: float, row: Floats) -> None:
 
 
 @kernel()
-def new_budgets(packed: Packed, contests: Contests, state: State) -> Budgets:
+def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
     """The budgets of a patient of whom nothing has been observed."""
     n = len(packed.prior)
-    budgets = Budgets(contests.coupled.copy(), np.empty(len(contests.pairs)), np.zeros(n))
+    budgets = Budgets(edges.coupled.copy(), np.empty(len(edges.pairs)), np.zeros(n))
     for entity in range(n):
         budgets.norm[entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
     for entity in range(n):
@@ -100,25 +99,31 @@ def new_budgets(packed: Packed, contests: Contests, state: State) -> Budgets:
     return budgets
 
 
+def no_budgets() -> Budgets:
+    """Of no duel."""
+    return Budgets(np.empty(0), np.empty(0), np.empty(0))
+
+
 @kernel()
-def refresh_after(
-    packed: Packed, contests: Contests, state: State, budgets: Budgets, feature: int, stale: NDArray[np.bool_]
-) -> None:
-    """Take in the observation of one feature, after `observe`; marks the duels that it changed in `stale`, (Q,)."""
+def copy_budgets(budgets: Budgets) -> Budgets:
+    """Budgets that can be changed without changing the given ones."""
+    return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
+
+
+@kernel()
+def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
+    """Take in the observation of one feature, after `condition`."""
     coupled, observed = budgets.coupled, state.observed
-    duel, other, size = contests.duel, contests.other, contests.size
-    for e in range(contests.first_edge[feature], contests.first_edge[feature + 1]):
+    duel, other, size = edges.duel, edges.other, edges.size
+    for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not observed[other[e]]:
             coupled[duel[e]] -= size[e]
-    n, owner = len(packed.prior), packed.owner
+    owner = packed.owner
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
     for slot in holders:
         budgets.norm[owner[slot]] = np.sum(np.abs(places(packed.first_slot, owner[slot], state.field)))
     for slot in holders:
         _sum_budgets(packed, state, budgets, owner[slot])
-        for opponent in range(n):
-            if opponent != owner[slot]:
-                stale[number_of(n, owner[slot], opponent)] = True
 
 
 @kernel()
@@ -143,13 +148,6 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
             total -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
         p = number_of(n, a, b)
         whole[p] = total + coupled[p]
-
-
-@kernel(inline=True)
-def number_of(n: int, one: int, other: int) -> int:
-    """Place of the duel of two of n entities among all pairs a < b in order."""
-    a, b = min(one, other), max(one, other)
-    return a * n - a * (a + 1) // 2 + b - a - 1
 
 
 @kernel()

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.packed import Indices, Packed
+from afa.engine.layout import Indices, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.engine.sweeps import ascend, bound, damped, padded
-from afa.mrf import Floats
-
-LOG3 = float(np.log(3.0))
+from afa.mrf import LOG3, Floats
 
 
 class State(NamedTuple):
@@ -116,7 +114,7 @@ def solve(
     q: Floats,
     iteration: Iteration,
 ) -> Solved:
-    """Mean-field on one entity's free features (eq:mf-update, spec M8).
+    """Mean-field on one entity's free features (eq:mf-update).
 
     field, m, q : (n,) at the entity's places; m and q are read for a warm start and written.
     """
@@ -203,33 +201,17 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 
 
 @kernel()
-def solve_all(packed: Packed, state: State, iteration: Iteration) -> None:
-    """Solve every entity and fill `cross`: the state before the first decision."""
+def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool) -> None:
+    """Solve every entity, and with `crossing` fill `cross`: the state before the first decision."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
-    for entity in range(n):
-        _cross_of(packed, state, entity)
+    for entity in range(n if crossing else 0):
+        cross_of(packed, state, entity)
 
 
 @kernel()
-def observe(packed: Packed, state: State, feature: int, value: int, iteration: Iteration) -> None:
-    """Condition on one feature, then redo only what it changed: the entities that hold it (spec M6)."""
-    condition(packed, state, feature, value)
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        solve_entity(packed, state, packed.owner[packed.holder[h]], iteration)
-    refresh_cross(packed, state, feature)
-
-
-@kernel()
-def refresh_cross(packed: Packed, state: State, feature: int) -> None:
-    """Cross expectations of the entities that hold a feature, both as marginals and as scores."""
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        _cross_of(packed, state, packed.owner[packed.holder[h]])
-
-
-@kernel()
-def _cross_of(packed: Packed, state: State, v: int) -> None:
+def cross_of(packed: Packed, state: State, v: int) -> None:
     """Row and column of `cross` of one entity."""
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
     n, first_slot = len(packed.prior), packed.first_slot
@@ -261,9 +243,15 @@ def elbos(state: State, n_hidden: int) -> Floats:
     return every
 
 
+@kernel(inline=True)
+def mean_difference(cross: Floats, a: int, b: int) -> float:
+    """mu_D of the duel (a, b) under the mixture of the two posteriors, read from `State.cross` (eq:mu-D)."""
+    return float(0.5 * ((cross[a, a] - cross[b, b]) + (cross[b, a] - cross[a, b])))
+
+
 @kernel()
 def sign(score: float, tie: float) -> int:
-    """-1, 0 or +1; 0 where the magnitude is no more than rounding (spec S5)."""
+    """-1, 0 or +1; 0 where the magnitude is no more than rounding."""
     if score > tie:
         return 1
     return -1 if score < -tie else 0

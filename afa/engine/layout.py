@@ -1,7 +1,8 @@
 """A bundle laid out for the kernels: only supports are stored, one after the other.
 
 A *slot* is one feature in the support of one entity. K is the number of slots over all entities; on the
-recorded bundle K = 553 for 25 entities and 253 features.
+recorded bundle K = 553 for 25 entities and 253 features. `Sharing` is the same by feature: kernels that go through the
+holders of a feature one after the other read it in order, where each slot would be at another place in memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from afa.engine.compile import kernel
 from afa.mrf import ROUNDING, Floats
 
 Indices = NDArray[np.int64]
+Small = NDArray[np.int32]
 
 
 class Overlaps(NamedTuple):
@@ -64,7 +66,27 @@ class Packed(NamedTuple):
     tie: float
 
 
+class Sharing(NamedTuple):
+    """Arrays of a bundle by feature; a *link* is a pair of features that at least one entity couples.
+
+    owner : (K,) the entity of each slot, in the order of `Packed.holder`. place : (K,) where each slot stands there.
+    first_link : (M + 1,) the links of feature f to later ones are first_link[f] : first_link[f + 1].
+    partner : (L,) the later feature of a link, ascending.
+    first_member : (L + 1,) entities and couplings of link i stand at first_member[i] : first_member[i + 1].
+    member, value : (E,) the entities that couple the two features of a link, ascending, and their couplings.
+    """
+
+    owner: Small
+    place: Small
+    first_link: Indices
+    partner: Small
+    first_member: Indices
+    member: Small
+    value: Floats
+
+
 KNOWN: WeakKeyDictionary[Bundle, Packed] = WeakKeyDictionary()
+SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
 NOTHING = np.empty(0, dtype=np.int64)
 WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))
 
@@ -131,6 +153,35 @@ def _reaches(bundle: Bundle, coupling: Floats, first: Indices) -> list[float]:
         float(abs(prior) + np.abs(unary).sum() + np.abs(coupling[begin:end]).sum() / 2)
         for prior, unary, begin, end in zip(bundle.priors, bundle.unary, first[:-1], first[1:], strict=True)
     ]
+
+
+def sharing_of(bundle: Bundle) -> Sharing:
+    """Lay out what entities share, once; 8 bytes a slot, 12 a coupling and up to 12 a link."""
+    sharing = SHARED.get(bundle)
+    if sharing is None:
+        sharing = SHARED[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
+    return sharing
+
+
+def _sharing(bundle: Bundle, packed: Packed) -> Sharing:
+    m, pairs = packed.n_features, bundle.packed
+    place = np.empty(len(packed.holder), dtype=np.int32)
+    place[packed.holder] = np.arange(len(place))
+    entity = np.repeat(np.arange(len(packed.prior), dtype=np.int32), np.diff(pairs.pointer))
+    key = pairs.row.astype(np.int64) * m + pairs.column
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first_member = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+    link = ordered[first_member]
+    return Sharing(
+        owner=packed.owner[packed.holder].astype(np.int32),
+        place=place,
+        first_link=np.searchsorted(link, np.arange(m + 1) * m).astype(np.int64),
+        partner=(link % m).astype(np.int32),
+        first_member=np.concatenate([first_member, [len(ordered)]]).astype(np.int64),
+        member=entity[order],
+        value=pairs.value[order].astype(np.float64),
+    )
 
 
 @kernel()

@@ -1,4 +1,4 @@
-"""Compiled look-ahead: every entity solved as if one of its features had been observed (spec S9)."""
+"""Compiled look-ahead: every entity solved as if one of its features had been observed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.engine.duels import UNIFORM_SECOND, row
-from afa.engine.kernels import LOG3, Iteration, State, elbo, expected_score, places
-from afa.engine.packed import Packed
+from afa.engine.layout import Packed
+from afa.engine.state import Iteration, State, elbo, expected_score, places
 from afa.engine.sweeps import ascend, bound, damped, padded
-from afa.mrf import Floats
+from afa.mrf import LOG3, Floats
 
 F_LINEARITY, F_TWO_ELBO, F_STACK_A = 2, 3, 4
 
 
-class Ahead(NamedTuple):
+class Lookahead(NamedTuple):
     """Every entity solved again as if one of its features had been observed; kept until the entity changes.
 
     A *case* is slot s with value i - 1, at index 3 s + i, or an entity v as it is, at 3 K + v.
@@ -38,7 +38,7 @@ class Ahead(NamedTuple):
 
 
 @kernel()
-def new_ahead(packed: Packed) -> Ahead:
+def new_lookahead(packed: Packed) -> Lookahead:
     """Space for all cases."""
     n, k = len(packed.prior), len(packed.feature)
     start = np.zeros(3 * k + n, dtype=np.int64)
@@ -48,7 +48,13 @@ def new_ahead(packed: Packed) -> Ahead:
         start[case] = total
         total += packed.first_slot[entity + 1] - packed.first_slot[entity]
     places_, cases = np.zeros((3, total)), np.zeros((3, 3 * k + n))
-    return Ahead(start, places_[0], places_[1], places_[2], cases[0], cases[1], cases[2])
+    return Lookahead(start, places_[0], places_[1], places_[2], cases[0], cases[1], cases[2])
+
+
+def no_lookahead() -> Lookahead:
+    """Cases of a gain that does not look ahead: none."""
+    none = np.empty(0)
+    return Lookahead(np.empty(0, dtype=np.int64), none, none, none, none, none, none)
 
 
 class Free(NamedTuple):
@@ -59,43 +65,48 @@ class Free(NamedTuple):
 
 
 @kernel()
-def copy_ahead(ahead: Ahead) -> Ahead:
+def copy_lookahead(lookahead: Lookahead) -> Lookahead:
     """Cases that can be changed without changing the given ones."""
-    return Ahead(
-        ahead.start,
-        ahead.field.copy(),
-        ahead.m.copy(),
-        ahead.q.copy(),
-        ahead.constant.copy(),
-        ahead.bound.copy(),
-        ahead.own.copy(),
+    return Lookahead(
+        lookahead.start,
+        lookahead.field.copy(),
+        lookahead.m.copy(),
+        lookahead.q.copy(),
+        lookahead.constant.copy(),
+        lookahead.bound.copy(),
+        lookahead.own.copy(),
     )
 
 
 @kernel()
-def solve_ahead(packed: Packed, state: State, ahead: Ahead, changed: NDArray[np.bool_], iteration: Iteration) -> None:
-    """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values (spec S9)."""
+def solve_lookahead(
+    packed: Packed, state: State, lookahead: Lookahead, changed: NDArray[np.bool_], iteration: Iteration
+) -> None:
+    """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values."""
     for entity in range(len(changed)):
         if changed[entity]:
-            _keep_present(packed, state, ahead, entity)
+            _keep_present(packed, state, lookahead, entity)
             free = _free_of(packed, state, entity)
             size = padded(max(len(free.place) - 1, 0))
             without = np.zeros((size, size))
             for i in range(len(free.place)):
                 _leave_out(free.coupling, i, without)
-                _solve_values(packed, state, ahead, entity, free, i, without, iteration)
+                _solve_values(packed, state, lookahead, entity, free, i, without, iteration)
 
 
 @kernel()
-def _keep_present(packed: Packed, state: State, ahead: Ahead, entity: int) -> None:
+def _keep_present(packed: Packed, state: State, lookahead: Lookahead, entity: int) -> None:
     case = 3 * len(packed.feature) + entity
-    begin, end = ahead.start[case], ahead.start[case] + packed.first_slot[entity + 1] - packed.first_slot[entity]
-    ahead.field[begin:end] = places(packed.first_slot, entity, state.field)
-    ahead.m[begin:end] = places(packed.first_slot, entity, state.m)
-    ahead.q[begin:end] = places(packed.first_slot, entity, state.q)
-    ahead.constant[case] = state.constant[entity]
-    ahead.bound[case] = elbo(state, entity, 0)
-    ahead.own[case] = state.cross[entity, entity]
+    begin, end = (
+        lookahead.start[case],
+        lookahead.start[case] + packed.first_slot[entity + 1] - packed.first_slot[entity],
+    )
+    lookahead.field[begin:end] = places(packed.first_slot, entity, state.field)
+    lookahead.m[begin:end] = places(packed.first_slot, entity, state.m)
+    lookahead.q[begin:end] = places(packed.first_slot, entity, state.q)
+    lookahead.constant[case] = state.constant[entity]
+    lookahead.bound[case] = elbo(state, entity, 0)
+    lookahead.own[case] = state.cross[entity, entity]
 
 
 @kernel()
@@ -132,14 +143,14 @@ def _leave_out(coupling: Floats, i: int, without: Floats) -> None:
 def _solve_values(
     packed: Packed,
     state: State,
-    ahead: Ahead,
+    lookahead: Lookahead,
     entity: int,
     free: Free,
     i: int,
     without: Floats,
     iteration: Iteration,
 ) -> None:
-    """Solve for each value of the i-th free feature, as `afa.engine.kernels.solve` would once it is observed."""
+    """Solve for each value of the i-th free feature, as `afa.engine.state.solve` would once it is observed."""
     first, of_u, of_v, first_edge, edge_j, edge_l, weight = packed.overlaps
     base, n = packed.first_slot[entity], len(free.place) - 1
     own, size = entity * len(packed.prior) + entity, packed.first_slot[entity + 1] - base
@@ -156,18 +167,30 @@ def _solve_values(
         _, capped = damped(alpha, without, m, q, iteration)
         if capped:
             ascend(alpha, without, m, q, n, iteration)
-        begin = ahead.start[case]
-        ahead.field[begin : begin + size] = 0.0
-        ahead.m[begin : begin + size] = 0.0
-        ahead.q[begin : begin + size] = 0.0
+        begin = lookahead.start[case]
+        lookahead.field[begin : begin + size] = 0.0
+        lookahead.m[begin : begin + size] = 0.0
+        lookahead.q[begin : begin + size] = 0.0
         for j in range(n):
             at = begin + free.place[j if j < i else j + 1]
-            ahead.field[at], ahead.m[at], ahead.q[at] = alpha[j], m[j], q[j]
+            lookahead.field[at], lookahead.m[at], lookahead.q[at] = alpha[j], m[j], q[j]
         constant = state.constant[entity] + state.field[slot] * value
-        ahead.constant[case] = constant
-        ahead.bound[case] = constant + bound(alpha, without, m, q, n) - LOG3 * n
-        ahead.own[case] = expected_score(
-            first, of_u, of_v, first_edge, edge_j, edge_l, weight, own, constant, ahead.field, begin, ahead.m, begin
+        lookahead.constant[case] = constant
+        lookahead.bound[case] = constant + bound(alpha, without, m, q, n) - LOG3 * n
+        lookahead.own[case] = expected_score(
+            first,
+            of_u,
+            of_v,
+            first_edge,
+            edge_j,
+            edge_l,
+            weight,
+            own,
+            constant,
+            lookahead.field,
+            begin,
+            lookahead.m,
+            begin,
         )
 
 
@@ -180,8 +203,8 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 
 @kernel()
-def variance_ahead(
-    packed: Packed, state: State, ahead: Ahead, a: int, b: int, begin_a: int, begin_b: int, without: int
+def variance_lookahead(
+    packed: Packed, state: State, lookahead: Lookahead, a: int, b: int, begin_a: int, begin_b: int, without: int
 ) -> float:
     """sigma_D^2 of a duel whose sides have their places from `begin_a` and `begin_b` on (eq:sigma-D).
 
@@ -199,14 +222,14 @@ def variance_ahead(
             difference, first, second = 0.0, 0.0, 0.0
             if here_a >= 0:
                 j = begin_a + here_a - packed.first_slot[a]
-                difference += ahead.field[j]
-                first += 0.5 * ahead.m[j]
+                difference += lookahead.field[j]
+                first += 0.5 * lookahead.m[j]
             if here_b >= 0:
                 j = begin_b + here_b - packed.first_slot[b]
-                difference -= ahead.field[j]
-                first += 0.5 * ahead.m[j]
-            second += 0.5 * (ahead.q[begin_a + here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
-            second += 0.5 * (ahead.q[begin_b + here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
+                difference -= lookahead.field[j]
+                first += 0.5 * lookahead.m[j]
+            second += 0.5 * (lookahead.q[begin_a + here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
+            second += 0.5 * (lookahead.q[begin_b + here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
             _, _, squares = row(packed, state, here_a, here_b, without)
             total += difference * difference * (second - first * first) + 0.5 * squares
         slot_a += 1 if here_a >= 0 else 0

@@ -1,0 +1,287 @@
+"""Many patients at once: `choose` lets an allocation rule make their orders, `follow` goes along given ones.
+
+What is read on the way is asked for by the masks of `afa.engine.course`, and comes as arrays of all paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil, prod, sqrt
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bracket import GAMMA
+from afa.bundle import Bundle
+from afa.engine.brackets import BRACKETS
+from afa.engine.budgets import duel_edges, new_budgets, no_budgets
+from afa.engine.compile import in_threads, laid_out
+from afa.engine.course import (
+    BOUNDARY,
+    CALLS,
+    CERTAIN,
+    CHOICE,
+    DUELS,
+    ENTITIES,
+    LARGEST,
+    MOMENTS,
+    RANKS,
+    SCORES,
+    SIGNS,
+    SOLVES,
+    Course,
+    Followed,
+    Moment,
+)
+from afa.engine.duels import all_pairs
+from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, new_gains, refresh_gains
+from afa.engine.layout import Packed, pack
+from afa.engine.lookahead import new_lookahead, no_lookahead, solve_lookahead
+from afa.engine.rules import GIVEN, LARGEST_UNARY, RULE_NAMES
+from afa.engine.state import Iteration, State, elbos, new_state, solve_all
+from afa.engine.walk import walk
+from afa.inference.meanfield import Solver
+
+BLOCK_BYTES = 64 * 2**20
+"""What is held at once of the readings that are summed up at once."""
+
+STARTS: WeakKeyDictionary[Bundle, dict[Iteration, State]] = WeakKeyDictionary()
+
+
+def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
+    """Runs of paths whose readings take at most `BLOCK_BYTES` together, one path at least."""
+    size = max(1, BLOCK_BYTES // max(1, bytes_each))
+    return (slice(first, first + size) for first in range(0, n_paths, size))
+
+
+def choose(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    read: int = 0,
+    *,
+    allocation: str,
+    n_rounds: int | None = None,
+    n_rows: int | None = None,
+    threads: int | None = None,
+    **settings: Any,
+) -> Followed:
+    """Follow P patients, values (P, M) in {-1, 0, +1}, as a rule of `RULE_NAMES` but `random` chooses.
+
+    n_rounds : M unless given. n_rows : of the rounds that are read, so many at most; then patients are left. settings :
+    of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.allocate`, guided by `linearity`.
+    """
+    n_rounds = len(bundle.features) if n_rounds is None else n_rounds
+    order = np.zeros((len(values), n_rounds), dtype=np.int64)
+    course, start = course_of(bundle, read, n_rounds, allocation=allocation, **settings)
+    return _walk(course, start, values, order, threads, n_rows)
+
+
+def follow(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    orders: NDArray[np.int64],
+    read: int,
+    *,
+    threads: int | None = None,
+    **settings: Any,
+) -> Followed:
+    """Follow P patients, values (P, M) in {-1, 0, +1}, along given orders: the same numbers for any number of threads.
+
+    orders : (P, r) or (P, S, r) distinct features, all of them where `only_changes`; the first axis of what is read is
+    as theirs, or the first two. settings : of `course_of`.
+    """
+    flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
+    held, rounds = np.diff(pack(bundle).first_holder) > 0, None
+    if settings.get("only_changes"):  # the others are not walked at all
+        rounds = np.nonzero(held[flat])[1].reshape(len(flat), -1) + 1
+        flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
+    course, start = course_of(bundle, read, flat.shape[1], **settings)
+    course = course._replace(numbered=rounds is not None)
+    followed = _walk(course, start, values, flat, threads, rounds=rounds)
+    return Followed._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in followed)
+
+
+def course_of(
+    bundle: Bundle,
+    read: int,
+    n_rounds: int,
+    *,
+    allocation: str = "random",
+    gain: str | None = None,
+    target: str | None = None,
+    rescoring: Sequence[int] | None = None,
+    k: int = 5,
+    solver: Solver | None = None,
+    start: str = "uniform",
+    rounds: Sequence[int] | None = None,
+    only_changes: bool = False,
+    signs: Sequence[str] = SCORES,
+    ranks: Sequence[str] = SCORES[:1],
+    gamma: float = GAMMA,
+    budget_share: float = 1.0,
+    tie: float | None = None,
+) -> tuple[Course, Moment]:
+    """What all patients have in common, from the state before any observation on, which is solved here.
+
+    read : what is read, a sum of the masks of `afa.engine.course`. gain, target : as of `TopKPlanner`. rescoring :
+    numbers of observations after which candidates are ranked again, to be used up in that order; after every one where
+    None. k : size of the top set. start : of each solve, `uniform`, or `warm` from the round before. rounds : those
+    that are read, all where None. only_changes : of these, only the first and those whose feature an entity holds.
+    signs, ranks : the scores whose signs and ranks are read. gamma, budget_share : what heuristic brackets risk, and
+    the part of the `l1` budgets that is counted; below 1 the rigorous brackets are broken on purpose. tie :
+    the largest score that is rounding, that of the bundle where None.
+    """
+    solver, rule = solver or Solver(), RULE_NAMES.index(allocation)
+    packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
+    packed = packed if tie is None else packed._replace(tie=tie)
+    pairs, nothing = all_pairs(n), all_pairs(0)
+    weighs = rule not in (GIVEN, LARGEST_UNARY)
+    bounding = weighs or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
+    ranking = weighs or bool(read & (CERTAIN | BOUNDARY)) or (bool(read & RANKS) and "linearity" in ranks)
+    crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
+    crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
+    gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
+    kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
+    crossing |= kind not in (NO_GAIN, CMI, WALD_MAGNITUDE)
+    iteration = iteration_of(solver)
+    state = _start_of(bundle, packed, iteration)
+    empty, every = elbos(state, m), np.ones(n, dtype=np.bool_)
+    looks_ahead = kind not in (NO_GAIN, WALD_MAGNITUDE, CMI)
+    lookahead = new_lookahead(packed) if looks_ahead else no_lookahead()
+    gains = new_gains(packed, pairs if kind != NO_GAIN else nothing)
+    if looks_ahead:
+        solve_lookahead(packed, state, lookahead, every, iteration)
+    refresh_gains(packed, state, lookahead, gains, empty, kind, every)
+    edges = duel_edges(packed, pairs if bounding else nothing)
+    no_votes = np.zeros((len(pairs), 2), dtype=np.int64)
+    stale = np.zeros((3, len(pairs)), dtype=np.bool_)
+    by_name = np.array(sorted(range(n), key=bundle.entities.__getitem__), dtype=np.int64)
+    features = np.array(sorted(range(m), key=bundle.features.__getitem__), dtype=np.int64)
+    rescore, asked = (np.ones(size, dtype=np.bool_) for size in (n_rounds, n_rounds + 1))
+    if rescoring is not None:
+        rescore[:] = np.isin(np.arange(n_rounds), list(rescoring))
+    if rounds is not None:
+        asked[:] = np.isin(np.arange(n_rounds + 1), list(rounds))
+    moment = Moment(
+        state=state,
+        budgets=new_budgets(packed, edges, state) if bounding else no_budgets(),
+        gains=gains,
+        lookahead=lookahead,
+        unsolved=np.zeros(n, dtype=np.bool_),
+        stale=stale[0],
+        stale_ahead=np.zeros(n, dtype=np.bool_),
+        variance=np.zeros(len(pairs)),
+        stale_variance=~stale[1],
+        votes=no_votes,
+        calls=np.zeros((len(pairs), len(BRACKETS)), dtype=np.int8),
+        stale_calls=~stale[2],
+        labels=np.zeros(n, dtype=np.int64),
+        worth=np.zeros(m),
+    )
+    course = Course(
+        packed=packed,
+        edges=edges,
+        pairs=pairs,
+        empty=empty,
+        feature_rank=np.argsort(features),
+        name_rank=np.argsort(by_name),
+        by_name=by_name,
+        rule=rule,
+        kind=kind,
+        rescore=rescore,
+        k=k,
+        n_clusters=ceil(sqrt(n)),
+        iteration=iteration._replace(warm=start == "warm"),
+        reads=read,
+        crossing=crossing,
+        ranking=ranking,
+        bounding=bounding,
+        voting=bool(read & CALLS) or (bool(read & SIGNS) and any(name.startswith("kl") for name in signs)),
+        asked=asked,
+        only_changes=only_changes,
+        numbered=False,
+        signed=np.array([SCORES.index(name) for name in signs], dtype=np.int64),
+        ranked=np.array([SCORES.index(name) for name in ranks], dtype=np.int64),
+        gamma=gamma,
+        budget_share=budget_share,
+    )
+    return course, moment
+
+
+def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> State:
+    """The solved state before any observation, once for all runs on a bundle; no kernel changes it."""
+    starts = STARTS.setdefault(bundle, {})
+    if iteration not in starts:
+        starts[iteration] = new_state(packed)
+        solve_all(packed, starts[iteration], iteration, True)
+    return starts[iteration]
+
+
+def iteration_of(solver: Solver) -> Iteration:
+    """The settings of a solver as kernels take them; solves start from the uniform marginals."""
+    return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
+
+
+def _walk(
+    course: Course,
+    start: Moment,
+    values: NDArray[np.int8],
+    order: NDArray[np.int64],
+    threads: int | None,
+    n_rows: int | None = None,
+    rounds: NDArray[np.int64] | None = None,
+) -> Followed:
+    followed, values = new_followed(course, order, n_rows), laid_out(values)
+    if rounds is not None:
+        followed.t[:, 1:] = rounds
+    if threads == 1:
+        walk(course, start, values, followed, 0, len(order))
+    else:
+        in_threads(lambda first, last: walk(course, start, values, followed, first, last), len(order), threads)
+    path, row = np.nonzero(followed.source != np.arange(len(order))[:, None])
+    for name in set(Followed._fields) - {"order", "fallback", "worth", "source"}:
+        read = getattr(followed, name)
+        if read.shape[1]:
+            read[path, row] = read[followed.source[path, row], row]
+    return followed
+
+
+def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
+    """Space for what is read along some orders, (J, r), of at most `n_rows` rounds."""
+    reads, n, k, q = course.reads, len(course.by_name), len(course.packed.feature), len(course.pairs)
+    t = int(course.asked.sum())
+    if course.only_changes:
+        held = int((np.diff(course.packed.first_holder) > 0).sum())
+        t = min(t, held + 1)
+    t = t if n_rows is None else min(t, n_rows)
+
+    def space(group: int, dtype: type, *shape: int, rounds: int = t) -> NDArray[Any]:
+        return np.zeros((len(order), rounds if reads & group else 0, *shape), dtype=dtype)
+
+    brackets, s = len(BRACKETS), len(course.signed)
+    return Followed(
+        order=order,
+        fallback=np.zeros(order.shape, dtype=np.bool_),
+        t=np.zeros((len(order), t), dtype=np.int32),
+        source=np.repeat(np.arange(len(order)), t).reshape(len(order), t),
+        signs=space(SIGNS, np.int8, s, q),
+        place=space(RANKS, np.int16, len(course.ranked), n),
+        iterations=space(SOLVES, np.int32, n) - 1,
+        ascended=space(SOLVES, np.int32, n) - 1,
+        resolved=space(CERTAIN, np.bool_, q),
+        certified=space(CERTAIN, np.bool_),
+        worth=space(CHOICE, np.float64, rounds=order.shape[1]),
+        probability=space(BOUNDARY, np.float64),
+        gain=space(LARGEST, np.float64),
+        constant=space(ENTITIES, np.float64, n),
+        elbo=space(ENTITIES, np.float64, n),
+        m=space(MOMENTS, np.float64, k),
+        q=space(MOMENTS, np.float64, k),
+        cross=space(MOMENTS, np.float64, n, n),
+        mean=space(DUELS, np.float64, q),
+        stack_a=space(DUELS, np.float64, q),
+        sums=space(DUELS, np.float64, q, 5),
+        calls=space(CALLS, np.int8, q, brackets),
+    )
