@@ -1,4 +1,8 @@
-"""An abstract as it was retrieved: plain text without markup, which cannot pass for the lines around it in a prompt."""
+"""Abstracts as they were retrieved, and on the disk.
+
+An abstract is plain text without markup, which cannot pass for the lines around it in a prompt. On the disk it lies
+under the hash of its content, and each search under its words and its date.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,16 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import date
+from pathlib import Path
 from typing import Any, Literal
+
+from afa.elicit.study import Kind
+from afa.errors import ElicitationError, Fault
+from afa.files import atomic_file
+from afa.regularfile import read_whole
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""
@@ -17,6 +28,10 @@ LONGEST_MARKUP = 20_000
 """Characters of a text with its markup that are read."""
 CUT = " [...]"
 SourceName = Literal["pubmed", "preprint"]
+LARGEST = 16 << 20
+"""Bytes of one file."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_KEYS = frozenset({"source", "query", "most", "retrieved", "total", "abstracts", "left_out"})
 
 _INVISIBLE = {"Cc", "Cf", "Cn", "Co", "Cs"}
 _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYPHEN BULLET}\N{MINUS SIGN}" + (
@@ -32,6 +47,10 @@ _HEADING = re.compile(
     r"<(h[1-6]|(?:jats:)?title)>\s*(.{0,200}?)\s*:?\s*</\1>\s*(?:<(?:jats:)?p>)?", re.IGNORECASE | re.DOTALL
 )
 _BLOCK = re.compile(r"</?(?:br|div|li|(?:jats:)?p|(?:jats:)?sec)\s*/?>", re.IGNORECASE)
+# As official gene symbols write the letters that publications use.
+_GREEK = str.maketrans({"α": "a", "β": "b", "γ": "g", "δ": "d", "ε": "e", "κ": "k"})
+_ACCENT = re.compile("[\u0300-\u036f]")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,11 @@ class Abstract:
         object.__setattr__(self, "text", _shortened("\n".join(lines), LONGEST_TEXT))
 
     @property
+    def kind(self) -> Kind:
+        """Whether it is a peer-reviewed article or a preprint."""
+        return "article" if self.source == "pubmed" else "preprint"
+
+    @property
     def cited_as(self) -> str:
         """What a reader finds it by, as it stands in a prompt."""
         name = "PMID" if self.source == "pubmed" else "DOI" if self.id == self.doi else "Europe PMC"
@@ -76,7 +100,7 @@ class Abstract:
     @classmethod
     def of(cls, document: Any) -> Abstract:
         """The abstract that was stored as `document`; `ValueError` where it is none."""
-        if not isinstance(document, dict) or set(document) != {field.name for field in fields(cls)}:
+        if not isinstance(document, dict) or set(document) != {each.name for each in fields(cls)}:
             raise ValueError("no fields of an abstract")
         texts = (value for name, value in document.items() if name != "year")
         year = document["year"]
@@ -112,6 +136,39 @@ def one_line(text: str) -> str:
     return _DASHES.sub("\N{EM DASH}", " ".join(unicodedata.normalize("NFC", shown).split()))
 
 
+def words(text: str) -> list[str]:
+    """The words of a text in small letters without accents; of a hyphenated word its parts and the whole.
+
+    >>> words("Mucosal IL-1β")
+    ['mucosal', 'il', '1b', 'il1b']
+    """
+    plain = unicodedata.normalize("NFKD", text.casefold().translate(_GREEK))
+    found: list[str] = []
+    for word in _WORD.findall(_ACCENT.sub("", plain)):
+        parts = word.split("-")
+        found += parts if len(parts) == 1 else [*parts, "".join(parts)]
+    return found
+
+
+def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
+    """Whether the title or the text of an abstract has one of these names of a gene as a word, or as words in a row.
+
+    Names of capital letters alone, such as CAT, count in capitals alone.
+    """
+    text = f"{abstract.title}\n{abstract.text}"
+    known = f" {' '.join(words(text))} "
+    return any(_is_in(name, text, known) for name in names)
+
+
+def _is_in(name: str, text: str, known: str) -> bool:
+    if name.isalpha() and name.isupper():
+        return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
+    parts = words(name)
+    # Of a hyphenated name its whole stands last, as it does for such a word of the text.
+    sought = parts[-1:] if "-" in name and " " not in name else parts
+    return bool(sought) and f" {' '.join(sought)} " in known
+
+
 def _shown(character: str) -> str:
     if character.isspace():
         return " "
@@ -122,3 +179,107 @@ def _shortened(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     return text[: longest - len(CUT)].rsplit(None, 1)[0] + CUT
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: what was asked of a source for at most `most` records, on which day (ISO), and what it found.
+
+    total : records that the source holds. left_out : reason -> records that were found and not taken.
+    """
+
+    source: SourceName
+    query: str
+    most: int
+    retrieved: str
+    total: int
+    abstracts: tuple[Abstract, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+class AbstractCache:
+    """A folder of searches and abstracts, which several people or processes may fill at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, search: Search) -> None:
+        """Write a search and its abstracts; the search last, so that what it names is there."""
+        for abstract in search.abstracts:
+            path = self._abstract_path(abstract.digest)
+            if not path.exists():
+                _write(path, abstract.document)
+        digests = [abstract.digest for abstract in search.abstracts]
+        document = {**vars(search), "abstracts": digests, "left_out": dict(search.left_out)}
+        _write(self._folder_of(search.source, search.query, search.most) / f"{search.retrieved}.json", document)
+
+    def latest(self, source: SourceName, query: str, most: int, as_of: date | None = None) -> Search | None:
+        """The last search with these words, of those made until `as_of`; None where there is none.
+
+        Raises
+        ------
+        ElicitationError : a file that is no search or abstract, or not the one that belongs in its place.
+
+        """
+        made = sorted(self._folder_of(source, query, most).glob("????-??-??.json"))
+        until = [path for path in made if as_of is None or path.stem <= as_of.isoformat()]
+        if not until:
+            return None
+        path = until[-1]
+        document = _read(path)
+        asked = {"source": source, "query": query, "most": most, "retrieved": path.stem}
+        if set(document) != _KEYS or any(document[key] != value for key, value in asked.items()):
+            raise _damaged(path, "another search")
+        digests, total, left_out = document["abstracts"], document["total"], document["left_out"]
+        if type(total) is not int or not isinstance(left_out, dict) or not _are_digests(digests):
+            raise _damaged(path, "no search")
+        return Search(source, query, most, path.stem, total, tuple(map(self._abstract, digests)), left_out)
+
+    def lacks(self, source: SourceName, query: str, as_of: date | None = None) -> ElicitationError:
+        """The error for a search that is not here and may not be made."""
+        until = f" until {as_of.isoformat()}" if as_of else ""
+        step = "run once with retrieval switched on, or copy a cache that has it"
+        return ElicitationError(Fault(str(self.folder), f"no search of {source}{until} for {query}", "one", step))
+
+    def _abstract(self, digest: str) -> Abstract:
+        path = self._abstract_path(digest)
+        try:
+            abstract = Abstract.of(_read(path))
+        except ValueError as error:
+            raise _damaged(path, str(error)) from None
+        if abstract.digest != digest:
+            raise _damaged(path, f"content with the hash {abstract.digest}")
+        return abstract
+
+    def _abstract_path(self, digest: str) -> Path:
+        return self.folder / "abstracts" / digest[:2] / f"{digest}.json"
+
+    def _folder_of(self, source: SourceName, query: str, most: int) -> Path:
+        digest = hashlib.sha256(written([source, query, most]).encode()).hexdigest()
+        return self.folder / "searches" / source / digest[:2] / digest
+
+
+def _are_digests(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) and _DIGEST.fullmatch(each) for each in values)
+
+
+def _write(path: Path, document: Any) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(written(document) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(read_whole(path, LARGEST))
+    except OSError as error:
+        raise _damaged(path, error.strerror or "an error") from None
+    except (ValueError, RecursionError):
+        raise _damaged(path, "text that is no JSON") from None
+    if not isinstance(document, dict):
+        raise _damaged(path, "JSON that is no object")
+    return document
+
+
+def _damaged(path: Path, found: str) -> ElicitationError:
+    step = "remove the search that names it, and retrieve again"
+    return ElicitationError(Fault(str(path), found, "what was retrieved, unchanged", step))

@@ -1,9 +1,11 @@
-"""What a language model is asked to answer, as schemas: genes of a phenotype, a pair of genes, a turn of a plan."""
+"""Answers of a language model as schemas, and how a model's text is read: strictly, but for what it is wrapped in."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,11 +35,20 @@ class GeneAnswer(Answer):
     reference_indices: list[Annotated[int, Field(ge=1)]]
 
 
+class Reference(Answer):
+    """One reference of an answer, as an abstract of the prompt has it."""
+
+    title: str
+    pmid: str | None
+    doi: str | None
+
+
 class UnaryAnswer(Answer):
-    """The genes of one phenotype."""
+    """The genes of one phenotype, and the references that they rest on."""
 
     phenotype: str
     genes: Annotated[list[GeneAnswer], Field(min_length=1)]
+    references: list[Reference] = []
 
 
 class PairAnswer(Answer):
@@ -48,6 +59,58 @@ class PairAnswer(Answer):
     evidence_source: Literal["literature", "model_knowledge", "none"]
     supporting_text: Annotated[str, Field(max_length=TEXT_LENGTH)]
     reference_indices: list[Annotated[int, Field(ge=1)]]
+
+
+class PartnerAnswer(PairAnswer):
+    """Whether one gene shifts together with the anchor under a phenotype."""
+
+    gene2: Annotated[str, Field(min_length=1)]
+
+
+class AnchorAnswer(Answer):
+    """Whether each of several genes shifts together with the anchor, `gene1`, under a phenotype."""
+
+    gene1: str
+    pairs: Annotated[list[PartnerAnswer], Field(min_length=1)]
+
+
+class ConditionalAnswer(Answer):
+    """How probable it is that gene 2 shifts as gene 1 does, in patients with the phenotype and in those without it."""
+
+    p_with: Probability
+    p_without: Probability
+    evidence_source: Literal["literature", "model_knowledge", "none"]
+    supporting_text: Annotated[str, Field(max_length=TEXT_LENGTH)]
+    reference_indices: list[Annotated[int, Field(ge=1)]]
+
+
+class RecordedGene(Answer):
+    """A gene of a record made elsewhere, which has neither snippet nor references."""
+
+    gene_symbol: str
+    category: str
+    direction_in_disease: Literal["Upregulated", "Downregulated"]
+    mechanism_of_action: str
+    tissue: str
+    lit_prob: Probability
+    evidence_source: str
+
+
+class RecordedUnary(Answer):
+    """The genes of one phenotype in a record made elsewhere."""
+
+    phenotype: str
+    run: str
+    genes: list[RecordedGene]
+
+
+class RecordedPair(Answer):
+    """A pair in a record made elsewhere, which has no references."""
+
+    lit_direction: Literal["same", "opposite", "unclear"]
+    lit_prob: Probability
+    evidence_source: str
+    supporting_text: str
 
 
 class BinaryTurn(Answer):
@@ -74,14 +137,70 @@ A = TypeVar("A", bound=Answer)
 
 def read_answer(schema: type[A], text: str) -> A:
     """The answer that a model's text holds; a `ValueError` says in a line why it holds none."""
+    return read_wrapped(schema, text)[0]
+
+
+def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
+    """The answer that a model's text holds, and what was set aside to read it.
+
+    Set aside are thoughts and words before the one object, a fence around it, keys that the schema does not have, and
+    what a text has beyond its largest length. Nothing else is changed or guessed.
+
+    Raises
+    ------
+    ValueError : in a line why there is no answer.
+
+    """
+    inner, notes = _unwrapped(text)
     try:
-        json.loads(text, object_pairs_hook=_unique_keys)
-        return schema.model_validate_json(text)
+        document = json.loads(inner, object_pairs_hook=_unique_keys)
+        try:
+            return schema.model_validate_json(inner), notes
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_input=False)
+            if not {fault["type"] for fault in faults} <= {"extra_forbidden", "string_too_long"}:
+                raise
+            notes += [_fitted(document, fault["loc"], fault.get("ctx", {}).get("max_length")) for fault in faults]
+            return schema.model_validate_json(json.dumps(document)), notes
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'the whole answer'}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the whole answer: no JSON ({error})") from None
+
+
+_THOUGHTS = re.compile(r"<(think|thinking|thought|reasoning)>", re.IGNORECASE)
+_FENCE = re.compile(r"```\w*\s*$")
+
+
+def _unwrapped(text: str) -> tuple[str, list[str]]:
+    """The text from its first brace on, without thoughts and words before it and a fence around it."""
+    inner, notes = text.strip().removeprefix("\ufeff"), []
+    if opened := _THOUGHTS.match(inner):
+        end = inner.lower().find(f"</{opened[1].lower()}>")
+        if end >= 0:
+            inner, notes = inner[end + len(opened[1]) + 3 :].lstrip(), ["thoughts set aside"]
+    start = inner.find("{")
+    if start <= 0:
+        return inner, notes
+    before, inner = inner[:start], inner[start:]
+    if (fence := _FENCE.search(before)) and inner.endswith("```"):
+        before, inner, notes = before[: fence.start()], inner[:-3].rstrip(), [*notes, "fence set aside"]
+    return inner, [*notes, "words before it set aside"] if before.strip() else notes
+
+
+def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:
+    """Remove what stands at a place, or cut the text there to a length; what was done, in words."""
+    *path, last = place
+    for step in path:
+        document = document[step]
+    name = ".".join(map(str, place))
+    if longest is None:
+        del document[last]
+        return f"{name[:80]} removed"
+    note = f"{name} cut from {len(document[last])} to {longest} characters"
+    document[last] = document[last][:longest]
+    return note
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,6 +214,16 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
     """Why an answer is one to another question than that of `values`, in a line; empty where it is not."""
     if isinstance(answer, UnaryAnswer) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
+    if isinstance(answer, AnchorAnswer):
+        asked, given = values["partners"].split(), Counter(pair.gene2 for pair in answer.pairs)
+        lacking = [gene for gene in asked if gene not in given]
+        others = [gene for gene, times in given.items() if times > 1 or gene not in asked]
+        if answer.gene1 != values["gene1"]:
+            return f"gene1: an answer on {answer.gene1[:80]!r}"
+        if lacking:
+            return f"pairs: none with {', '.join(lacking)}"
+        if others:
+            return f"pairs: {', '.join(others)[:200]}, not asked for or twice"
     return ""
 
 

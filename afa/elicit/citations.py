@@ -14,11 +14,21 @@ from typing import Literal
 
 import pandas as pd
 
-from afa.elicit.abstracts import Abstract
-from afa.elicit.answers import Answer, BinaryTurn, PairAnswer, UnaryAnswer
-from afa.elicit.store import UNKNOWN, Question
+from afa.elicit.abstracts import Abstract, names_gene, words
+from afa.elicit.answers import (
+    AnchorAnswer,
+    Answer,
+    BinaryTurn,
+    ConditionalAnswer,
+    PairAnswer,
+    Reference,
+    UnaryAnswer,
+)
+from afa.elicit.record import UNKNOWN, Entry, Question
+from afa.elicit.study import Study
+from afa.elicit.tables import REFERENCE_COLUMNS, answer_of, plain
 
-Kind = Literal["number", "pmid", "doi", "other", "author_year"]
+Kind = Literal["number", "pmid", "doi", "other", "author_year", "title"]
 Verdict = Literal["retrieved", "not retrieved", "cannot be checked"]
 CITATION_COLUMNS = ["prompt", "run", "phenotype", "gene1", "gene2", "item", "kind", "citation", "verdict"]
 COUNT_COLUMNS = [
@@ -64,6 +74,7 @@ class Part:
     numbers: Sequence[int]
     texts: Sequence[str]
     claims_literature: bool
+    references: Sequence[Reference] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
 def parts(answer: Answer) -> list[Part]:
     """Where an answer may cite; a ranking of phenotypes cites nowhere."""
     if isinstance(answer, UnaryAnswer):
-        return [
+        genes = [
             Part(
                 gene.gene_symbol,
                 gene.reference_indices,
@@ -104,10 +115,44 @@ def parts(answer: Answer) -> list[Part]:
             )
             for gene in answer.genes
         ]
-    if isinstance(answer, PairAnswer):
-        claims = answer.evidence_source == "literature"
-        return [Part("", answer.reference_indices, (answer.supporting_text,), claims)]
+        return [*genes, *([Part("", (), (), False, answer.references)] if answer.references else [])]
+    if isinstance(answer, AnchorAnswer):
+        return [_part(pair.gene2, pair) for pair in answer.pairs]
+    if isinstance(answer, PairAnswer | ConditionalAnswer):
+        return [_part("", answer)]
     return [Part("", (), (answer.supporting_text,), False)] if isinstance(answer, BinaryTurn) else []
+
+
+def _part(item: str, answer: PairAnswer | ConditionalAnswer) -> Part:
+    return Part(item, answer.reference_indices, (answer.supporting_text,), answer.evidence_source == "literature")
+
+
+def reference_table(
+    entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
+) -> pd.DataFrame:
+    """What each gene of unary answers rests on, a row per gene and abstract that is cited by number.
+
+    The columns are `REFERENCE_COLUMNS`: `number`, empty in the one row of a gene that cites none; `kind` and `id` of
+    the abstract, empty where none was retrieved under the number; `names_gene`, whether the abstract names the gene by
+    its symbol or an alias of the study.
+    """
+    rows = []
+    for entry, own in zip(entries, abstracts, strict=True):
+        answer = None if entry is None or entry.prompt_digest == UNKNOWN else answer_of(entry)
+        if entry is None or not isinstance(answer, UnaryAnswer):
+            continue
+        for gene in answer.genes:
+            symbol = gene.gene_symbol.strip()
+            named = (entry.question.run, entry.question.values["phenotype"], plain(symbol), gene.evidence_source)
+            for number in dict.fromkeys(gene.reference_indices) or [0]:
+                abstract = own[number - 1] if 1 <= number <= len(own) else None
+                shown = str(number or "")
+                if abstract is None:
+                    rows.append((*named, shown, "", "", ""))
+                else:
+                    speaks = "yes" if names_gene(abstract, study.names_of(symbol)) else "no"
+                    rows.append((*named, shown, abstract.kind, abstract.id, speaks))
+    return pd.DataFrame(rows, columns=REFERENCE_COLUMNS)
 
 
 def retrieved_references(references: str, shown: int) -> str:
@@ -175,6 +220,21 @@ def _judged(part: Part, abstracts: Sequence[Abstract]) -> Iterator[Citation]:
             yield Citation(kind, name, "cannot be checked")
         else:
             yield Citation(kind, name, "retrieved" if name in known[kind] else "not retrieved")
+    for reference in part.references:
+        yield _reference(reference, abstracts)
+
+
+def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> Citation:
+    """A reference of an answer: retrieved where one abstract has its PMID, its DOI and its title, as far as given."""
+    pmid, doi = (reference.pmid or "").strip(), _without_end((reference.doi or "").strip()).lower()
+    kind, name = ("pmid", pmid) if pmid else ("doi", doi) if doi else ("title", plain(reference.title)[:500])
+    is_retrieved = any(
+        pmid in ("", each.id if each.source == "pubmed" else "")
+        and doi in ("", each.doi)
+        and words(reference.title) == words(each.title)
+        for each in abstracts
+    )
+    return Citation(kind, name, "retrieved" if is_retrieved else "not retrieved")  # type: ignore[arg-type]
 
 
 def _in_brackets(brackets: str) -> Iterator[int]:

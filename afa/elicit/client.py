@@ -3,191 +3,261 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
-import openai
-from openai import OpenAI
+from pydantic import BaseModel, ValidationError
 
-from afa.elicit.account import Account, Used
-from afa.elicit.endpoint import BASE_URL, KEY, MODEL, USUAL, Endpoint, Manner
-from afa.elicit.keylog import keep_out_of_logs
-from afa.elicit.prompts import ANSWERS, answer_schema, prompt_digest
-from afa.elicit.reply import Reply, gathered, judged, whole
-from afa.elicit.request import Request
-from afa.elicit.store import UNKNOWN, Entry, Outcome, Store, request_key
-from afa.elicit.wordings import Wordings
+from afa.elicit.answers import Answer, beside_the_question, read_wrapped
+from afa.elicit.budget import Budget, Used
+from afa.elicit.endpoint import USUAL, Endpoint, Manner
+from afa.elicit.prompts import ANSWERS, answer_schema, prompt_digest, with_fault
+from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request, request_key
+from afa.elicit.web import Bounds, HttpReply, ReplyError, called, seconds_asked_for, unreadable
 from afa.errors import ElicitationError, Fault
 
-__all__ = ["BASE_URL", "KEY", "MODEL", "Client", "Endpoint", "Manner", "Request"]
-
-LONGEST_WAIT = 60.0
-"""Seconds that are waited between two calls at most, whatever the endpoint asks for."""
-AGAIN = frozenset({408, 409, 429})
-"""What another try may mend, beside all from 500 on."""
+LARGEST = 4 << 20
+"""Bytes of one reply."""
+AGAIN = frozenset({408, 409, 425, 429})
+"""Statuses where another try may succeed, beside all from 500 on."""
 FILTERED = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
 """Codes of errors that refuse one question, not the others."""
 EXHAUSTED = "insufficient_quota"
-"""The code of a 429 that waiting does not mend."""
+"""Code of a 429 that waiting does not help."""
+BUSY = 0.1
+"""Seconds between two looks at a question that another process has open."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back of one call.
+
+    finish : the endpoint's word, None where the reply broke off. tokens : of prompt and answer, None without a count.
+    model : which one the endpoint says has answered.
+    """
+
+    text: str
+    finish: str | None
+    refusal: str | None = None
+    tokens: tuple[int, int] | None = None
+    model: str = UNKNOWN
 
 
 @dataclass(frozen=True)
 class _Failure:
     """A call without a reply. wait : seconds that the endpoint asks for. free : the endpoint has not worked on it."""
 
-    told: str
+    detail: str
     wait: float | None = None
     free: bool = False
     fatal: bool = False
 
 
 class Client:
-    """Asks one model, keeps its account, and writes every attempt and its wording to its store; safe from threads."""
+    """Asks one model, and writes every attempt, its wording and its tries to the record; safe from threads."""
 
     def __init__(
         self,
         endpoint: Endpoint,
-        store: Store,
-        account: Account,
+        budget: Budget,
         manner: Manner = USUAL,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
-        self.endpoint, self.store, self.account, self.manner = endpoint, store, account, manner
+        self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
         self._sleep = sleep
-        self._wordings = Wordings(store.folder)
-        # The package's own variables may name other keys and accounts, which are not this endpoint's business.
-        authorization = {"Authorization": f"Bearer {endpoint.key}"}
-        self._openai = OpenAI(
-            base_url=endpoint.base_url,
-            api_key=endpoint.key,
-            timeout=manner.timeout,
-            max_retries=0,
-            default_headers=authorization,
-        )
-        self._openai.organization = self._openai.project = self._openai.admin_api_key = None
-        keep_out_of_logs(endpoint)
+        self._lock = threading.Lock()
+        self._failures, self._closed_until = 0, 0.0
+        self._bounds = Bounds(timeout=manner.timeout, deadline=manner.deadline, largest=LARGEST)
 
     def key(self, request: Request) -> str:
-        """What the request is found by in the store."""
+        """Key of the request in the record."""
         digest = prompt_digest(request.question.prompt)
         return request_key(request.question, self.endpoint.model, self.manner.parameters, digest, request.digest)
 
     def recorded(self, request: Request) -> Entry | None:
         """What `ask` gives without a call: the answer, or the last attempt where no more are to be made; else None."""
-        earlier = self._earlier(request)
+        earlier = self._attempts(request)
         answer = next((entry for entry in earlier if entry.outcome == "answered"), None)
         return answer or (earlier[-1] if len(earlier) >= self.manner.answers else None)
 
+    def is_busy(self, request: Request) -> bool:
+        """Whether another process asks this just now."""
+        return self.budget.is_busy(self.key(request))
+
     def expected(self, request: Request) -> Used:
-        """What one call for the request uses at most."""
-        schema = json.dumps(answer_schema(request.question.prompt))
-        text = request.messages.system + request.messages.user + schema
-        return self.account.expected(text, self.manner.most_tokens)
+        """The most that one call for the request uses."""
+        return self._expected(request.question.prompt, request.messages)
 
-    def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry:
-        """The answer to a request, from the store or else from the model; without one, the last attempt.
+    def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
+        """The answer to a request, from the record or else from the model; without one, the last attempt.
 
-        Attempts of earlier runs count towards `Manner.answers`, but those where the endpoint failed. Once `stop` is
-        set, no other call follows the one that is open.
+        Attempts of earlier runs count towards `Manner.answers`, but not those where the endpoint failed. Once `stop`
+        is set, no other call follows the one that is open; None where none was made before.
 
         Raises
         ------
-        CapError : the next call would pass a cap. ElicitationError : the endpoint refuses the key or the request.
+        CapError : the next call would pass a cap. ElicitationError : the endpoint refuses the key or the request, has
+        failed `Manner.failures` times in a row, or asks for a longer wait than `Manner.patience`.
 
         """
-        if (known := self.recorded(request)) is not None:
-            return known
-        stop = stop or threading.Event()
-        self._wordings.keep(request.messages)
-        for attempt in range(len(self._earlier(request)) + 1, self.manner.answers + 1):
-            last = self._attempt(request, attempt, stop)
-            self.store.append(last)
-            if last.outcome in ("answered", "failed") or stop.is_set():
-                break
-        return last
+        stop, last = stop or threading.Event(), None
+        self.record.keep(request.messages)
+        while (known := self.recorded(request)) is None:
+            made = self._attempt(request, stop)
+            if made is None:
+                self._pause(BUSY, stop)
+            last = made or last
+            if stop.is_set() or (made is not None and made.outcome == "failed"):
+                return last
+        return known
 
-    def _earlier(self, request: Request) -> list[Entry]:
-        return [entry for entry in self.store.attempts(self.key(request)) if entry.outcome != "failed"]
+    def _attempts(self, request: Request) -> list[Entry]:
+        """Replies of the model to a request; failures of the endpoint are no attempts."""
+        return [entry for entry in self.record.attempts(self.key(request)) if entry.outcome != "failed"]
 
-    def _attempt(self, request: Request, attempt: int, stop: threading.Event) -> Entry:
-        reply = self._called(request, stop)
+    def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
+        """One more attempt, written down, which carries the fault of the one before; None where another makes it."""
+        recorded = self.record.attempts(self.key(request))
+        earlier = [entry for entry in recorded if entry.outcome != "failed"]
+        fault = earlier[-1].detail if earlier and earlier[-1].outcome in ("unparsable", "incomplete") else ""
+        messages = with_fault(request.messages, fault)
+        if fault:
+            self.record.keep(messages)
+        reply, name = self._called(request, messages, len(recorded), stop)
+        if reply is None:
+            return None
         if isinstance(reply, _Failure):
-            return self._entry(request, attempt, "failed", reply.told, Reply("", None))
-        # The text is judged as it is written down, so that what counts as answered can be read again.
-        reply = replace(reply, text=self.endpoint.redacted(reply.text))
-        outcome, detail = judged(reply, ANSWERS[request.question.prompt], request.question.values)
-        return self._entry(request, attempt, outcome, detail, reply)
+            entry = self._entry(request, len(earlier) + 1, "failed", reply.detail, Reply("", None))
+            self.record.append(entry)
+            return entry
+        try:
+            # The text is judged as it is written down, so that what counts as answered can be read again.
+            reply = replace(reply, text=self._writable(reply.text))
+            outcome, detail = judged(reply, ANSWERS[request.question.prompt], request.question.values)
+            entry = self._entry(request, len(earlier) + 1, outcome, detail, reply)
+            self.record.append(entry)
+        finally:
+            # Only now: a try that has ended without an entry would be made again by another process.
+            self.budget.end(name, reply.tokens)
+        return entry
 
-    def _called(self, request: Request, stop: threading.Event) -> Reply | _Failure:
-        """A reply, after as many tries as it takes and may take; or the last failure."""
-        expected = self.expected(request)
+    def _called(
+        self, request: Request, messages: Messages, attempts: int, stop: threading.Event
+    ) -> tuple[Reply | _Failure | None, str]:
+        """A reply with the name of its try, which is open still; or the last failure, after as many as there may be."""
+        key, expected = self.key(request), self._expected(request.question.prompt, messages)
+        reply: Reply | _Failure | None = None
         for turn in range(self.manner.calls):
-            self.account.reserve(expected, patient=True)
-            tokens: tuple[int | None, int | None] = (None, None)
-            try:
-                reply = self._tried(request)
-                if isinstance(reply, Reply) and reply.tokens is not None:
-                    tokens = reply.tokens
-                elif isinstance(reply, _Failure) and reply.free:
-                    tokens = (0, 0)
-            finally:
-                self.account.settle(expected, *tokens)
+            self._wait_for_endpoint(stop)
+            if stop.is_set():
+                break
+            name = self.budget.begin(key, expected, attempts)
+            if name is None:
+                return reply, ""
+            reply = self._tried(request.question.prompt, messages)
             if isinstance(reply, Reply):
-                return reply
-            if reply.fatal:
-                step = "check the address, the model, the key and the manner of asking; what was answered is kept"
-                raise ElicitationError(Fault(self.endpoint.base_url, reply.told, "an answer", step))
+                self._count(reply)
+                return reply, name
+            self.budget.end(name, (0, 0) if reply.free else None)
+            self._count(reply)
             if turn + 1 == self.manner.calls or stop.is_set():
                 break
-            self._pause(min(_back_off(turn) if reply.wait is None else reply.wait, LONGEST_WAIT), stop)
-        return reply
+            if reply.wait is None:
+                self._pause(_back_off(turn), stop)
+        return reply, ""
 
-    def _tried(self, request: Request) -> Reply | _Failure:
+    def _count(self, reply: Reply | _Failure) -> None:
+        """Close the endpoint for all threads as long as it asks for, or stop where it is of no use to go on.
+
+        Raises
+        ------
+        ElicitationError : the state of the endpoint, and when to come back.
+
+        """
+        with self._lock:
+            self._failures = 0 if isinstance(reply, Reply) else self._failures + 1
+            failures = self._failures
+            if isinstance(reply, _Failure) and reply.wait is not None:
+                self._closed_until = max(self._closed_until, time.monotonic() + reply.wait)
+        if isinstance(reply, Reply):
+            return
+        found, step = "", "run again, which asks what is left; what was answered is kept"
+        if reply.fatal:
+            found = reply.detail
+            step = "check the address, the model, the key and the manner of asking; what was answered is kept"
+        elif reply.wait is not None and reply.wait > self.manner.patience:
+            until = datetime.fromtimestamp(min(time.time() + reply.wait, 4e9), UTC).isoformat(" ", "seconds")
+            found, step = f"{reply.detail}; it asks to wait until {until}", f"run again after {until}"
+        elif failures >= self.manner.failures:
+            found = f"no reply to {failures} calls in a row; the last: {reply.detail}"
+        if found:
+            raise ElicitationError(Fault(self.endpoint.base_url, found, "an answer", step))
+
+    def _wait_for_endpoint(self, stop: threading.Event) -> None:
+        """Wait as long as the endpoint has asked any thread to."""
+        with self._lock:
+            until = self._closed_until
+        if (wait := until - time.monotonic()) > 0:
+            self._pause(wait, stop)
+            with self._lock:
+                self._closed_until = 0.0 if self._closed_until == until else self._closed_until
+
+    def _tried(self, prompt: str, messages: Messages) -> Reply | _Failure:
         """One call."""
+        url = self.endpoint.base_url.rstrip("/") + "/chat/completions"
+        headers = {"Authorization": f"Bearer {self.endpoint.key}", "User-Agent": "afa"}
         try:
-            sent = self._openai.chat.completions.create(**self._options(request))
-            return gathered(sent) if self.manner.stream else whole(sent)
-        except openai.APIStatusError as error:
-            told, code = self._told(error), getattr(error, "code", None)
-            if error.status_code == 400 and code in FILTERED:
-                return Reply("", "content_filter", told, (0, 0))
-            fatal = (error.status_code not in AGAIN and error.status_code < 500) or code == EXHAUSTED
-            return _Failure(told, _asked_for(error.response.headers), free=True, fatal=fatal)
-        except (openai.OpenAIError, ValueError, RecursionError) as error:
-            return _Failure(self._told(error))
+            reply = called("POST", url, self._bounds, headers=headers, json=self._document(prompt, messages))
+            if reply.status != 200:
+                return self._refused(reply)
+            return read_reply(reply.body)
+        except ReplyError as error:
+            return _Failure(error.found)
 
-    def _options(self, request: Request) -> dict[str, Any]:
-        manner, schema = self.manner, answer_schema(request.question.prompt)
-        options: dict[str, Any] = {"model": self.endpoint.model, manner.limit: manner.most_tokens}
-        options |= {} if manner.temperature is None else {"temperature": manner.temperature}
-        options |= {} if manner.seed is None else {"seed": manner.seed}
-        system = request.messages.system
-        if manner.structured == "json_schema":
-            named = {"name": request.question.prompt, "schema": schema, "strict": True}
-            options["response_format"] = {"type": "json_schema", "json_schema": named}
+    def _refused(self, reply: HttpReply) -> Reply | _Failure:
+        """What a status other than 200 means."""
+        detail, code = _error(reply.body)
+        detail = self._writable(" ".join(f"HTTP status {reply.status}: {detail}".split()))[:500]
+        if 300 <= reply.status < 400:
+            return _Failure(f"{detail}, a redirect, which is not followed", free=True, fatal=True)
+        if reply.status == 400 and code in FILTERED:
+            return Reply("", "content_filter", detail, (0, 0))
+        fatal = (reply.status not in AGAIN and reply.status < 500) or code == EXHAUSTED
+        wait = seconds_asked_for(reply.headers, time.time()) or None
+        return _Failure(detail, wait, free=True, fatal=fatal)
+
+    def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
+        """The body of a request."""
+        manner, bounds = self.manner, self.manner.structured != "bare_schema"
+        schema = answer_schema(prompt, bounds=bounds)
+        document: dict[str, Any] = {"model": self.endpoint.model, manner.limit: manner.most_tokens}
+        document |= {} if manner.temperature is None else {"temperature": manner.temperature}
+        document |= {} if manner.seed is None else {"seed": manner.seed}
+        system = messages.system
+        if manner.structured in ("json_schema", "bare_schema"):
+            named = {"name": prompt, "schema": schema, "strict": True}
+            document["response_format"] = {"type": "json_schema", "json_schema": named}
         else:
             system += f"\nThe schema of the answer: {json.dumps(schema)}\n"
         if manner.structured == "json_object":
-            options["response_format"] = {"type": "json_object"}
+            document["response_format"] = {"type": "json_object"}
         if manner.stream:
-            options |= {"stream": True, "stream_options": {"include_usage": True}}
-        user = {"role": "user", "content": request.messages.user}
-        return {**options, "messages": [{"role": "system", "content": system}, user]}
+            document |= {"stream": True, "stream_options": {"include_usage": True}}
+        parts = (("system", system), ("user", messages.user))
+        return {**document, "messages": [{"role": role, "content": content} for role, content in parts]}
 
-    def _told(self, error: Exception) -> str:
-        cause = f" ({error.__cause__})" if isinstance(error, openai.APIConnectionError) and error.__cause__ else ""
-        return self.endpoint.redacted(" ".join(f"{type(error).__name__}: {error}{cause}".split()))[:500]
+    def _expected(self, prompt: str, messages: Messages) -> Used:
+        text = messages.system + messages.user + json.dumps(answer_schema(prompt))
+        return self.budget.expected(text, self.manner.most_tokens)
 
     def _pause(self, seconds: float, stop: threading.Event) -> None:
-        if self._sleep is time.sleep:
+        if self._sleep is None:
             stop.wait(seconds)
         else:
             self._sleep(seconds)
@@ -200,30 +270,105 @@ class Client:
             prompt_digest=prompt_digest(request.question.prompt),
             messages=request.digest,
             outcome=outcome,
-            raw=self._shown(reply.text),
-            detail=self._shown(detail),
+            raw=reply.text,
+            detail=self._writable(detail),
             attempt=attempt,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
             tokens=reply.tokens or UNKNOWN,
-            served_model=self._shown(reply.model),
+            served_model=self._writable(reply.model),
+            endpoint=self.endpoint.base_url,
         )
 
-    def _shown(self, text: str) -> str:
+    def _writable(self, text: str) -> str:
         """The text as it can be written down: without the key, and a question mark for half of a character."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 
-def _asked_for(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the endpoint asks to wait, as a number or a date; None where it does not."""
-    asked = headers.get("retry-after", "")
+class _Part(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Part = _Part()
+    delta: _Part = _Part()
+    finish_reason: str | None = None
+
+
+class _Completion(BaseModel):
+    choices: list[_Choice]
+    model: Any = None
+    usage: Any = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def read_reply(body: bytes) -> Reply:
+    """The reply that the body of a call holds, whole or in pieces (server-sent events); without choices it broke off.
+
+    Raises
+    ------
+    ReplyError : it is no chat completion, which another try may be.
+
+    """
+    if body.lstrip().startswith(b"data:"):
+        pieces = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
+        parts = [_completion(piece) for piece in pieces if piece not in (b"", b"[DONE]")]
+    else:
+        parts = [_completion(body)]
+    text, refusal, finish, tokens, model = "", "", None, None, UNKNOWN
+    for part in parts:
+        model = part.model if isinstance(part.model, str) and part.model else model
+        tokens = _tokens(part.usage) or tokens
+        for choice in part.choices[:1]:
+            text += (choice.message.content or "") + (choice.delta.content or "")
+            refusal += (choice.message.refusal or "") + (choice.delta.refusal or "")
+            finish = choice.finish_reason or finish
+    return Reply(text, finish, refusal or None, tokens, model)
+
+
+def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
+    """Whether a reply is an answer of the schema to the question of `values`; why not, or what was set aside."""
+    if reply.refusal or reply.finish == "content_filter":
+        return "refused", reply.refusal or "stopped by the endpoint's filter"
+    if reply.finish == "length":
+        return "incomplete", "cut at the largest number of tokens"
+    if reply.finish is None:
+        return "incomplete", "the answer broke off"
     try:
-        seconds = float(asked)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(asked).astimezone(UTC).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return None if math.isnan(seconds) or seconds <= 0 else seconds
+        answer, notes = read_wrapped(schema, reply.text)
+    except ValueError as error:
+        return "unparsable", str(error)
+    other = beside_the_question(answer, values)
+    return ("unparsable", other) if other else ("answered", "; ".join(notes))
+
+
+def _completion(body: bytes) -> _Completion:
+    try:
+        return _Completion.model_validate(json.loads(body))
+    except (ValueError, RecursionError, ValidationError):
+        raise ReplyError(f"no chat completion ({unreadable(body, 'JSON')})", again=True) from None
+
+
+def _error(body: bytes) -> tuple[str, str]:
+    """The message and the code of an endpoint's error."""
+    try:
+        error = json.loads(body)["error"]
+        return str(error.get("message") or "no message"), str(error.get("code") or "")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return unreadable(body, "a message"), ""
+
+
+def _tokens(usage: Any) -> tuple[int, int] | None:
+    try:
+        counted = _Usage.model_validate(usage)
+    except ValidationError:
+        return None
+    tokens = counted.prompt_tokens, counted.completion_tokens
+    return tokens if min(tokens) >= 0 else None
 
 
 def _back_off(turn: int) -> float:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ SHORTEST_KEY = 8
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is asked. The key comes from the environment and is never shown, recorded or compared.
+    """An address, a model and a key, which comes from the environment and is never shown, recorded or compared.
 
     Raises
     ------
@@ -36,17 +37,23 @@ class Endpoint:
             raise ElicitationError(faults)
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Endpoint:
-        """Read `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`; an `ElicitationError` names what lacks."""
-        lacking = [name for name in (BASE_URL, MODEL, KEY) if not environment.get(name)]
-        if lacking:
+    def from_environment(
+        cls, environment: Mapping[str, str] = os.environ, *, model: str = "", address: str = "", key: str = KEY
+    ) -> Endpoint:
+        """Read `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`; an `ElicitationError` names what is missing.
+
+        model, address : in place of the first two. key : the variable that holds the key.
+        """
+        found = {BASE_URL: address or environment.get(BASE_URL, ""), MODEL: model or environment.get(MODEL, "")}
+        found[key] = environment.get(key, "")
+        if lacking := [name for name, value in found.items() if not value]:
             step = "export it; endpoints that need no key take any text"
             raise ElicitationError(Fault(f"the environment, {name}", "nothing", "a value", step) for name in lacking)
-        return cls(environment[BASE_URL], environment[MODEL], environment[KEY])
+        return cls(found[BASE_URL], found[MODEL], found[key])
 
     def redacted(self, text: str) -> str:
-        """The text without the key, should an endpoint repeat it."""
-        return text.replace(self.key, REMOVED) if len(self.key) >= SHORTEST_KEY else text
+        """The text without the key, plain or in the escapes of JSON, should an endpoint repeat it."""
+        return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
         # Neither the address nor the key is shown: a password may stand in the one, the other is one.
@@ -68,14 +75,23 @@ class Endpoint:
             yield Fault(where.format("key", KEY), found, "printable ASCII without blanks", "copy the key alone")
 
 
+@lru_cache
+def _pattern(key: str) -> re.Pattern[str]:
+    r"""The key with each character as itself, as `\u` and four digits, or after a backslash."""
+    return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
+
+
 @dataclass(frozen=True)
 class Manner:
     """How a model is asked.
 
-    temperature, seed, most_tokens : sent with each request; None is not sent. limit : the name that the endpoint has
-    for the last of these. structured : how the answer's schema is passed on: as a schema, as the word that JSON is
-    wanted, or in the prompt alone. stream : whether the answer comes in pieces. timeout : seconds without a byte.
-    calls : tries for one answer while the endpoint fails. answers : answers asked for while none is of the schema.
+    temperature, seed, most_tokens : sent with each request; None is not sent. limit : the endpoint's name for the last
+    of these. structured : how the schema of the answer is passed on: with its bounds (lengths and ranges), without them
+    for endpoints that refuse those (`bare_schema`), as the word that JSON is wanted, or in the prompt alone. stream :
+    whether the answer comes in pieces. timeout : seconds without a byte. deadline : seconds of a call in all. calls :
+    tries for one answer while the endpoint fails. answers : answers asked for while none is of the schema. failures :
+    tries in a row, of all questions, that fail before a run stops. patience : the longest `Retry-After`, in seconds,
+    that is waited for; a longer one stops the run.
 
     Raises
     ------
@@ -83,18 +99,22 @@ class Manner:
 
     """
 
-    temperature: float | None = 0.0
+    temperature: float | None = None
     seed: int | None = None
-    most_tokens: int = 4096
-    structured: Literal["json_schema", "json_object", "prompt"] = "json_schema"
+    most_tokens: int = 16_384
+    structured: Literal["json_schema", "bare_schema", "json_object", "prompt"] = "json_schema"
     stream: bool = False
     timeout: float = 120.0
+    deadline: float = 600.0
     calls: int = 5
     answers: int = 3
-    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    failures: int = 20
+    patience: float = 300.0
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
 
     def __post_init__(self) -> None:
-        numbers = {name: getattr(self, name) for name in ("most_tokens", "timeout", "calls", "answers")}
+        names = ("most_tokens", "timeout", "deadline", "calls", "answers", "failures", "patience")
+        numbers = {name: getattr(self, name) for name in names}
         low = [name for name, value in numbers.items() if not value >= (1 if isinstance(value, int) else 1e-3)]
         if low:
             step = "choose a larger one"

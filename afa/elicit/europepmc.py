@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from afa.elicit.abstracts import Abstract, SourceName, one_line, without_markup
-from afa.elicit.found import NO_ABSTRACT, OTHER_FORM, RETRACTED, Found
-from afa.elicit.queries import Query
+from afa.elicit.search import NO_ABSTRACT, OTHER_FORM, RETRACTED, Found, Query
 from afa.elicit.web import USUAL, Bounds, Clock, ReplyError, Web, json_object
 
 URL = "AFA_EUROPEPMC_URL"

@@ -13,20 +13,28 @@ from typing import Any
 from afa.errors import Fault
 from afa.regularfile import read_whole
 
+RESTORE = "restore the file, or take it out of the folder"
+
 
 class Lines:
-    """The files with one suffix in a folder.
+    """The files of one suffix in a folder: a file of one's own to append to, and all of them to read.
 
-    torn : lines that killed writers left unfinished, counted on reading and otherwise passed over.
+    torn : unfinished last lines, which killed writers left; they are passed over.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
-        self.folder, self.suffix, self.torn = folder, suffix, 0
+        self.folder, self.suffix = folder, suffix
         self._lock = threading.Lock()
         self._mine: tuple[int, Path] | None = None
+        self._read: dict[Path, tuple[int, int]] = {}
+        self._torn: set[Path] = set()
 
-    def append(self, document: Mapping[str, Any]) -> None:
-        """Write one line; it is on the disk when this returns. Safe from several threads and processes."""
+    @property
+    def torn(self) -> int:
+        return len(self._torn)
+
+    def append(self, document: Mapping[str, Any], *, durable: bool = True) -> Path:
+        """Write one line and return its file; with `durable` it is on the disk by then. Safe from several threads."""
         line = json.dumps(document, sort_keys=True).encode() + b"\n"
         with self._lock:
             process, path = self._mine or (os.getpid(), self._new())
@@ -37,40 +45,59 @@ class Lines:
             with path.open("ab") as stream:
                 stream.write(line)
                 stream.flush()
-                os.fsync(stream.fileno())
+                if durable:
+                    os.fsync(stream.fileno())
             self._mine = os.getpid(), path
+        return path
 
-    def read(self, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
-        """Every line that is JSON, with where it stands; others are added to `faults`, but for torn ones."""
-        self.torn = 0
+    def new(self, faults: list[Fault]) -> Iterator[tuple[Path, str, bytes]]:
+        """Every line of JSON since the last call, with its file and place; what is no JSON is added to `faults`."""
         if self.folder.exists() and not self.folder.is_dir():
             faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
         for path in sorted(self.folder.glob(f"*{self.suffix}")):
-            step = "restore the file, or take it out of the folder"
+            start, number = self._read.get(path, (0, 0))
             try:
-                lines = read_whole(path).split(b"\n")
+                data = _bytes_from(path, start)
             except OSError as error:
-                faults.append(Fault(str(path), error.strerror or "an error", "a file that can be read", step))
+                faults.append(Fault(str(path), error.strerror or "an error", "a file that can be read", RESTORE))
                 continue
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                where, trouble = f"{path}, line {number}", _trouble(line)
-                if not trouble:
-                    yield where, line
-                elif number == len(lines):
-                    self.torn += 1
-                else:
-                    faults.append(Fault(where, f"no JSON ({trouble})", "a line of the record", step))
+            self._torn.discard(path)
+            *whole, tail = data.split(b"\n")
+            for line in whole:
+                number, where = number + 1, f"{path}, line {number + 1}"
+                if trouble := _trouble(line):
+                    faults.append(Fault(where, f"no JSON ({trouble})", "a line of the record", RESTORE))
+                elif line.strip():
+                    yield path, where, line
+            self._read[path] = start + len(data) - len(tail), number
+            if _trouble(tail):
+                self._torn.add(path)
+            elif tail.strip():
+                self._read[path] = start + len(data), number
+                yield path, f"{path}, line {number + 1}", tail
+
+    def forget(self) -> None:
+        """Read everything again the next time."""
+        self._read.clear()
 
     def _new(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"{uuid.uuid4().hex}{self.suffix}"
 
 
+def _bytes_from(path: Path, start: int) -> bytes:
+    if not start:
+        return read_whole(path)
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return stream.read()
+
+
 def _trouble(line: bytes) -> str:
+    """Why a line is no JSON; empty for a blank one."""
     try:
-        json.loads(line.decode())
+        if line.strip():
+            json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         return str(error)
     return ""

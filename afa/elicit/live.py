@@ -1,33 +1,41 @@
-"""Asking models for a study: one client per model, one account for all, what was answered kept in one store."""
+"""Models as a source of answers: many questions at once, and what a study still costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
+from tqdm import tqdm  # type: ignore[import-untyped]
 
-from afa.elicit.account import Account, Caps, Prices, Used
-from afa.elicit.asking import account_of, ask_all, estimate
+from afa.elicit.budget import NO_CAPS, NO_PRICES, Budget, Caps, Prices, Used
 from afa.elicit.client import Client
+from afa.elicit.consensus import check_voters, consensus
 from afa.elicit.endpoint import Endpoint
-from afa.elicit.request import Request
-from afa.elicit.source import Live
-from afa.elicit.store import UNKNOWN, Entry, Question, Store
-from afa.elicit.study import PAIR_RUN, Study
-from afa.elicit.worded import Abstracts, worded
+from afa.elicit.prompts import Abstracts, request
+from afa.elicit.record import UNKNOWN, Entry, Question, Record, Request, first_answer
+from afa.elicit.study import PAIR_PROMPTS, PAIR_RUN, UNARY, PairMode, Study, pair_questions, unary_questions
+from afa.elicit.tables import genes_named, usable_genes
 from afa.errors import ElicitationError, Fault
 
-NO_CAPS, NO_PRICES = Caps(), Prices()
+PATIENCE = 10.0
+"""Seconds that calls which are open may take to end after an interrupt."""
+OUTLOOK_COLUMNS = ["prompt", "pairs", "questions", "calls", "prompt_tokens", "answer_tokens", "money", "how"]
+EXACT, MOST = "as counted", "at most: the genes are not known yet"
 
 
 @dataclass(frozen=True)
 class Terms:
     """What a live run may cost, and how many calls are open at once.
 
-    caps : of all that the store holds when the run ends, calls of earlier runs included, so that a rerun does not begin
-    at nothing. unlimited : says on purpose that there is no cap.
+    caps : of all that the record holds when the run ends, earlier runs included, so that a rerun does not begin at
+    nothing. unlimited : says on purpose that there is no cap.
     """
 
     caps: Caps = NO_CAPS
@@ -38,79 +46,166 @@ class Terms:
     def __post_init__(self) -> None:
         if self.caps == NO_CAPS and not self.unlimited:
             step = "give --calls, --tokens or --money, or say --no-caps"
-            raise ElicitationError(Fault("a live run", "no cap on what it may use", "at least one", step))
+            raise ElicitationError(Fault("a live run", "no cap on what it may use", "one cap or more", step))
         if self.caps.money is not None and self.prices.of(1, 1) <= 0:
             step = "give --prompt-price and --answer-price, for a million tokens each"
             raise ElicitationError(Fault("the cap on money", "no prices", "the prices of the model", step))
 
 
 @dataclass(frozen=True)
-class Asking:
-    """The clients of a study's voters, which share a store and an account."""
+class Live:
+    """The models of a study's voters, which share a record and a budget, as a source of answers.
+
+    say : hears the estimate before a voter is asked, and what the record has used after.
+    """
 
     study: Study
     clients: Mapping[str, Client]
+    budget: Budget
     abstracts: Abstracts
-    concurrency: int
+    concurrency: int = 4
+    say: Callable[[str], None] = lambda _: None
 
-    def requests(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Request]:
-        """The questions in their wording."""
-        return [worded(question, self.study, self.abstracts, kept) for question in questions]
+    @property
+    def place(self) -> str:
+        return str(self.budget.record.folder)
 
-    def recorded(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """What the store has for unary questions."""
-        return [self.clients[request.question.run].recorded(request) for request in self.requests(questions)]
+    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
+        """What comes of each question, voter by voter; as the record has it in the end, other processes' share too."""
+        for run in dict.fromkeys(question.run for question in questions):
+            client, requests = self.clients[run], self._requests(questions, kept, run)
+            at_most = shown(estimate(requests, client), self.budget.prices)
+            self.say(f"{client.endpoint.model}, {run}: at most {at_most}")
+            try:
+                ask_all(requests, client, concurrency=self.concurrency)
+            finally:
+                self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
+        self.budget.record.refresh()
+        keys = [self.clients[each.question.run].key(each) for each in self._requests(questions, kept)]
+        return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
     def left(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> Used:
-        """What asking the questions still uses at most, where each is answered at the first call."""
-        used = Used()
-        for run in dict.fromkeys(question.run for question in questions):
-            own = [question for question in questions if question.run == run]
-            used += estimate(self.requests(own, kept), self.clients[run])
-        return used
+        """The most that asking the questions still uses, where each is answered at the first call."""
+        runs = dict.fromkeys(question.run for question in questions)
+        return sum((estimate(self._requests(questions, kept, run), self.clients[run]) for run in runs), Used())
 
-    def source(self, told: Callable[[str], None]) -> Live:
-        """These models as a source of answers; `told` hears the estimate before a voter is asked, the account after."""
+    def outlook(self, *, min_agree: int) -> pd.DataFrame:
+        """What asking for the study still uses at most, a row per prompt, with the columns of `OUTLOOK_COLUMNS`.
 
-        def ask(run: str, questions: Sequence[Question], kept: pd.DataFrame | None) -> list[Entry]:
-            client = self.clients[run]
-            requests = self.requests(questions, kept)
-            prices = client.account.prices
-            told(f"{client.endpoint.model}, {run}: at most {shown(estimate(requests, client), prices)}")
-            try:
-                return ask_all(requests, client, concurrency=self.concurrency)
-            finally:
-                told(f"{client.store.folder} has used {shown(client.account.used, prices)}")
+        pairs : the setting that a row is for, with `*` for the study's own. calls : one for each question without an
+        answer; those that must be repeated come on top. Before all genes are named, the number of pairs is the largest
+        that the study allows.
+        """
+        unary, study = unary_questions(self.study), self.study
+        rows = [_row(UNARY, "", len(unary), self.left(unary), EXACT)]
+        requests = self._requests(unary, None)
+        known = [self.clients[each.question.run].recorded(each) for each in requests]
+        is_known = all(entry is not None and entry.outcome == "answered" for entry in known)
+        if is_known:
+            named, _ = usable_genes(genes_named(known), most_genes=study.settings.most_genes)
+            kept = consensus(named, min_agree=min_agree, runs=study.settings.voters).kept
+        else:
+            kept = self._most_kept(min_agree)
+        modes: tuple[PairMode, ...] = get_args(PairMode)
+        for mode in modes:
+            questions = pair_questions(study, kept, mode)
+            name = mode + ("*" if mode == study.settings.pairs else "")
+            if is_known:
+                rows.append(_row(PAIR_PROMPTS[mode], name, len(questions), self.left(questions, kept), EXACT))
+            elif questions:
+                one, count = self.left(questions[:1], kept), len(questions) * len(study.names)
+                used = Used(count, one.prompt_tokens * count, one.answer_tokens * count, one.money * count)
+                rows.append(_row(PAIR_PROMPTS[mode], name, count, used, MOST))
+        return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
 
-        return Live(ask, str(next(iter(self.clients.values())).store.folder))
+    def _most_kept(self, min_agree: int) -> pd.DataFrame:
+        """For one phenotype, the longest, as many genes as can be kept: each named by no more than must agree."""
+        settings = self.study.settings
+        longest = max(self.study.names, key=lambda name: len(name) + len(self.study.definition(name)))
+        genes = [f"GENE{place:06d}" for place in range(len(settings.voters) * settings.most_genes // min_agree)]
+        return pd.DataFrame({"phenotype": longest, "gene": genes, "potential": -1})
+
+    def _requests(
+        self, questions: Sequence[Question], kept: pd.DataFrame | None, run: str | None = None
+    ) -> list[Request]:
+        return [request(each, self.study, self.abstracts, kept) for each in questions if run in (None, each.run)]
 
 
-def asking(study: Study, record: Path, terms: Terms, abstracts: Abstracts, endpoint: Endpoint) -> Asking:
-    """Clients for the voters of a study, by `models` of study.yaml, else the model of `endpoint`.
+def live(
+    study: Study,
+    record: Path,
+    terms: Terms,
+    abstracts: Abstracts,
+    endpoint: Endpoint | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Live:
+    """The voters of a study, by `models` of study.yaml and the environment; `endpoint` stands in for all addresses.
 
     Raises
     ------
-    ElicitationError : the store holds answers of an unknown model, which live ones must not lie among.
+    ElicitationError : an environment without address, model or key; voters that are one model, which the study does
+    not say; a record with answers of an unknown model, which live ones must not lie among.
 
     """
-    store = Store(record)
+    store = Record(record)
     if any(entry.model == UNKNOWN for entry in store.entries()):
         step = "name a folder of its own for the answers of a live run, with --record"
-        raise ElicitationError(Fault(str(record), "a record made elsewhere", "a store of live answers", step))
-    account = Account(terms.caps, terms.prices, used=account_of(store, terms.prices))
-    settings, by_model = study.settings, dict[str, Client]()
+        raise ElicitationError(Fault(str(record), "a record made elsewhere", "a record of live answers", step))
+    budget, by_endpoint = Budget(store, terms.caps, terms.prices), dict[tuple[Endpoint, str], Client]()
     clients = {}
-    for voter in voters_of(study):
-        model = settings.models.get(voter, endpoint.model)
-        if model not in by_model:
-            by_model[model] = Client(replace(endpoint, model=model), store, account, settings.manner)
-        clients[voter] = by_model[model]
-    return Asking(study, clients, abstracts, terms.concurrency)
+    for run in (*study.settings.voters, PAIR_RUN):
+        voter = study.settings.voter(run)
+        own = endpoint and Endpoint(endpoint.base_url, voter.model or endpoint.model, endpoint.key)
+        own = own or voter.endpoint
+        client = by_endpoint.get((own, own.key)) or Client(own, budget, study.settings.manner)
+        clients[run] = by_endpoint[own, own.key] = client
+    if endpoint is None:
+        asked = {run: (clients[run].endpoint.base_url, clients[run].endpoint.model) for run in study.settings.voters}
+        check_voters({run: f"{model} at {address}" for run, (address, model) in asked.items()}, study)
+    return Live(study, clients, budget, abstracts, terms.concurrency, say)
 
 
-def voters_of(study: Study) -> list[str]:
-    """Who is asked: the voters, and the run that judges pairs."""
-    return [*study.settings.voters, PAIR_RUN]
+def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
+    """What comes of every request, in their order: the answer, or the last attempt where there is none.
+
+    Requests that the record knows are not asked again, and equal ones are asked once. What was answered is in the
+    record whenever this ends, so that a rerun asks the rest. concurrency : calls that are open at once, at most; from
+    1. progress : show a bar on a terminal; elsewhere there is none.
+
+    Raises
+    ------
+    CapError, ElicitationError : as of `Client.ask`, after the calls that were open have ended.
+    KeyboardInterrupt, SystemExit : after they have ended or `PATIENCE` seconds have passed; a second one does not wait.
+
+    """
+    if concurrency < 1:
+        raise ElicitationError(Fault("concurrency", str(concurrency), "at least 1", "raise it"))
+    keys = [client.key(request) for request in requests]
+    entries, waiting = _split(zip(keys, requests, strict=True), client)
+    with (
+        closing(_asked(waiting, client, concurrency)) as asked,
+        tqdm(
+            total=len(entries) + len(waiting),
+            initial=len(entries),
+            desc=client.endpoint.model,
+            unit="question",
+            disable=None if progress else True,
+        ) as bar,
+    ):
+        for key, entry in asked:
+            entries[key] = entry
+            if not bar.disable:
+                used = client.budget.used
+                spent = f"{used.money:.2f} {client.budget.prices.currency}"
+                bar.set_postfix_str(f"{used.calls} calls, {spent}", refresh=False)
+            bar.update()
+    return [entries[key] for key in keys]
+
+
+def estimate(requests: Iterable[Request], client: Client) -> Used:
+    """The most that is left to ask uses, with one call for each request; calls that must be repeated come on top."""
+    _, waiting = _split(((client.key(request), request) for request in requests), client)
+    return sum((client.expected(request) for request in waiting.values()), Used())
 
 
 def shown(used: Used, prices: Prices) -> str:
@@ -118,3 +213,77 @@ def shown(used: Used, prices: Prices) -> str:
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""
     return f"{used.calls:,} calls, {tokens}{money}"
+
+
+def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
+    """What the record knows, and what is left to ask, both by key."""
+    known: dict[str, Entry] = {}
+    waiting: dict[str, Request] = {}
+    for key, each in keyed:
+        entry = client.recorded(each)
+        if entry is None:
+            waiting[key] = each
+        else:
+            known[key] = entry
+    return known, waiting
+
+
+def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Generator[tuple[str, Entry], None, None]:
+    """Each request with what came of it, in the order in which they end; the first error stops the others."""
+    work: queue.SimpleQueue[tuple[str, Request]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[str, Entry] | BaseException] = queue.SimpleQueue()
+    stop = threading.Event()
+    for item in waiting.items():
+        work.put(item)
+    # Threads that do not keep the interpreter alive: after a second interrupt nothing waits for a slow endpoint.
+    threads = [
+        threading.Thread(target=_work, args=(work, done, client, stop), daemon=True)
+        for _ in range(min(concurrency, len(waiting)))
+    ]
+    patience = float("inf")
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in waiting:
+            result = done.get()
+            if isinstance(result, BaseException):
+                raise result
+            yield result
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        patience = PATIENCE
+        raise
+    finally:
+        stop.set()
+        end = time.monotonic() + patience
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(max(0.0, min(end - time.monotonic(), threading.TIMEOUT_MAX)))
+
+
+def _work(
+    work: queue.SimpleQueue[tuple[str, Request]],
+    done: queue.SimpleQueue[tuple[str, Entry] | BaseException],
+    client: Client,
+    stop: threading.Event,
+) -> None:
+    while not stop.is_set():
+        try:
+            key, each = work.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            if client.is_busy(each) and not work.empty():
+                # Another process asks it: first the others.
+                work.put((key, each))
+                stop.wait(0.05)
+                continue
+            entry = client.ask(each, stop=stop)
+            if entry is not None:
+                done.put((key, entry))
+        except BaseException as error:
+            stop.set()
+            done.put(error)
+
+
+def _row(prompt: str, pairs: str, questions: int, used: Used, how: str) -> tuple[object, ...]:
+    return prompt, pairs, questions, used.calls, used.prompt_tokens, used.answer_tokens, used.money, how

@@ -1,24 +1,40 @@
-"""The questions that a language model is asked: templates under version control, each with its schema and digest."""
+"""The questions of a study and their wording: templates under version control, each with its schema and digest.
+
+All words that a question is rendered with come together in `request`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, TemplateError, UndefinedError
 from jinja2.meta import find_referenced_templates
 
-from afa.elicit.answers import Answer, BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer
+from afa.elicit.answers import (
+    TEXT_LENGTH,
+    AnchorAnswer,
+    Answer,
+    BinaryTurn,
+    ConditionalAnswer,
+    MulticlassTurn,
+    PairAnswer,
+    UnaryAnswer,
+)
+from afa.elicit.record import Entry, Messages, Question, Request
+from afa.elicit.study import ANCHOR, CONDITIONAL, PAIRWISE, UNARY, Study
 from afa.errors import ElicitationError, Fault
 
 ANSWERS: Mapping[str, type[Answer]] = {
-    "unary": UnaryAnswer,
-    "pairwise": PairAnswer,
+    UNARY: UnaryAnswer,
+    PAIRWISE: PairAnswer,
+    ANCHOR: AnchorAnswer,
+    CONDITIONAL: ConditionalAnswer,
     "binary_potentials": BinaryTurn,
     "binary_literature": BinaryTurn,
     "multiclass_potentials": MulticlassTurn,
@@ -26,16 +42,64 @@ ANSWERS: Mapping[str, type[Answer]] = {
 }
 """Every prompt by name, with the schema of its answer."""
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
-"""Keywords that endpoints refuse in a strict schema; an answer is held to them once it is here."""
+"""Keywords that some endpoints refuse in a strict schema; every answer is checked against them."""
+WORDS = {1: "Upregulated", -1: "Downregulated"}
+Abstracts = Callable[[Question], Sequence[Mapping[str, Any]]]
+"""The abstracts of a question: title, source and text of each, the best first."""
 _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e]*")
 
 
-@dataclass(frozen=True)
-class Messages:
-    """A rendered prompt: what the model is told to be, and what it is asked."""
+def request(question: Question, study: Study, abstracts: Abstracts, kept: pd.DataFrame | None = None) -> Request:
+    """A question of a study, rendered; `kept` has the directions of its genes."""
+    settings, phenotype = study.settings, question.values["phenotype"]
+    values = {
+        "disease": settings.disease,
+        "tissue": settings.tissue,
+        "definition": study.definition(phenotype),
+        "most_genes": settings.most_genes,
+        "bibliography": settings.bibliography,
+        "exactly": settings.exactly,
+        "snippet_length": settings.snippet_length,
+        "text_length": TEXT_LENGTH,
+        "scope": ", ".join(settings.scope),
+        "exclusions": ", ".join(settings.exclusions),
+        "abstracts": list(abstracts(question)),
+        **question.values,
+    }
+    if kept is not None and "gene1" in question.values:
+        own = kept[kept["phenotype"] == phenotype]
+        words = dict(zip(own["gene"], own["potential"].map(WORDS), strict=True))
+        values["direction1"] = words[question.values["gene1"]]
+        values["partners"] = [(gene, words[gene]) for gene in question.values.get("partners", "").split()]
+    return Request(question, render(question.prompt, values))
 
-    system: str
-    user: str
+
+def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
+    """Asking without retrieval."""
+    del question
+    return ()
+
+
+def with_fault(messages: Messages, detail: str) -> Messages:
+    """A prompt asked again, with what was wrong with the last answer; unchanged without such a fault."""
+    if not detail:
+        return messages
+    said = _on_one_line(detail[:300]).rstrip(".")
+    return Messages(messages.system, f"{messages.user}\nYour last answer was not taken: {said}. Answer again.\n")
+
+
+def check_wording(entry: Entry, study: Study, abstracts: Abstracts, kept: pd.DataFrame | None = None) -> None:
+    """Refuse an answer to other abstracts than these: its numbers would mean other publications.
+
+    An answer to an earlier template, which cannot be rendered any more, is passed over.
+    """
+    question = entry.question
+    if entry.prompt_digest != prompt_digest(question.prompt):
+        return
+    if request(question, study, abstracts, kept).digest != entry.messages:
+        found = "an answer to another wording, with other abstracts"
+        step = "restore the searches that lie in the record, or ask live"
+        raise ElicitationError(Fault(f"the record, {question}", found, "the wording of study and abstracts", step))
 
 
 def render(name: str, values: Mapping[str, Any]) -> Messages:
@@ -65,26 +129,29 @@ def prompt_digest(name: str) -> str:
         if template not in sources:
             sources[template] = _source(template)
             pending += [str(part) for part in find_referenced_templates(_environment().parse(sources[template]))]
-    told = json.dumps([sorted(sources.items()), ANSWERS[name].model_json_schema()], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    parts = json.dumps([sorted(sources.items()), ANSWERS[name].model_json_schema()], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
-def answer_schema(name: str) -> dict[str, Any]:
-    """The JSON schema of the answer to a prompt, every key required, without `BOUNDS`, as strict endpoints want it."""
-    return dict(json.loads(_schema_text(name)))
+def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:
+    """The JSON schema of the answer to a prompt, every key required; with or without `BOUNDS`."""
+    return dict(json.loads(_schema_text(name, bounds)))
 
 
 @cache
-def _schema_text(name: str) -> str:
-    return json.dumps(_unbounded(ANSWERS[name].model_json_schema()))
+def _schema_text(name: str, bounds: bool) -> str:
+    return json.dumps(_strict(ANSWERS[name].model_json_schema(), bounds))
 
 
-def _unbounded(schema: Any) -> Any:
+def _strict(schema: Any, bounds: bool) -> Any:
     if isinstance(schema, list):
-        return [_unbounded(part) for part in schema]
+        return [_strict(part, bounds) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _unbounded(part) for key, part in schema.items() if key not in BOUNDS}
+    strict = {key: _strict(part, bounds) for key, part in schema.items() if key != "default"}
+    if not bounds:
+        strict = {key: part for key, part in strict.items() if key not in BOUNDS}
+    return {**strict, "required": list(schema["properties"])} if "properties" in schema else strict
 
 
 @cache

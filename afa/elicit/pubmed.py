@@ -16,8 +16,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from afa.elicit.abstracts import Abstract, SourceName, one_line, without_markup
-from afa.elicit.found import NO_ABSTRACT, NO_RECORD, OTHER_FORM, RETRACTED, Found
-from afa.elicit.queries import Query
+from afa.elicit.search import NO_ABSTRACT, NO_RECORD, OTHER_FORM, RETRACTED, Found, Query
 from afa.elicit.web import TRANSIENT, USUAL, Bounds, Clock, ReplyError, Web, json_object, unreadable
 from afa.errors import ElicitationError, Fault
 

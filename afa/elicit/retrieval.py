@@ -1,6 +1,7 @@
 """Retrieval for a question (paragraph "Retrieval-grounded prompting"): searched in every source, kept, and ranked.
 
-What was retrieved once is read again from the disk, without a network.
+What was retrieved once is read again from the disk, without a network. Abstracts are ranked by BM25, the usual
+weighting of sparse word vectors.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from pathlib import Path
 
+import bm25s
 import pandas as pd
 
-from afa.elicit.abstracts import Abstract, quoted
-from afa.elicit.cache import AbstractCache, Search
-from afa.elicit.found import Source
-from afa.elicit.queries import Keywords, Query, pair_query, unary_query
-from afa.elicit.ranking import Ranked, ranked, words
-from afa.elicit.store import Question
+from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, quoted, words
+from afa.elicit.europepmc import EuropePmc
+from afa.elicit.prompts import check_wording
+from afa.elicit.pubmed import PubMed
+from afa.elicit.record import RETRIEVED, Entry, Question
+from afa.elicit.search import Keywords, Query, Source, pair_query, read_keywords, unary_query
+from afa.elicit.study import KEYWORDS_FILE, Study
+from afa.errors import ElicitationError
 
 ABSTRACT_COLUMNS = [
     "prompt",
@@ -34,7 +39,20 @@ ABSTRACT_COLUMNS = [
 ]
 SEARCH_COLUMNS = ["prompt", "phenotype", "gene1", "gene2", "source", "query", "retrieved", "total", "taken", "left_out"]
 
+K1, B = 1.5, 0.75
+"""The usual saturation of a word's count, and how much a text's length counts."""
+DECIMALS = 9
+"""Scores that agree so far are a tie: their last digits depend on the machine."""
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An abstract with its BM25 score, above 0."""
+
+    abstract: Abstract
+    score: float
 
 
 @dataclass(frozen=True)
@@ -67,6 +85,7 @@ class Retriever:
     cache: AbstractCache
     keywords: Keywords
     disease: str
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shown: int = 8
     candidates: int = 50
     online: bool = False
@@ -78,7 +97,7 @@ class Retriever:
         return quoted(self.retrieved(question).abstracts)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """What there is for a question: on its phenotype, or on its genes beside the phenotype.
+        """What there is for a question: on its phenotype, or on its genes, by all their names, beside the phenotype.
 
         Where the sources have fewer publications than are shown on two genes and the phenotype, those on the genes and
         the disease are ranked with them.
@@ -89,13 +108,14 @@ class Retriever:
 
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
+        names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
         phenotype, note = self.keywords.expanded(question.values["phenotype"])
         disease, other = self.keywords.expanded(self.disease)
-        query = pair_query(genes, phenotype, disease) if genes else unary_query(phenotype, disease)
+        query = pair_query(names, phenotype, disease) if genes else unary_query(phenotype, disease)
         searches, notes = self._searched(query), [note, other]
         candidates = distinct(abstract for search in searches for abstract in search.abstracts)
         if genes and len(candidates) < self.shown:
-            searches = (*searches, *self._searched(pair_query(genes, (), disease)))
+            searches = (*searches, *self._searched(pair_query(names, (), disease)))
             candidates = distinct(abstract for search in searches for abstract in search.abstracts)
             notes.append(f"widened to {' and '.join(genes)} without the phenotype")
         chosen = ranked(candidates, query.phrases, self.shown)
@@ -129,6 +149,93 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
         for each in by_name.values()
         if each.source == "pubmed" or not (each.doi in dois or tuple(words(each.title)) in titles)
     ]
+
+
+class Literature:
+    """Abstracts for questions; those of a question are retrieved once and kept in memory."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+        self._found: dict[tuple[tuple[str, str], ...], Retrieved] = {}
+
+    def retrieved(self, question: Question) -> Retrieved:
+        """What there is for a question; the same for every voter.
+
+        Raises
+        ------
+        ElicitationError : a service fails, or offline the cache lacks a search.
+
+        """
+        name = tuple(sorted(question.values.items()))
+        if name not in self._found:
+            self._found[name] = self._retriever.retrieved(question)
+        return self._found[name]
+
+    def shown(self, question: Question) -> list[dict[str, str]]:
+        """What the prompt of a question shows."""
+        return quoted(self.retrieved(question).abstracts)
+
+    def expected(self, question: Question) -> list[dict[str, str]]:
+        """What the prompt of a question shows, or where it was not retrieved yet, as much as it may show at most."""
+        try:
+            return self.shown(question)
+        except ElicitationError:
+            longest = {"title": "", "source": "", "text": "x" * LONGEST_TEXT}
+            return [longest] * self._retriever.shown
+
+    def check(self, entries: Iterable[Entry | None], study: Study, kept: pd.DataFrame | None = None) -> None:
+        """Refuse answers that were given to other abstracts; `kept` as `afa.elicit.prompts.request` has it."""
+        for entry in filter(None, entries):
+            check_wording(entry, study, self.shown, kept)
+
+    def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
+        """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""
+        once = list({tuple(sorted(each.question.values.items())): each for each in retrieved}.values())
+        return {"abstracts": abstract_table(once), "searches": search_table(once)}
+
+
+def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
+    """The literature of a study: its `keywords.csv` where it has one, and the cache in the folder of its record.
+
+    online : searches that the cache lacks are made, of PubMed and, for preprints, of Europe PMC.
+    """
+    path = folder / KEYWORDS_FILE
+    return Literature(
+        Retriever(
+            # Offline the address that NCBI asks for is not sent.
+            (PubMed.from_environment() if online else PubMed(""), EuropePmc.from_environment()),
+            AbstractCache(record / RETRIEVED),
+            read_keywords(path) if path.exists() else Keywords({}),
+            study.settings.disease,
+            study.aliases,
+            shown=study.settings.abstracts,
+            online=online,
+        )
+    )
+
+
+def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> tuple[Ranked, ...]:
+    """The `most` abstracts that best match the words of the phrases, the best first; without any of them none.
+
+    The same for any order of abstracts or phrases; ties go by source and number.
+    """
+    texts = sorted(abstracts, key=lambda each: (each.source, each.id))
+    asked = sorted({word for phrase in phrases for word in words(phrase)})
+    documents = [words(f"{each.title}\n{each.text}") for each in texts]
+    scores = bm25(documents, asked)
+    order = sorted(range(len(texts)), key=lambda place: -scores[place])
+    return tuple(Ranked(texts[place], scores[place]) for place in order if scores[place] > 0)[:most]
+
+
+def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
+    """The BM25 score of each document (its words) for the words asked, in the form of Lucene, to `DECIMALS` places."""
+    known = set().union(*documents)
+    asked = [word for word in asked if word in known]
+    if not asked:
+        return [0.0] * len(documents)
+    index = bm25s.BM25(k1=K1, b=B, method="lucene", dtype="float64")
+    index.index([list(document) for document in documents], show_progress=False)
+    return [round(float(score), DECIMALS) for score in index.get_scores(list(asked))]
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:

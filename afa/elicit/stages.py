@@ -5,71 +5,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.elicit.answered import answer_of, check_answered, genes_named, outcomes, pairs_judged
-from afa.elicit.citations import checked, citation_counts, citation_table, retrieved_references
-from afa.elicit.consensus import consensus
-from afa.elicit.elicited_bundle import write_elicited_bundle
-from afa.elicit.evidence import evidence_filter
-from afa.elicit.questions import pair_questions, unary_questions
-from afa.elicit.source import Source
-from afa.elicit.store import UNKNOWN, Entry, Question
-from afa.elicit.study import Study
-from afa.elicit.usable import usable_genes
+from afa.elicit.abstracts import Abstract
+from afa.elicit.bundle import write_elicited_bundle
+from afa.elicit.citations import checked, citation_counts, citation_table, reference_table, retrieved_references
+from afa.elicit.consensus import agreement, check_voters, consensus, evidence_filter
+from afa.elicit.raw import imported
+from afa.elicit.record import UNKNOWN, Entry, Question, first_answer
+from afa.elicit.study import Study, load_study, pair_questions, unary_questions
+from afa.elicit.tables import (
+    DROPPED_COLUMNS,
+    REFERENCE_COLUMNS,
+    answer_of,
+    check_answered,
+    genes_named,
+    outcomes,
+    pairs_judged,
+    usable_genes,
+)
+from afa.errors import ElicitationError, Fault
 
-if TYPE_CHECKING:  # ranking is slow to import, and most runs retrieve nothing
-    from afa.elicit.literature import Literature
-    from afa.elicit.retrieval import Retrieved
+if TYPE_CHECKING:  # its ranking is slow to import, and most runs retrieve nothing
+    from afa.elicit.retrieval import Literature, Retrieved
 
 Tables = Mapping[str, pd.DataFrame]
 UNCLEAR = "unclear: no coupling, which equals a zero"
 
 
+class Source(Protocol):
+    """Gives for each question its answer, or the last attempt without one, or None where nothing was ever asked.
+
+    kept : the genes that the pairs of a question are of, with their directions. place : what an error names.
+    """
+
+    @property
+    def place(self) -> str: ...
+    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]: ...
+
+
+class Recorded:
+    """A record: found by question, whatever model and wording it had, as long as it is one.
+
+    models : voter -> model; of a voter that is named only answers of that model count. place : its folder.
+    """
+
+    def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
+        self._place = place or "the record"
+        self._entries: dict[tuple[object, ...], list[Entry]] = {}
+        for entry in entries:
+            if (models or {}).get(entry.question.run, entry.model) == entry.model:
+                self._entries.setdefault(entry.question.name, []).append(entry)
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
+        """The recorded entry of each question; of a pair in either order of its genes.
+
+        Raises
+        ------
+        ElicitationError : a question has answers of several models, or to several wordings.
+
+        """
+        del kept
+        found = [self._entries.get(question.name, []) for question in questions]
+        for entries in found:
+            self._check_one(entries)
+        return [first_answer(entries) for entries in found]
+
+    def _check_one(self, entries: Sequence[Entry]) -> None:
+        """Refuse answers of which nothing says which one counts."""
+        answered = [entry for entry in entries if entry.outcome == "answered"]
+        if len({entry.key for entry in answered}) < 2:
+            return
+        question, models = answered[0].question, sorted({entry.model for entry in answered})
+        where = f"{self.place}, {question}"
+        if len(models) > 1:
+            step = f"name the model of voter {question.run} under models in study.yaml"
+            raise ElicitationError(Fault(where, f"answers of {', '.join(models)}", "answers of one model", step))
+        count = len({entry.key for entry in answered})
+        step = (
+            "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or ask live, "
+            "which knows its wording"
+        )
+        found = f"answers of {models[0]} to {count} wordings or manners of asking"
+        raise ElicitationError(Fault(where, found, "answers to one", step))
+
+
 def unary_stage(study: Study, source: Source, literature: Literature | None) -> Tables:
     """Ask every voter for the genes of every phenotype.
 
-    Returns `asked` (a row per question), `named` (genes that count, a row per voter and gene), `dropped`, and where
-    there are citations `citations`, `citation_counts`, `abstracts` and `searches`.
+    Returns `asked` (a row per question), `named` (genes that count, a row per voter and gene), `dropped`, `references`
+    (what each gene rests on), and where there are citations `citations`, `citation_counts`, `abstracts`, `searches`.
 
     Raises
     ------
-    ElicitationError : questions without an answer, counted.
+    ElicitationError : questions without an answer, counted; voters that are one model, which the study does not say.
 
     """
     questions = unary_questions(study)
     entries = source.answers(questions)
     asked = outcomes(questions, entries)
     check_answered(asked, source.place)
+    given = {entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries if entry is not None}
+    check_voters(given, study)
     if literature is not None:
         literature.check(entries, study)
     retrieved = _retrieved(questions, literature)
     named, dropped = usable_genes(genes_named(entries, source.place), most_genes=study.settings.most_genes)
     shown = {question.values["phenotype"]: own for question, own in zip(questions, retrieved, strict=True)}
-    numbers = [len(own.abstracts) if (own := shown[name]) else 0 for name in named["phenotype"]]
+    numbers = [len(_abstracts(shown[name])) for name in named["phenotype"]]
     named["references"] = list(map(retrieved_references, named["references"], numbers))
-    return {"asked": asked, "named": named, "dropped": dropped, **_citations(entries, retrieved, literature)}
+    references = reference_table(entries, map(_abstracts, retrieved), study)
+    tables = {"asked": asked, "named": named, "dropped": dropped, "references": references}
+    return {**tables, **_citations(entries, retrieved, literature)}
 
 
 def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tables:
-    """`kept` and `dropped` by the agreement of voters."""
+    """`kept` and `dropped` by the agreement of voters, and `agreement` of all of them and of each two.
+
+    Raises
+    ------
+    ElicitationError : no gene is kept.
+
+    """
     result = consensus(named, min_agree=min_agree, runs=study.settings.voters)
-    return {"kept": result.kept, "dropped": result.dropped}
+    _check_kept(result.kept, "the consensus", "ask for more genes, or let fewer voters agree")
+    return {"kept": result.kept, "dropped": result.dropped, "agreement": agreement(named, study)}
 
 
-def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame) -> Tables:
-    """`kept` and `dropped` by supported references; all are kept where the study does not filter by them."""
-    stays, dropped = evidence_filter(kept, named, references=study.settings.references)
-    return {"kept": stays, "dropped": dropped}
+def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:
+    """`kept` and `dropped` by what the literature says, and `references` with a verdict each.
+
+    All genes are kept where the study does not filter by references.
+
+    Raises
+    ------
+    ElicitationError : no gene is kept, or the record has no references to filter by.
+
+    """
+    if not study.settings.references:
+        nothing = pd.DataFrame(columns=[*REFERENCE_COLUMNS, "verdict"])
+        return {"kept": kept, "dropped": pd.DataFrame(columns=DROPPED_COLUMNS), "references": nothing}
+    stays, dropped, judged = evidence_filter(kept, named, references, kinds=study.settings.sources)
+    _check_kept(stays, "the evidence filter", "retrieve more abstracts, name aliases, or set references: false")
+    return {"kept": stays, "dropped": dropped, "references": judged}
 
 
 def pairwise_stage(study: Study, source: Source, literature: Literature | None, kept: pd.DataFrame) -> Tables:
-    """Ask for every pair of surviving genes of a phenotype.
+    """Ask for every pair of kept genes of a phenotype.
 
     Returns `asked`, `pairs` (a row per pair), `dropped` (the pairs that give no coupling), and tables of citations as
     `unary_stage` does.
@@ -121,14 +212,37 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
     """The tables of every stage but the bundle, one after the other."""
     unary = unary_stage(study, source, literature)
     agreed = consensus_stage(study, unary["named"], min_agree=min_agree)
-    supported = evidence_stage(study, unary["named"], agreed["kept"])
+    supported = evidence_stage(study, unary["named"], agreed["kept"], unary["references"])
     pairwise = pairwise_stage(study, source, literature, supported["kept"])
     return {"unary": unary, "consensus": agreed, "evidence": supported, "pairwise": pairwise}
+
+
+def build_recorded_bundle(
+    folder: str | Path, destination: str | Path, *, min_agree: int, name: str | None = None, version: str = "1"
+) -> tuple[Bundle, pd.DataFrame]:
+    """Write the bundle that a consensus of `min_agree` runs makes of a record; the same record gives the same bytes.
+
+    folder : with `study.yaml`, `phenotypes.csv` and `raw/`. The bundle's name is `recorded-2of3` or the like unless
+    given. Returns the bundle and the table of dropped genes (phenotype, gene, reason). An `ElicitationError` lists what
+    is wrong with the files, or counts the pairs of kept genes that the record does not hold.
+    """
+    study = load_study(folder)
+    stages = all_stages(study, Recorded(imported(folder), place=str(folder)), None, min_agree=min_agree)
+    return bundle_stage(study, stages, destination, min_agree=min_agree, name=name, version=version)
+
+
+def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
+    if kept.empty:
+        raise ElicitationError(Fault(where, "no gene left of any phenotype", "one or more", step))
 
 
 def _retrieved(questions: Sequence[Question], literature: Literature | None) -> list[Retrieved | None]:
     """What was retrieved for each question; None where the study asks without retrieval."""
     return [None if literature is None else literature.retrieved(question) for question in questions]
+
+
+def _abstracts(retrieved: Retrieved | None) -> Sequence[Abstract]:
+    return () if retrieved is None else retrieved.abstracts
 
 
 def _citations(
@@ -139,7 +253,7 @@ def _citations(
         part
         for entry, own in zip(entries, retrieved, strict=True)
         if entry is not None and entry.prompt_digest != UNKNOWN
-        for part in checked(entry.question, answer_of(entry), own.abstracts if own else ())
+        for part in checked(entry.question, answer_of(entry), _abstracts(own))
     ]
     if not judged:
         return {}

@@ -1,23 +1,49 @@
-"""A study: what is to be elicited, from whom and how; a folder with `study.yaml` and `phenotypes.csv`."""
+"""A study: what is to be elicited, from whom and how, and the questions of it.
+
+It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `keywords.csv` and `aliases.csv`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from afa.elicit.endpoint import USUAL, Manner
-from afa.elicit.recorded import read_phenotypes
-from afa.errors import ElicitationError
+from afa.csvfile import RowFaults, name_column, quoted, read_table
+from afa.elicit.endpoint import BASE_URL, KEY, MODEL, USUAL, Endpoint, Manner
+from afa.elicit.record import Question
+from afa.errors import ElicitationError, Fault
 from afa.yamlfile import load_model
 
-STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, RECORD_FOLDER = "study.yaml", "phenotypes.csv", "keywords.csv", "record"
+STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
+RECORD_FOLDER = "record"
 PAIR_RUN = "pairs"
 """The one run of the pairwise pass, and its voter's name in `models`."""
+Kind = Literal["article", "preprint"]
+PairMode = Literal["each", "by_anchor", "conditional"]
+UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
+PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
+
+
+class Voter(BaseModel):
+    """Who answers for a voter; empty fields are those of the environment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field("", description="name of the model; AFA_LLM_MODEL where empty")
+    address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
+    key: str = Field(KEY, description="name of the environment variable that holds the key")
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """By the environment; an `ElicitationError` names what is missing there."""
+        return Endpoint.from_environment(model=self.model, address=self.address, key=self.key)
 
 
 class Settings(BaseModel):
@@ -29,13 +55,27 @@ class Settings(BaseModel):
     disease: str = Field(min_length=1, description="as it stands in every question")
     tissue: str = Field(min_length=1, description="where features are measured")
     most_genes: int = Field(25, ge=1, description="genes asked for per phenotype")
+    bibliography: int = Field(0, ge=0, description="references asked for per phenotype; 0 asks for none")
+    exactly: bool = Field(False, description="ask for exactly so many genes and references, as the paper, or at most")
     snippet_length: int = Field(300, ge=0, description="characters of a snippet")
+    scope: tuple[str, ...] = Field((), description="tissues, cells and models that count for a pair, by name")
+    exclusions: tuple[str, ...] = Field((), description="what does not count for a pair, by name")
     voters: tuple[str, ...] = Field(("r1", "r2", "r3"), min_length=1, description="independent runs, by name")
-    models: Mapping[str, str] = Field({}, description="voter -> model; AFA_LLM_MODEL for those that are not named")
+    models: Mapping[str, Voter] = Field({}, description="voter -> its model, or model, address and key variable")
+    same_model: bool = Field(False, description="voters may be runs of one model, which the bundle then says")
     manner: Manner = Field(USUAL, description="how models are asked")
+    pairs: PairMode = Field("each", description="one question a pair, one an anchor gene, or conditional probabilities")
     abstracts: int = Field(0, ge=0, description="retrieved for each question; 0 asks without retrieval")
     references: bool = Field(False, description="keep only genes with a supported reference")
+    sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="kinds that support a gene")
     provenance: Mapping[str, Any] = Field({}, description="what is known of a record made elsewhere")
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _by_name(cls, models: Any) -> Any:
+        if not isinstance(models, Mapping):
+            return models
+        return {voter: {"model": given} if isinstance(given, str) else given for voter, given in models.items()}
 
     @field_validator("voters")
     @classmethod
@@ -52,13 +92,33 @@ class Settings(BaseModel):
             raise ValueError("references needs abstracts above 0: without retrieval no reference is supported")
         return self
 
+    @property
+    def known_models(self) -> Mapping[str, str]:
+        """Voter -> model, of those that are named."""
+        return {run: voter.model for run, voter in self.models.items() if voter.model}
+
+    @property
+    def variables(self) -> list[str]:
+        """Variables of the environment that a live run reads."""
+        voters = [self.voter(run) for run in (*self.voters, PAIR_RUN)]
+        names = [name for voter in voters for name, own in ((BASE_URL, voter.address), (MODEL, voter.model)) if not own]
+        return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
+
+    def voter(self, run: str) -> Voter:
+        """Who answers for a run."""
+        return self.models.get(run, Voter())
+
 
 @dataclass(frozen=True)
 class Study:
-    """Settings, and phenotypes with the columns phenotype, group, definition, in the order of the bundle's entities."""
+    """Settings, and phenotypes with the columns phenotype, group, definition, in the order of the bundle's entities.
+
+    aliases : other names of a gene, for searches and for the evidence filter.
+    """
 
     settings: Settings
     phenotypes: pd.DataFrame
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -66,16 +126,79 @@ class Study:
         return [str(name) for name in self.phenotypes["phenotype"]]
 
     def definition(self, phenotype: str) -> str:
-        """What a phenotype means; empty where nothing is said."""
+        """What a phenotype means; may be empty."""
         return str(self.phenotypes["definition"].iloc[self.names.index(phenotype)])
+
+    def names_of(self, gene: str) -> tuple[str, ...]:
+        """The symbol of a gene, and its aliases."""
+        return (gene, *self.aliases.get(gene, ()))
 
 
 def load_study(folder: str | Path) -> Study:
     """Read a study's folder; a `ConfigError` or an `ElicitationError` lists every fault of a file at once."""
     root = Path(folder)
     settings = load_model(root / STUDY_FILE, Settings)
-    faults: list[Any] = []
+    faults: list[Fault] = []
     phenotypes = read_phenotypes(root / PHENOTYPES_FILE, faults)
+    aliases = _read_aliases(root / ALIASES_FILE, faults) if (root / ALIASES_FILE).exists() else {}
     if faults:
         raise ElicitationError(faults)
-    return Study(settings, phenotypes)
+    return Study(settings, phenotypes, aliases)
+
+
+def unary_questions(study: Study) -> list[Question]:
+    """One question per voter and phenotype, voter by voter."""
+    return [Question(UNARY, {"phenotype": name}, voter) for voter in study.settings.voters for name in study.names]
+
+
+def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = None) -> list[Question]:
+    """The questions on all unordered pairs of a phenotype's genes; the anchor is the first of a pair by name.
+
+    kept : rows phenotype, gene, potential. mode : one question a pair, or one an anchor with all genes after it; as
+    the study says unless given.
+    """
+    mode = mode or study.settings.pairs
+    survivors = {name: sorted(genes) for name, genes in kept.groupby("phenotype")["gene"]}
+    questions = []
+    for name in study.names:
+        genes = survivors.get(name, [])
+        if mode == "by_anchor":
+            values = [{"gene1": gene, "partners": " ".join(genes[i + 1 :])} for i, gene in enumerate(genes[:-1])]
+        else:
+            values = [{"gene1": one, "gene2": other} for one, other in combinations(genes, 2)]
+        questions += [Question(PAIR_PROMPTS[mode], {"phenotype": name, **each}, PAIR_RUN) for each in values]
+    return questions
+
+
+def read_phenotypes(path: Path, faults: list[Fault]) -> pd.DataFrame:
+    """The table `phenotypes.csv`; what is wrong with it is added to `faults`."""
+    rows = RowFaults(path)
+    columns = ("phenotype", "group", "definition")
+    table = read_table(path, required=columns, faults=rows)
+    codes = name_column(table, "phenotype", rows)
+    names = pd.Series(list(table.columns["phenotype"]), dtype=object)
+    for row in np.flatnonzero(names.duplicated() & (codes >= 0)).tolist():
+        rows.add(int(table.lines[row]), "phenotype", f"{names[row]} again", "each phenotype once", "remove the row")
+    for row in np.flatnonzero(~names.map(_names_a_file).to_numpy(bool) & (codes >= 0)).tolist():
+        step = "leave out slashes and dots at the start"
+        rows.add(int(table.lines[row]), "phenotype", quoted(names[row]), "a name that a file can have", step)
+    faults += rows.listed()
+    if not faults and not len(table):
+        faults.append(Fault(str(path), "no rows", "at least one phenotype", "add the phenotypes"))
+    return pd.DataFrame(dict(table.columns), columns=columns)
+
+
+def _read_aliases(path: Path, faults: list[Fault]) -> dict[str, tuple[str, ...]]:
+    rows = RowFaults(path)
+    table = read_table(path, required=("feature", "alias"), faults=rows)
+    for column in ("feature", "alias"):
+        name_column(table, column, rows)
+    faults += rows.listed()
+    aliases: dict[str, list[str]] = {}
+    for gene, alias in zip(table.columns["feature"], table.columns["alias"], strict=True):
+        aliases.setdefault(gene, []).append(alias)
+    return {gene: tuple(names) for gene, names in aliases.items()}
+
+
+def _names_a_file(name: str) -> bool:
+    return "/" not in name and "\\" not in name and not name.startswith(".")

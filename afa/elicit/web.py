@@ -1,10 +1,16 @@
-"""Asking a public literature service over HTTP: paced, bounded, and tried again where another attempt may succeed."""
+"""HTTP within bounds: one call with a deadline and a largest reply; and a public service, paced and tried again.
+
+No redirect is followed: it would carry what is sent to another host, or drop it.
+"""
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import math
+import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +21,7 @@ from itertools import count
 from typing import Any, Literal, Protocol, TypeVar
 
 import requests
+import urllib3
 
 from afa.errors import ElicitationError, Fault
 
@@ -60,6 +67,92 @@ class ReplyError(Exception):
     def __init__(self, found: str, expected: str = "an answer", *, again: bool, wait: float | None = None) -> None:
         super().__init__(found)
         self.found, self.expected, self.again, self.wait = found, expected, again, wait
+
+
+@dataclass(frozen=True)
+class HttpReply:
+    """A whole reply, of whatever status; names of headers in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
+    """One call, within `bounds.deadline` seconds from its begin to the end of its reply.
+
+    sent : `params`, `data` or `json`, as `requests.request` has them.
+
+    Raises
+    ------
+    ReplyError : there is no whole reply, or it is larger than `bounds.largest` bytes.
+
+    """
+    done: queue.SimpleQueue[HttpReply | BaseException] = queue.SimpleQueue()
+    end = time.monotonic() + bounds.deadline
+
+    def call() -> None:
+        try:
+            done.put(_called(method, url, bounds, end, headers, sent))
+        except BaseException as error:
+            done.put(error)
+
+    # A thread of its own: whatever a server does, drip headers for one, the deadline holds.
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        reply = done.get(timeout=bounds.deadline)
+    except queue.Empty:
+        raise ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True) from None
+    if isinstance(reply, BaseException):
+        raise reply
+    return reply
+
+
+def _called(
+    method: str, url: str, bounds: Bounds, end: float, headers: Mapping[str, str], sent: Mapping[str, Any]
+) -> HttpReply:
+    try:
+        with requests.request(
+            method,
+            url,
+            # Compressed, a small reply could hold a large one.
+            headers={"Accept-Encoding": "identity", **headers},
+            auth=_as_given,
+            timeout=min(bounds.timeout, bounds.deadline),
+            stream=True,
+            allow_redirects=False,
+            **sent,
+        ) as reply:
+            if reply.headers.get("Content-Encoding", "identity") != "identity":
+                raise ReplyError("a compressed reply", "a plain one, as was asked for", again=False)
+            body = bytearray()
+            while chunk := reply.raw.read1(_CHUNK):
+                body += chunk
+                if len(body) > bounds.largest:
+                    found = f"a reply of more than {bounds.largest} bytes"
+                    raise ReplyError(found, "less, for what was asked", again=False)
+                if time.monotonic() > end:
+                    raise ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
+            return HttpReply(reply.status_code, reply.headers, bytes(body))
+    except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
+        raise ReplyError("an address that cannot be asked", "http or https", again=False) from None
+    except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
+        raise ReplyError(f"silence for {bounds.timeout:g} seconds", again=True) from None
+    except requests.RequestException as error:
+        raise ReplyError(f"no answer ({_cause(error)})", again=True) from None
+    except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
+        raise ReplyError("a reply that broke off", "the whole of it", again=True) from None
+
+
+def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Authorization as the headers have it: without this, requests would look for another one in ~/.netrc."""
+    return request
+
+
+def _cause(error: requests.RequestException) -> str:
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    parts = re.search(r"\] (.*)$", str(reason or ""))
+    return f"{type(error).__name__}: {parts.group(1)}" if parts else type(error).__name__
 
 
 class Pace:
@@ -135,46 +228,22 @@ class Web:
         raise AssertionError("unreachable")
 
     def _body(self, method: str, url: str, fields: Mapping[str, str]) -> bytes:
-        where = {"params": fields} if method == "GET" else {"data": fields}
-        try:
-            with requests.request(
-                method,
-                url,
-                headers={"User-Agent": "afa"},
-                timeout=self._bounds.timeout,
-                stream=True,
-                # A redirect would carry the body to another host, or drop it.
-                allow_redirects=False,
-                **where,  # type: ignore[arg-type]
-            ) as reply:
-                if reply.status_code != requests.codes.ok:
-                    raise self._refused(reply)
-                return self._whole(reply)
-        except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
-            raise ReplyError("an address that cannot be asked", "http or https", again=False) from None
-        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError):
-            raise ReplyError("a reply that broke off", "the whole of it", again=True) from None
-        except requests.Timeout:
-            raise ReplyError(f"silence for {self._bounds.timeout:g} seconds", again=True) from None
-        except requests.RequestException as error:
-            raise ReplyError(f"no answer ({type(error).__name__})", again=True) from None
+        reply = called(
+            method,
+            url,
+            self._bounds,
+            headers={"User-Agent": "afa"},
+            params=fields if method == "GET" else None,
+            data=fields if method == "POST" else None,
+        )
+        if reply.status != requests.codes.ok:
+            raise self._refused(reply)
+        return reply.body
 
-    def _whole(self, reply: requests.Response) -> bytes:
-        end, body = self._clock.monotonic() + self._bounds.deadline, bytearray()
-        for chunk in reply.iter_content(_CHUNK):
-            body += chunk
-            if len(body) > self._bounds.largest:
-                found = f"a reply of more than {self._bounds.largest} bytes"
-                raise ReplyError(found, "less, for what was asked", again=False)
-            if self._clock.monotonic() > end:
-                raise ReplyError(f"no whole reply in {self._bounds.deadline:g} seconds", again=True)
-        return bytes(body)
-
-    def _refused(self, reply: requests.Response) -> ReplyError:
+    def _refused(self, reply: HttpReply) -> ReplyError:
         # The body of a refusal is not shown: one of PubMed repeats the key or the caller's address.
-        status = reply.status_code
-        wait = _seconds(reply.headers.get("Retry-After", ""), self._clock.time())
-        return ReplyError(f"HTTP status {status}", again=status in self._transient, wait=wait)
+        wait = seconds_asked_for(reply.headers, self._clock.time())
+        return ReplyError(f"HTTP status {reply.status}", again=reply.status in self._transient, wait=wait)
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -197,8 +266,9 @@ def unreadable(body: bytes, form: str) -> str:
     return "an HTML page" if start.startswith((b"<!doctype html", b"<html")) else f"{form} that is cut or broken"
 
 
-def _seconds(retry_after: str, now: float) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or a date; None where neither."""
+def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that a Retry-After header asks for, as a number or a date; None where it asks for none."""
+    retry_after = headers.get("Retry-After", "")
     try:
         seconds = float(retry_after)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The bundle that survivors and judged pairs make, with where its answers come from."""
+"""The bundle that kept genes and judged pairs make, with where its answers come from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import Any
 import pandas as pd
 
 from afa.bundle import Bundle, load_bundle, write_bundle
-from afa.elicit.store import UNKNOWN
-from afa.elicit.study import Study
+from afa.elicit.consensus import SAME_MODEL
+from afa.elicit.record import UNKNOWN
+from afa.elicit.study import PairMode, Study
+
+SIGNS = "same +1, opposite -1; unclear pairs are left out, which equals a zero"
+COUPLINGS: Mapping[PairMode, str] = {
+    "each": SIGNS,
+    "by_anchor": f"{SIGNS}; all pairs of an anchor gene were judged in one answer",
+    "conditional": "ln of P(gene_b shifts as gene_a does) with the phenotype over that without it",
+}
 
 
 def write_elicited_bundle(
@@ -25,8 +33,9 @@ def write_elicited_bundle(
 ) -> Bundle:
     """Write the bundle of a study; the same answers give the same bytes.
 
-    tables : `asked` of both passes, `named` and `pairs` of `afa.elicit.answered`, `kept` of the last filter, `dropped`
-    of all. Potentials are +1 and -1; a pair that is `unclear` is left out, which equals a zero, and counted.
+    tables : `asked` of both passes, `named` and `pairs` of `afa.elicit.tables`, `kept` of the last filter, `dropped` of
+    all. Potentials are +1 and -1; of pairs that were asked for conditionally, logarithms of a ratio. A pair that is
+    `unclear` is left out, which equals a zero, and counted.
     """
     voters = len(study.settings.voters)
     kept, pairs = tables["kept"], tables["pairs"]
@@ -51,7 +60,7 @@ def write_elicited_bundle(
                 "entity": clear["phenotype"],
                 "feature_a": clear["gene_a"],
                 "feature_b": clear["gene_b"],
-                "potential": clear["sign"],
+                "potential": clear["coupling"] if study.settings.pairs == "conditional" else clear["sign"],
                 "confidence": clear["lit_prob"],
                 "evidence": clear["text"],
             }
@@ -82,14 +91,14 @@ def _provenance(study: Study, tables: Mapping[str, pd.DataFrame], min_agree: int
         "date": _dates(asked),
         "evidence": f"{settings.abstracts} abstracts retrieved per question" if settings.abstracts else "no retrieval",
     }
-    caveats = settings.provenance.get("caveats")
+    caveats = [*settings.provenance.get("caveats", ()), *([SAME_MODEL] if settings.same_model else ())]
     return {
         **known,
         **{key: value for key, value in settings.provenance.items() if key != "caveats"},
         "consensus": f"a gene is kept for a phenotype where at least {min_agree} of {len(settings.voters)} runs name it"
         " and all runs that name it agree on its direction; confidence is the mean over those runs",
         "references": "a gene needs a supported reference" if settings.references else "no filter by references",
-        "couplings": "same +1, opposite -1; unclear pairs are left out, which equals a zero",
+        "couplings": COUPLINGS[settings.pairs],
         "counts": {
             "genes_kept": len(tables["kept"]),
             "genes_dropped": len(tables["dropped"]),
@@ -98,7 +107,7 @@ def _provenance(study: Study, tables: Mapping[str, pd.DataFrame], min_agree: int
             "pairs_opposite": int((signs == -1).sum()),
             "pairs_unclear": int((signs == 0).sum()),
         },
-        **({"caveats": list(caveats)} if caveats else {}),
+        **({"caveats": caveats} if caveats else {}),
         "record_sha256": record_digest(asked),
     }
 

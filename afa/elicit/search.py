@@ -1,13 +1,15 @@
-"""What is searched for: a phenotype in its several names, the disease, and for a pair both genes."""
+"""What is searched for, a phenotype in its several names, the disease and genes; and what a source finds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from afa.csvfile import RowFaults, read_table
+from afa.elicit.abstracts import Abstract, SourceName
 from afa.errors import ElicitationError, Fault
 
 # In a quoted phrase these have no meaning to either service.
@@ -62,9 +64,12 @@ def unary_query(phenotype: Sequence[str], disease: Sequence[str]) -> Query:
     return Query((tuple(phenotype), tuple(disease)))
 
 
-def pair_query(genes: Sequence[str], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
-    """Publications that name all genes beside a phenotype of a disease; no phenotype, no such condition."""
-    groups = [(plain(gene),) for gene in genes]
+def pair_query(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
+    """Publications that name all genes beside a phenotype of a disease; no phenotype, no such condition.
+
+    genes : the names of each, its symbol and its aliases.
+    """
+    groups = [tuple(map(plain, names)) for names in genes]
     return Query((*groups, *([tuple(phenotype)] if phenotype else []), tuple(disease)))
 
 
@@ -74,3 +79,25 @@ def plain(name: str) -> str:
     if not any(map(str.isalnum, words)):
         raise ElicitationError(Fault("a search", repr(name), "a name with letters or digits", "correct the name"))
     return words
+
+
+NO_ABSTRACT, NO_RECORD, OTHER_FORM = "no abstract", "no record", "another form"
+RETRACTED = "retracted or withdrawn"
+
+
+@dataclass(frozen=True)
+class Found:
+    """abstracts : in the source's order. total : records that the source holds. left_out : reason -> records."""
+
+    abstracts: tuple[Abstract, ...]
+    total: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A service that is searched. written : a query in its syntax, which finds the search again."""
+
+    @property
+    def name(self) -> SourceName: ...
+    def written(self, query: Query) -> str: ...
+    def search(self, query: Query, most: int) -> Found: ...

@@ -1,7 +1,8 @@
-"""The recorded elicitation: its raw answers, read strictly."""
+"""A recorded elicitation of files (`phenotypes.csv` and `raw/`), read strictly, and as entries of the record."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import reprlib
@@ -15,7 +16,9 @@ import numpy as np
 import pandas as pd
 
 from afa.csvfile import LONGEST_NAME, RowFaults, earlier_row, name_column, number_column, quoted, read_table
-from afa.elicit.consensus import SIGN
+from afa.elicit.record import UNKNOWN, Entry, Question
+from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_phenotypes
+from afa.elicit.tables import PAIR_SIGN, SIGN
 from afa.errors import ElicitationError, Fault
 from afa.regularfile import read_whole
 
@@ -30,7 +33,6 @@ GENE_KEYS = (
     "evidence_source",
 )
 PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")
-PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}
 MOST_FAULTS = 1_000
 
 
@@ -74,23 +76,6 @@ def read_recorded(folder: str | Path) -> Recorded:
     columns = ["run", "phenotype", "gene", "direction", "lit_prob", "mechanism"]
     digest = _digest(root, [root / "phenotypes.csv", *sorted(expected)])
     return Recorded(phenotypes, pd.DataFrame(genes, columns=columns), pd.concat(pairs, ignore_index=True), digest)
-
-
-def read_phenotypes(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    rows = RowFaults(path)
-    columns = ("phenotype", "group", "definition")
-    table = read_table(path, required=columns, faults=rows)
-    codes = name_column(table, "phenotype", rows)
-    names = pd.Series(list(table.columns["phenotype"]), dtype=object)
-    for row in np.flatnonzero(names.duplicated() & (codes >= 0)).tolist():
-        rows.add(int(table.lines[row]), "phenotype", f"{names[row]} again", "each phenotype once", "remove the row")
-    for row in np.flatnonzero(~names.map(_names_a_file).to_numpy(bool) & (codes >= 0)).tolist():
-        step = "leave out slashes and dots at the start"
-        rows.add(int(table.lines[row]), "phenotype", quoted(names[row]), "a name that a file can have", step)
-    faults += rows.listed()
-    if not faults and not len(table):
-        faults.append(Fault(str(path), "no rows", "at least one phenotype", "add the phenotypes"))
-    return pd.DataFrame(dict(table.columns), columns=columns)
 
 
 def _read_answer(folder: Path, run: str, phenotype: str, faults: list[Fault]) -> list[tuple[Any, ...]]:
@@ -210,10 +195,6 @@ def _first(faults: list[Fault], root: Path) -> list[Fault]:
     return [*faults[:MOST_FAULTS], Fault(str(root), more, "none", "mend those named above and try again")]
 
 
-def _names_a_file(name: str) -> bool:
-    return "/" not in name and "\\" not in name and not name.startswith(".")
-
-
 def _can_be_written(text: str) -> bool:
     return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
 
@@ -229,3 +210,47 @@ def _digest(root: Path, paths: Sequence[Path]) -> str:
         state.update(f"{path.relative_to(root).as_posix()}\0{len(data)}\0".encode())
         state.update(data)
     return state.hexdigest()
+
+
+def imported(folder: str | Path) -> Iterator[Entry]:
+    """The entries of a folder with `phenotypes.csv` and `raw/`: each unary file, and each row of a pairwise file.
+
+    raw : a unary answer is the file's text; a pair's is its row as JSON, by the columns of the file.
+
+    Raises
+    ------
+    ElicitationError : every fault of the files.
+
+    """
+    root = Path(folder)
+    names = [str(name) for name in read_recorded(root).phenotypes["phenotype"]]
+    for run in RUNS:
+        for name in names:
+            text = (root / "raw" / "unary" / run / f"{name}.json").read_text(encoding="utf-8-sig")
+            yield _entry(Question(UNARY, {"phenotype": name}, run), text)
+    for name in names:
+        with (root / "raw" / "pairwise" / f"{name}.csv").open(encoding="utf-8-sig", newline="") as stream:
+            for row in csv.DictReader(stream, restval=""):
+                values = {"phenotype": name, "gene1": row["gene1"], "gene2": row["gene2"]}
+                yield _entry(Question(PAIRWISE, values, PAIR_RUN), _as_json(row))
+
+
+def _as_json(row: Mapping[str, str]) -> str:
+    answer: dict[str, object] = {column: row[column] for column in PAIR_COLUMNS[2:]}
+    return json.dumps({**answer, "lit_prob": float(row["lit_prob"])}, ensure_ascii=False)
+
+
+def _entry(question: Question, raw: str) -> Entry:
+    return Entry(
+        question=question,
+        model=UNKNOWN,
+        parameters=UNKNOWN,
+        prompt_digest=UNKNOWN,
+        messages=UNKNOWN,
+        outcome="answered",
+        raw=raw,
+        detail="",
+        attempt=1,
+        time=UNKNOWN,
+        tokens=UNKNOWN,
+    )

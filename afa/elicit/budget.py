@@ -1,0 +1,294 @@
+"""What asking costs: caps on calls, tokens and money that hold for a record, whoever asks and however often.
+
+Each try is a line of the record, written before it is sent, with the most that it can use; a second line says what it
+did use, where the endpoint counted. Between reading these lines and writing the next one a process holds the record's
+lock. A try without a second line, as of a process that was killed, counts as the most that it could use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+from filelock import FileLock
+
+from afa.elicit.lines import RESTORE, Lines
+from afa.elicit.record import TRIES, UNKNOWN, Entry, Record
+from afa.errors import ElicitationError, Fault
+
+OVERHEAD = 64
+"""Tokens beside those of the text that a call is counted at most: of roles and separators."""
+LOCK = ".lock"
+POLL = 0.02
+"""Seconds between two looks at whether open calls have left room."""
+ACCOUNT_COLUMNS = [
+    "prompt",
+    "run",
+    "model",
+    "outcome",
+    "attempts",
+    "prompt_tokens",
+    "answer_tokens",
+    "uncounted",
+    "money",
+]
+
+
+@dataclass(frozen=True)
+class Caps:
+    """The most that a record may come to; None is no cap. tokens : of prompts and answers. money : of `Prices`."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    money: float | None = None
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Price of a million tokens of prompt and of answer."""
+
+    prompt: float = 0.0
+    answer: float = 0.0
+    currency: str = "USD"
+
+    def of(self, prompt: int, answer: int) -> float:
+        """Price of so many tokens."""
+        return (prompt * self.prompt + answer * self.answer) / 1e6
+
+
+@dataclass(frozen=True)
+class Used:
+    """What calls have used, or use at most."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    money: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return Used(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.answer_tokens + other.answer_tokens,
+            self.money + other.money,
+        )
+
+
+NO_CAPS, NO_PRICES = Caps(), Prices()
+
+
+class CapError(ElicitationError):
+    """A cap would be passed by the next call, which was not made."""
+
+
+@dataclass
+class _Try:
+    key: str
+    time: str
+    tokens: tuple[int, int]
+    file: Path
+    is_open: bool = True
+
+
+class Budget:
+    """Caps and prices of a record, and what it has used; safe from several threads and processes.
+
+    As no token is shorter than a byte, an endpoint that counts as it says passes no cap.
+    """
+
+    def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
+        self.record, self.caps, self.prices = record, caps, prices
+        self._lines = Lines(record.folder, TRIES)
+        self._tries: dict[str, _Try] = {}
+        self._mutex = threading.RLock()
+        self._claimed: Path | None = None
+        self._before: Used | None = None
+
+    @property
+    def used(self) -> Used:
+        """What the tries of the record have used, those of other processes too; an open one as the most it can use."""
+        with self._mutex:
+            self._read()
+            return self._sum(self._tries.values()) + self._untried()
+
+    def expected(self, prompt: str, most_answer_tokens: int) -> Used:
+        """The most that a call uses with this prompt, all that is sent as text."""
+        tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
+        return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
+
+    def begin(self, key: str, expected: Used, attempts: int = 0) -> str | None:
+        """Write down a try before it is sent, and give its name, by which it is ended.
+
+        attempts : at the request so far, as the caller knows. None where another process has added one since, or has a
+        try of this request open. While open calls may still turn out to use less, room is waited for.
+
+        Raises
+        ------
+        CapError : the cap that the call would pass.
+
+        """
+        while True:
+            with self._mutex, self._lock():
+                self.record.refresh()
+                self._read()
+                others = [each for each in self._tries.values() if each.key == key and self._is_going_on(each)]
+                if others or len(self.record.attempts(key)) != attempts:
+                    return None
+                used = self._sum(self._tries.values()) + self._untried()
+                fault = self._passed(used + expected)
+                if not fault:
+                    return self._write(key, expected)
+                least = [replace_tokens(each, self._is_going_on(each)) for each in self._tries.values()]
+                if self._passed(self._sum(least) + self._untried() + expected):
+                    raise CapError(fault)
+            time.sleep(POLL)
+
+    def is_busy(self, key: str) -> bool:
+        """Whether another process has a try of this request open."""
+        with self._mutex:
+            self._read()
+            return any(each.key == key and self._is_going_on(each) for each in self._tries.values())
+
+    def end(self, name: str, tokens: tuple[int, int] | None) -> None:
+        """Write down what a try has used; None where nobody counted, so that it stays at the most it could use."""
+        with self._mutex:
+            given = self._tries[name]
+            given.is_open, given.tokens = False, tokens or given.tokens
+            # Losing this line to a loss of power makes a try cost more, never less.
+            self._lines.append({"try": name, "used": tokens}, durable=False)
+
+    def _write(self, key: str, expected: Used) -> str:
+        name, now = uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="microseconds")
+        tokens = expected.prompt_tokens, expected.answer_tokens
+        path = self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
+        self._claim(path)
+        self._tries[name] = _Try(key, now, tokens, path)
+        return name
+
+    def _read(self) -> None:
+        faults: list[Fault] = []
+        for path, where, line in self._lines.new(faults):
+            document = json.loads(line)
+            try:
+                if "used" in document:
+                    given = self._tries[document["try"]]
+                    given.is_open = False
+                    given.tokens = tuple(document["used"] or given.tokens)
+                elif document["try"] not in self._tries:
+                    prompt, answer = map(int, document["expected"])
+                    given = _Try(str(document["key"]), str(document["time"]), (prompt, answer), path)
+                    self._tries[document["try"]] = given
+            except (KeyError, TypeError, ValueError):
+                faults.append(Fault(where, "no line of a try", "one, or what one has used", RESTORE))
+        if faults:
+            self._lines.forget()
+            raise ElicitationError(faults)
+
+    def _sum(self, tries: Iterable[_Try]) -> Used:
+        counts = [each.tokens for each in tries]
+        prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
+        return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
+
+    def _untried(self) -> Used:
+        """What entries have used that were recorded before tries were."""
+        if self._before is None:
+            first: dict[str, str] = {}
+            for each in self._tries.values():
+                first[each.key] = min(each.time, first.get(each.key, each.time))
+            older = [entry for entry in self.record.entries() if entry.time < first.get(entry.key, "9")]
+            counts = [self._counted(entry) for entry in older if entry.time != UNKNOWN]
+            prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
+            self._before = Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
+        return self._before
+
+    def _counted(self, entry: Entry) -> tuple[int, int]:
+        """Tokens of an attempt as the endpoint counted them, else as many as there can have been."""
+        if not isinstance(entry.tokens, str):
+            return entry.tokens
+        messages = self.record.messages(entry.messages)
+        most = entry.parameters.get("most_tokens", 0) if not isinstance(entry.parameters, str) else 0
+        return self.expected(messages.system + messages.user if messages else "", int(most)).prompt_tokens, int(most)
+
+    def _passed(self, after: Used) -> Fault | None:
+        """The cap that is passed where so much has been used."""
+        caps = (
+            ("calls", self.caps.calls, after.calls),
+            ("tokens", self.caps.tokens, after.prompt_tokens + after.answer_tokens),
+            (f"money, in {self.prices.currency}", self.caps.money, after.money),
+        )
+        for name, cap, value in caps:
+            if cap is not None and value > cap:
+                found = f"up to {value:,.10g} with the next call, after {after.calls - 1} calls"
+                step = "raise the cap; what was answered is kept, and a rerun goes on from there"
+                return Fault(f"the cap on {name}", found, f"at most {cap:,.10g}", step)
+        return None
+
+    def _lock(self) -> FileLock:
+        self.record.folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.record.folder / LOCK, poll_interval=POLL / 2)
+
+    def _claim(self, path: Path) -> None:
+        """Hold a lock on one's own file of tries, which ends with the process: its open tries are going on."""
+        if path != self._claimed:
+            descriptor = os.open(path, os.O_RDONLY)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            weakref.finalize(self, os.close, descriptor)
+            self._claimed = path
+
+    def _is_going_on(self, given: _Try) -> bool:
+        """Whether a try is open and its process lives; of a dead one it stays open for ever."""
+        if not given.is_open or given.file == self._claimed:
+            return given.is_open
+        with suppress(FileNotFoundError):
+            descriptor = os.open(given.file, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            finally:
+                os.close(descriptor)
+        return False
+
+
+def replace_tokens(given: _Try, is_going_on: bool) -> _Try:
+    """A try as the least that it can turn out to use: a call that was made stays one."""
+    return replace(given, tokens=(0, 0)) if is_going_on else given
+
+
+def account_table(record: Record, prices: Prices) -> pd.DataFrame:
+    """What a record has used, a row per prompt, run, model and outcome, with the columns of `ACCOUNT_COLUMNS`.
+
+    uncounted : attempts of which the endpoint reported no tokens. The last row, `tries`, is what caps count: every try
+    that was sent, those that failed too, at what it used or else at the most that it can have used.
+    """
+    rows = [
+        (
+            entry.question.prompt,
+            entry.question.run,
+            entry.model,
+            entry.outcome,
+            1,
+            *((0, 0, 1) if isinstance(entry.tokens, str) else (*entry.tokens, 0)),
+        )
+        for entry in record.entries()
+    ]
+    table = pd.DataFrame(rows, columns=ACCOUNT_COLUMNS[:-1])
+    table = table.groupby(ACCOUNT_COLUMNS[:4], sort=True, as_index=False).sum()
+    spent = [prices.of(p, a) for p, a in zip(table["prompt_tokens"], table["answer_tokens"], strict=True)]
+    table = table.assign(money=spent)
+    used = Budget(record, prices=prices).used
+    if used.calls:
+        row = ("tries", "", "", "", used.calls, used.prompt_tokens, used.answer_tokens, 0, used.money)
+        table = pd.concat([table, pd.DataFrame([row], columns=ACCOUNT_COLUMNS)], ignore_index=True)
+    return table

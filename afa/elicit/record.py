@@ -1,0 +1,333 @@
+"""The record of an elicitation: what was asked and what came back, as JSON lines that are only ever appended.
+
+A folder holds entries (`*.jsonl`), the rendered prompts that they were asked with (`*.wordings`) and the tries
+(`*.tries`, `afa.elicit.budget`). Each writer has files of its own, and all are read: records of several people lie
+side by side in one folder, and an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from afa.elicit.lines import RESTORE, Lines
+from afa.errors import ElicitationError, Fault
+from afa.files import atomic_file
+
+UNKNOWN: Final = "unknown"
+"""Value of a field that a record made elsewhere does not have; it is never filled in."""
+Outcome = Literal["answered", "refused", "unparsable", "incomplete", "failed"]
+ENTRIES, WORDINGS, TRIES = ".jsonl", ".wordings", ".tries"
+RETRIEVED = "retrieved"
+"""Folder of a record with the searches and abstracts behind its prompts (`afa.elicit.abstracts.AbstractCache`)."""
+MERGED = "merged"
+TIME = rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$|^{UNKNOWN}$"
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question apart from its wording: the prompt's name, the values that identify it, and the run (the voter)."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    prompt: str
+    values: Mapping[str, str]
+    run: str
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """Identity of the question; the two genes of a pair in either order are one question."""
+        genes = frozenset(self.values[key] for key in ("gene1", "gene2") if key in self.values)
+        others = tuple(sorted((key, value) for key, value in self.values.items() if key not in ("gene1", "gene2")))
+        return self.prompt, self.run, others, genes
+
+    def __str__(self) -> str:
+        return f"{self.prompt} {' '.join(self.values.values())}, run {self.run}"
+
+
+@dataclass(frozen=True)
+class Messages:
+    """A rendered prompt: the system's and the user's part."""
+
+    system: str
+    user: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of both parts, as `Entry.messages` has it."""
+        return _sha256(json.dumps([self.system, self.user]))
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question with its rendered prompt."""
+
+    question: Question
+    messages: Messages
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the rendered prompt."""
+        return self.messages.digest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One attempt at a question.
+
+    model, parameters, prompt_digest : as asked, or `UNKNOWN`. messages : SHA-256 of the rendered prompt, which depends
+    on the abstracts in it. outcome : `answered` where `raw`, the model's whole text, holds an answer of the prompt's
+    schema. detail : why there is no answer, or what was set aside to read it. time : UTC, ISO 8601. tokens : of prompt
+    and answer, as the endpoint counted them. served_model : the model that the endpoint names. endpoint : its address.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    question: Question
+    model: str
+    parameters: Mapping[str, Any] | str
+    prompt_digest: str
+    messages: str
+    outcome: Outcome
+    raw: str
+    detail: str
+    attempt: Annotated[int, Field(ge=1)]
+    time: Annotated[str, Field(pattern=TIME)]
+    tokens: tuple[Count, Count] | Literal["unknown"]
+    served_model: str = UNKNOWN
+    endpoint: str = UNKNOWN
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the question, model, parameters, template and rendered prompt."""
+        return request_key(self.question, self.model, self.parameters, self.prompt_digest, self.messages)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Its fields as they are written, an endpoint only where it is known: earlier records have none."""
+        document = asdict(self)
+        return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was asked, of which model, how, and the answer: the same whenever and wherever it was."""
+        document = asdict(self)
+        for passing in ("attempt", "time", "tokens", "served_model", "endpoint"):
+            del document[passing]
+        return _sha256(json.dumps(document, sort_keys=True, ensure_ascii=False))
+
+
+def request_key(
+    question: Question, model: str, parameters: Mapping[str, Any] | str, prompt_digest: str, messages: str
+) -> str:
+    """SHA-256 over everything that an answer may depend on."""
+    parts = [asdict(question), model, parameters, prompt_digest, messages]
+    return _sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False))
+
+
+def first_answer(entries: Sequence[Entry]) -> Entry | None:
+    """The first answer, else the last attempt."""
+    answered = (entry for entry in entries if entry.outcome == "answered")
+    return next(answered, entries[-1] if entries else None)
+
+
+class Record:
+    """Entries and prompts in a folder, read when first needed; safe from several threads and processes.
+
+    An entry that stands in several files is one entry. A line that is no entry is an `ElicitationError`, which names
+    all of them; an unfinished last line is passed over.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._entries, self._wordings = Lines(folder, ENTRIES), Lines(folder, WORDINGS)
+        self._by_key: dict[str, list[Entry]] | None = None
+        self._documents: dict[str, dict[str, str]] | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def torn(self) -> int:
+        """Unfinished lines, as of the last reading."""
+        return self._entries.torn
+
+    def append(self, entry: Entry) -> None:
+        """Write one entry; it is on the disk when this returns."""
+        with self._lock:
+            entries = self._known()
+            self._entries.append(entry.document)
+            _insert(entries, entry)
+
+    def refresh(self) -> None:
+        """Read what other writers have added."""
+        with self._lock:
+            found = self._known()
+            for entry in self._new_entries():
+                _insert(found, entry)
+
+    def attempts(self, key: str) -> list[Entry]:
+        """Every attempt at a request, in the order of time."""
+        with self._lock:
+            return list(self._known().get(key, ()))
+
+    def answer(self, key: str) -> Entry | None:
+        """The first answer to a request, or None: later ones never replace it."""
+        return next((entry for entry in self.attempts(key) if entry.outcome == "answered"), None)
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, by key and time, the same whatever files they lie in."""
+        with self._lock:
+            grouped = [list(entries) for _, entries in sorted(self._known().items())]
+        for entries in grouped:
+            yield from entries
+
+    def keep(self, messages: Messages) -> None:
+        """Write a rendered prompt, each of its texts once."""
+        parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
+        lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
+        with self._lock:
+            known = self._texts([])
+            for digest, document in [*lines, (messages.digest, parts)]:
+                if digest not in known:
+                    self._wordings.append({"sha256": digest, **document})
+                    known[digest] = {"sha256": digest, **document}
+
+    def messages(self, digest: str) -> Messages | None:
+        """The rendered prompt of an entry by `Entry.messages`, or None where it was not kept.
+
+        Raises
+        ------
+        ElicitationError : a line that is no part of the record, or a text with another digest than it should have.
+
+        """
+        faults: list[Fault] = []
+        with self._lock:
+            known = self._texts(faults)
+        if faults:
+            raise ElicitationError(faults)
+        parts = [known.get(known.get(digest, {}).get(part, "")) for part in ("system", "user")]
+        return None if None in parts else Messages(*(part["text"] for part in parts if part))
+
+    def _known(self) -> dict[str, list[Entry]]:
+        if self._by_key is None:
+            found: dict[str, list[Entry]] = {}
+            for entry in self._new_entries():
+                _insert(found, entry)
+            self._by_key = found
+        return self._by_key
+
+    def _new_entries(self) -> list[Entry]:
+        found, faults = [], list[Fault]()
+        for _, where, line in self._entries.new(faults):
+            try:
+                found.append(_ENTRY.validate_json(line))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                trouble = f"no entry ({'.'.join(map(str, first['loc'])) or 'the line'}: {first['msg']})"
+                faults.append(Fault(where, trouble, "an entry of the record", RESTORE))
+        if faults:
+            self._entries.forget()
+            raise ElicitationError(faults)
+        return found
+
+    def _texts(self, faults: list[Fault]) -> dict[str, dict[str, str]]:
+        if self._documents is None:
+            found = {}
+            for _, where, line in Lines(self.folder, WORDINGS).new(faults):
+                document = json.loads(line)
+                if _is_wording(document):
+                    found[document["sha256"]] = document
+                else:
+                    faults.append(Fault(where, "another text than its digest says", "a line of the record", RESTORE))
+            if faults:
+                return found
+            self._documents = found
+        return self._documents
+
+
+_ENTRY = TypeAdapter(Entry)
+
+
+def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int:
+    """Write entries as `<name>.jsonl` into a folder, each once, sorted by question; the number of them.
+
+    Raises
+    ------
+    ElicitationError : the folder holds other entries already, which this would lie among.
+
+    """
+    path = Path(folder) / f"{name}{ENTRIES}"
+    if others := sorted(file.name for file in Path(folder).glob(f"*{ENTRIES}") if file != path):
+        step = "name an empty folder; `afa elicit merge` puts several into one"
+        raise ElicitationError(Fault(str(folder), f"a record already ({others[0]})", f"nothing but {path.name}", step))
+    lines = sorted({(_place(entry), json.dumps(entry.document, sort_keys=True)) for entry in entries})
+    _write_lines(path, [line.encode() for _, line in lines])
+    return len(lines)
+
+
+def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
+    """Write what several records hold into one folder, the same for any order of them; the number of entries.
+
+    model : only answers of this model. prompt : only those to the template whose digest begins so. Tries are merged
+    whole: what was spent stays spent.
+
+    Raises
+    ------
+    ElicitationError : a folder that holds no record, a fault of one, or a destination with another record in it.
+
+    """
+    chosen: list[Entry] = []
+    for record in records:
+        entries = list(Record(record).entries())
+        if not entries:
+            raise ElicitationError(Fault(str(record), "no answers", "a record", "name folders with files of answers"))
+        chosen += [entry for entry in entries if model in ("", entry.model) and entry.prompt_digest.startswith(prompt)]
+    count = write_record(chosen, destination, MERGED)
+    for suffix in (WORDINGS, TRIES):
+        faults: list[Fault] = []
+        lines = sorted({line for record in records for _, _, line in Lines(record, suffix).new(faults)})
+        if faults:
+            raise ElicitationError(faults)
+        if lines:
+            _write_lines(destination / f"{MERGED}{suffix}", lines)
+    for record in records:
+        if (record / RETRIEVED).is_dir():
+            shutil.copytree(record / RETRIEVED, destination / RETRIEVED, dirs_exist_ok=True)
+    return count
+
+
+def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _place(entry: Entry) -> tuple[str, ...]:
+    question = entry.question
+    return question.prompt, question.run, *(value for _, value in sorted(question.values.items())), entry.time
+
+
+def _insert(found: dict[str, list[Entry]], entry: Entry) -> None:
+    entries = found.setdefault(entry.key, [])
+    if entry not in entries:
+        bisect.insort(entries, entry, key=lambda one: (one.time, one.attempt, one.raw))
+
+
+def _is_wording(document: object) -> bool:
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        return False
+    if set(document) == {"sha256", "text"}:
+        return bool(document["sha256"] == _sha256(document["text"]))
+    return set(document) == {"sha256", "system", "user"}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
