@@ -10,20 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from afa.cohort import expression as expression_files
-from afa.cohort import geo
+from afa.cohort import extract, geo
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
 from afa.cohort.encode import Reference, Test, encode, encode_by_cohort, without_robust_spread, without_spread
-from afa.cohort.expression import Expression
-from afa.cohort.genes import Names, ensembl_candidates, first_tier_present, symbol_candidates
+from afa.cohort.gene_matrix import Expression
+from afa.cohort.genes import Names, Tiers, ensembl_candidates, first_tier_present, row_ids, symbol_candidates
 from afa.cohort.geo import Source
 from afa.cohort.labels import describe_labels, make_labels
 from afa.cohort.select import Selected, select
 from afa.cohort.transform import choose_rows, log_values
 from afa.errors import CohortError, Fault
-
-Tiers = Mapping[str, Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -92,15 +89,38 @@ def build_cohorts(
     ensembl: Names | None = None,
 ) -> list[Cohort]:
     """The same cohort in several codes, the series being read once; a cohort's own `encoding` is not looked at."""
-    chosen = select(geo.read_samples(source), config)
-    tiers = row_tiers(config, features, aliases or {}, ensembl or {})
-    wanted = {row_id for choices in tiers.values() for tier in choices for row_id in tier}
+    chosen, tiers, expression = read_values(config, source, features, aliases or {}, ensembl or {})
+    files = origin_files(source)
+    return [assemble(config, chosen, expression, tiers, entities, coding=coding, files=files) for coding in codings]
+
+
+def read_values(
+    config: CohortConfig, source: Source, features: Sequence[str], aliases: Names, ensembl: Names
+) -> tuple[Selected, Tiers, Expression]:
+    """The selected samples, the row ids that may hold each feature, and those rows of the selected samples.
+
+    A `CohortError` where the source is an extract that does not carry what the cohort and the features need.
+    """
+    samples = geo.read_samples(source)
+    folder = source.expression.path.parent
+    if source.is_extract:
+        extract.check_keys(folder, config, samples)
+    chosen = select(samples, config)
+    tiers = row_tiers(config, features, aliases, ensembl)
+    expression = geo.read_expression(source, config.expression, chosen.samples, row_ids(tiers))
+    if source.is_extract:
+        extract.check_genes(folder, map(str, expression.values.index), tiers)
+    return chosen, tiers, expression
+
+
+def origin_files(source: Source) -> list[dict[str, str]]:
+    """Content, name, form and SHA-256 of the files that were read; those an extract was taken from come after it."""
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
     ]
-    expression = expression_files.read_expression(source, config.expression, chosen.samples, wanted)
-    return [assemble(config, chosen, expression, tiers, entities, coding=coding, files=files) for coding in codings]
+    taken_from = extract.read_card(source.expression.path.parent).taken_from if source.is_extract else ()
+    return [*files, *taken_from]
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
@@ -130,11 +150,13 @@ def assemble(
     names = [*chosen.controls, *chosen.patients]
     raw = _columns(expression.values, names, f"cohort {config.name}")
     log = log_values(raw, config.expression.unit, expression.library_size)
-    row_ids = first_tier_present(tiers, map(str, log.index))
-    absent = [feature for feature, found in row_ids.items() if not found]
-    if absent and (not config.allow_missing_genes or len(absent) == len(row_ids)):
-        raise CohortError(_missing_genes(config, absent, tiers))
-    values, read_from = choose_rows(log, row_ids, chosen.controls)
+    found_in = first_tier_present(tiers, map(str, log.index))
+    absent = [feature for feature, found in found_in.items() if not found]
+    allowed = config.allow_missing_genes
+    needed = [] if allowed is True else [feature for feature in absent if not allowed or feature not in allowed]
+    if needed or len(absent) == len(found_in):
+        raise CohortError(_missing_genes(config, needed or absent, tiers))
+    values, read_from = choose_rows(log, found_in, chosen.controls)
     coded, flat, code = coding.encode(values, chosen)
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
@@ -143,6 +165,11 @@ def assemble(
         "encoding": {**code, "unit": config.expression.unit},
         **_groups(chosen),
         "dropped_features": absent,
+        **(
+            {"dropped_because": {name: allowed[name] for name in absent}}
+            if absent and isinstance(allowed, dict)
+            else {}
+        ),
         "genes_without_spread": [str(gene) for gene in values.index[flat]],
         "aliases_used": _aliases_used(tiers, read_from),
         "labels": describe_labels(patients, config.labels, labels),
@@ -179,7 +206,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) ->
             f"cohort {config.name}, series {config.series}",
             f"{found} {len(genes)} features: {', '.join(genes)}",
             expected,
-            f"{step}, or set `allow_missing_genes: true` to drop them from cohort and bundle",
+            f"{step}, or name them in `allow_missing_genes`, which drops them from cohort and bundle",
         )
         for genes, found, expected, step in groups
         if genes

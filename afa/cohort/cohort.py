@@ -87,15 +87,21 @@ class Cohort:
 
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
     """Write a cohort's folder in one step: two Parquet files, the same bytes each time, and `cohort.yaml`."""
-    patients = pd.Series(cohort.patients, name=PATIENT, dtype="str")
-    features = pd.DataFrame(cohort.values, columns=list(cohort.features))
-    labels = cohort.labels.reset_index(drop=True)
+    values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
+    write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder)
+
+
+def write_cohort_tables(
+    name: str, values: pd.DataFrame, labels: pd.DataFrame, provenance: Mapping[str, Any], folder: str | Path
+) -> None:
+    """The same of tables indexed by patient, of which `values` may have gaps: a cohort that no stage accepts yet."""
+    patients = pd.Series(list(values.index), name=PATIENT, dtype="str")
     with atomic_folder(folder) as temporary:
-        for name, table in ((FEATURES_FILE, features), (LABELS_FILE, labels)):
-            whole = pd.concat([patients, table], axis="columns")
-            whole.to_parquet(temporary / name, engine="pyarrow", compression="zstd", index=False)
-        digests = {name: sha256_of(temporary / name) for name in (FEATURES_FILE, LABELS_FILE)}
-        card = {"name": cohort.name, **cohort.provenance, "digests": digests}
+        for file, table in ((FEATURES_FILE, values), (LABELS_FILE, labels)):
+            whole = pd.concat([patients, table.reset_index(drop=True)], axis="columns")
+            whole.to_parquet(temporary / file, engine="pyarrow", compression="zstd", index=False)
+        digests = {file: sha256_of(temporary / file) for file in (FEATURES_FILE, LABELS_FILE)}
+        card = {"name": name, **provenance, "digests": digests}
         text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
         (temporary / CARD_FILE).write_text(text, encoding="utf-8")
 
@@ -243,6 +249,14 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, 
         and np.isin(table.to_numpy(), allowed).all()
     ):
         return  # the common case, at once
+    gaps = table.isna().to_numpy(bool)
+    if not blank and gaps.any():
+        row, column = np.argwhere(gaps)[0]
+        place = f"{where}, patient {visible(str(table.index[row]))}, column {visible(str(table.columns[column]))}"
+        found = f"nothing, as in {gaps.sum():,} cells of {gaps.any(axis=1).sum():,} of {len(table):,} patients"
+        step = "keep the patients or the features that are complete: stages do not take gaps"
+        yield Fault(place, found, f"{expected} in every cell", step)
+        table = table.fillna(0)
     for position, name in enumerate(table.columns):
         values = table.iloc[:, position]
         number = pd.to_numeric(values, errors="coerce") if values.dtype.kind not in "biuf" else values

@@ -1,30 +1,50 @@
 """Fetching one file over HTTP so that whatever lies at the target is the whole, right file.
 
 GEO itself was out of reach when this was written: it was tested against local servers that misbehave in the ways a
-public server does, not against GEO.
+public server does, not against GEO. Built on pooch, which does not resume a broken transfer: each attempt begins at the
+first byte, and whatever goes wrong in it ends in one `AttemptError`, which says whether to try again.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import sys
 import time
 from collections.abc import Callable
+from concurrent import futures
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from threading import Thread
+from typing import Any, Protocol
 
-from afa.cohort.archive import damage_of
-from afa.cohort.attempt import AttemptError, attempt
+import pooch
+import requests
+
+from afa.cohort.archive import Damage, damage_of
 from afa.errors import DownloadError, Fault
-from afa.files import sha256_of
+from afa.files import atomic_file, sha256_of
 
 LONGEST_WAIT = 300.0
 _LONGEST_ASKED = 1e9
+BY_HAND = "try again later, or put the file in this place by hand"
+_CHUNK = 1 << 20
+_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 log = logging.getLogger(__name__)
+
+
+class AttemptError(Exception):
+    """What was found, expected and to be done; `again`: another attempt may succeed; `retry_after`: that header."""
+
+    def __init__(
+        self, found: str, expected: str, next_step: str, *, again: bool = False, retry_after: str = ""
+    ) -> None:
+        super().__init__(found)
+        self.found, self.expected, self.next_step = found, expected, next_step
+        self.again, self.retry_after = again, retry_after
 
 
 class Clock(Protocol):
@@ -90,6 +110,148 @@ def check_hash(path: Path, sha256: str | None) -> str:
         )
         raise DownloadError(Fault(str(path), f"SHA-256 {actual}", f"SHA-256 {sha256}", step))
     return actual
+
+
+def attempt(url: str, target: Path, sha256: str | None, timeout: float, left: float) -> None:
+    """Fetch once, with silences of at most `timeout` and within `left` seconds, then check, then rename to `target`.
+
+    Raises `AttemptError`, or `OSError` where the disk is at fault; `target` is then as it was.
+    """
+    reply = _Reply()
+    fetch = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(),
+        chunk_size=_CHUNK,
+        timeout=timeout,
+        headers={"Accept-Encoding": "identity"},
+        hooks={"response": reply.note},
+    )
+    with atomic_file(target) as temporary:
+        with temporary.open("wb") as stream:
+            _explained(lambda: _within(left, lambda: fetch(url, stream, None)), reply)
+        _check_body(temporary, reply, sha256)
+
+
+class _Reply:
+    """What the headers of the last reply said (redirects pass through here too)."""
+
+    def __init__(self) -> None:
+        self.response: requests.Response | None = None
+
+    def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        self.response = response
+        # Some servers announce a .gz file as an encoding of the transfer; unpacking it would store another file.
+        response.raw.headers.pop("Content-Encoding", None)
+        if self.length is None:
+            # pooch stops with a ValueError at a length that is no number.
+            response.headers.pop("Content-Length", None)
+
+    def header(self, name: str) -> str:
+        return self.response.headers.get(name, "") if self.response is not None else ""
+
+    @property
+    def length(self) -> int | None:
+        """The size in bytes that the server announced; None where it announced none, or no number."""
+        value = self.header("Content-Length").strip()
+        return int(value) if value.isascii() and value.isdecimal() else None
+
+    @property
+    def is_html(self) -> bool:
+        return self.header("Content-Type").partition(";")[0].strip().lower() in {"text/html", "application/xhtml+xml"}
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """Run `call`, but give it up after `seconds`, whatever it waits for: a name, a header, one byte after another.
+
+    The thread that is given up ends by itself when it next writes, since its file is closed by then.
+    """
+    done: futures.Future[None] = futures.Future()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    Thread(target=run, daemon=True).start()
+    if not futures.wait([done], max(0.0, seconds)).done:
+        found = f"no whole file in the {seconds:.3g} seconds that were left"
+        raise AttemptError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
+    done.result()
+
+
+def _explained(call: Callable[[], None], reply: _Reply) -> None:
+    """Run `call`, and say as a `AttemptError` what the libraries say in many exceptions."""
+    network = f"check the network and its proxy; {BY_HAND}"
+    try:
+        call()
+    except requests.HTTPError:
+        raise _refused(reply) from None
+    except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
+        raise AttemptError(f"a truncated reply ({_reason(error)})", "the whole file", BY_HAND, again=True) from None
+    except requests.TooManyRedirects:
+        step = f"open the address in a browser; {BY_HAND}"
+        raise AttemptError("redirects that do not end", "the file", step) from None
+    except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
+        raise AttemptError("an address that is not http or https", "one that is", "correct the address") from None
+    except requests.exceptions.InvalidProxyURL as error:
+        raise AttemptError(f"a proxy that cannot be used ({_reason(error)})", "its address", network) from None
+    except ValueError as error:
+        # Of requests and urllib3: an address, ours or that of a redirect, or a header that cannot be read.
+        found = f"an address or an answer that cannot be read ({_reason(error)})"
+        raise AttemptError(found, "the file", f"check the address; {BY_HAND}") from None
+    except requests.RequestException as error:
+        raise AttemptError(f"no answer ({_reason(error)})", "the file", network, again=True) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # requests reports a certificate bundle that is not there in this way.
+        raise AttemptError(_reason(error), "usable settings of the network", network) from None
+
+
+def _refused(reply: _Reply) -> AttemptError:
+    """The failure that an HTTP status of 400 or more stands for."""
+    assert reply.response is not None
+    status = reply.response.status_code
+    page = " with an HTML page" if reply.is_html else ""
+    found = f"HTTP status {status}{page}"
+    if status in {404, 410}:
+        step = "check the series and the file name in the cohort's config against GEO's folder"
+        return AttemptError(found, "the file", step)
+    retry_after = reply.header("Retry-After") if status in {429, 503} else ""
+    return AttemptError(found, "the file", BY_HAND, again=status in _RETRIED_STATUS, retry_after=retry_after)
+
+
+def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
+    """Raise `AttemptError` unless the fetched bytes are whole, are not a page, and have the hash that is expected."""
+    size = path.stat().st_size
+    length = reply.length
+    if length is not None and length != size:
+        raise AttemptError(f"a truncated reply ({size} bytes)", f"{length} bytes", BY_HAND, again=True)
+    damage = damage_of(path)
+    if reply.is_html and size:
+        damage = Damage("an HTML page", "the file itself")
+    if damage is not None:
+        # Without a length, a lost connection shows only in the file's own end.
+        again = damage.truncated and length is None
+        step = f"open the address in a browser to see what the server says; {BY_HAND}"
+        raise AttemptError(damage.found, damage.expected, step, again=again)
+    actual = sha256_of(path)
+    if sha256 is not None and actual != sha256:
+        step = "try again; if the server's file has changed, correct the hash in the cohort's config"
+        raise AttemptError(f"a file with SHA-256 {actual}", f"SHA-256 {sha256}", step)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost message of a chain of library errors, on one line."""
+    while True:
+        inner = error.__cause__ or error.__context__
+        if inner is None or inner is error:
+            break
+        error = inner
+    text = " ".join(str(error).split())
+    return text[:160] or type(error).__name__
 
 
 def _is_kept(target: Path, sha256: str | None) -> bool:

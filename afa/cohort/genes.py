@@ -12,6 +12,7 @@ from afa.errors import CohortError, Fault
 from afa.regularfile import read_whole
 
 Names = Mapping[str, Sequence[str]]
+Tiers = Mapping[str, Sequence[Sequence[str]]]
 
 _DATE = re.compile(r"^([0-9]{1,2})/([0-9]{1,2})/(?:19|20)[0-9]{2}$")
 _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
@@ -85,7 +86,12 @@ def ensembl_candidates(
     }
 
 
-def first_tier_present(tiers: Mapping[str, Sequence[Sequence[str]]], rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def row_ids(tiers: Tiers) -> set[str]:
+    """Every row id that may hold one of the features."""
+    return {row_id for choices in tiers.values() for tier in choices for row_id in tier}
+
+
+def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """For each feature the row ids of its first tier of which `rows` has any; empty where no tier has."""
     present = set(rows)
     return {

@@ -1,4 +1,4 @@
-"""A GEO series' two files, sample descriptions and expression values: fetched from GEO, or found in a mirror folder.
+"""A GEO series' two files, sample descriptions and expression values: fetched from GEO, found in a mirror, or carried.
 
 GEO itself was out of reach when this was written: it was tested against local servers, files generated in GEO's layout,
 and a mirror that holds two series in part as GEO stores them. A cache has GEO's folders, so it can serve as a mirror.
@@ -10,7 +10,8 @@ import csv
 import io
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,20 +19,23 @@ from urllib.parse import quote
 import pandas as pd
 
 from afa.cohort.archive import GZIP_ERRORS, open_binary
-from afa.cohort.config import CohortConfig
+from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.download import check_hash, check_intact, download
+from afa.cohort.extract import CARD_FILE, EXPRESSION_FILE, LIBRARY_SIZE, SAMPLES_FILE, library_sizes, read_card
+from afa.cohort.gene_matrix import Expression, read_gene_matrix
+from afa.cohort.sample_files import read_sample_files
 from afa.cohort.series_matrix import check_accessions, normal_key, read_series_matrix
 from afa.cohort.soft import read_soft
 from afa.errors import CohortError, Fault
 from afa.files import atomic_file
 
 GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
-FORMS = ("geo", "mirror", "mirror_joined")
+FORMS = ("geo", "mirror", "mirror_joined", "extract")
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file and where it came from: GEO, GEO's own file in a mirror, or a table joined from such files."""
+    """One file and where it came from: GEO, its own file in a mirror, a table joined from such files, or an extract."""
 
     path: Path
     sha256: str
@@ -46,6 +50,11 @@ class Source:
     series: str
     metadata: SourceFile
     expression: SourceFile
+
+    @property
+    def is_extract(self) -> bool:
+        """Whether only what one bundle needs of the series is there (`afa.cohort.extract`)."""
+        return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
         """Write as JSON, with absolute paths."""
@@ -80,13 +89,22 @@ def series_folder(series: str) -> str:
     return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 
-def fetch(config: CohortConfig, *, cache: Path, mirror: Path | None = None, base_url: str = GEO_URL) -> Source:
-    """The series' files: from `mirror` alone if one is given (GEO's own files before joined tables), else from GEO.
+def fetch(
+    config: CohortConfig,
+    *,
+    cache: Path,
+    mirror: Path | None = None,
+    extract: Path | None = None,
+    base_url: str = GEO_URL,
+) -> Source:
+    """The series' files: of a carried `extract`, from `mirror` (GEO's own files before joined tables), or from GEO.
 
     Files from GEO lie in `cache` in GEO's folders and are kept; one found there that is not whole is fetched again.
     Every file is checked to be whole, and against the hash where the config has one (`DownloadError`); a mirror that
     lacks a file gives a `CohortError` with all paths tried.
     """
+    if extract is not None:
+        return _from_extract(config, extract)
     folder = series_folder(config.series)
     metadata = f"{'soft' if _is_soft(config.metadata_file) else 'matrix'}/{config.metadata_file}"
     expression = f"suppl/{config.expression.file}"
@@ -110,11 +128,53 @@ def read_samples(source: Source) -> pd.DataFrame:
     numbers to him, `2` may read `2.0` and a literal `NA` may have become empty. Breaches are a `CohortError`.
     """
     path = source.metadata.path
+    if source.metadata.form == "extract":
+        return _read_joined_samples(path).drop(columns=LIBRARY_SIZE, errors="ignore")
     if source.metadata.form == "mirror_joined":
         return _read_joined_samples(path)
     if _is_soft(path.name):
         return read_soft(path, with_table=False).samples
     return read_series_matrix(path, with_table=False).samples
+
+
+def read_expression(
+    source: Source, config: ExpressionSource, samples: pd.DataFrame, wanted: Collection[str]
+) -> Expression:
+    """Values of the rows in `wanted` (row ids as the file has them) for all of `samples`, in the order of `samples`.
+
+    `samples` is what `read_samples` gives, or a selection of its rows. Columns are joined to samples by name. Negative
+    values are accepted only where the unit is log2. Whatever cannot be read or joined is a `CohortError`.
+    """
+    path = source.expression.path
+    if not len(samples):
+        step = "loosen the selection in the cohort's config"
+        raise CohortError(Fault(f"samples of {source.series}", "none selected", "at least one", step))
+    negative = config.unit == "log2"
+    joined = source.expression.form in {"mirror_joined", "extract"}
+    if config.layout == "sample_files" and not joined:
+        return read_sample_files(path, list(samples.index), wanted, allow_negative=negative)
+    # A table that a mirror has joined names its columns by accession, whatever GEO's own matrix does.
+    by_accession = joined or config.sample_column == "accession"
+    names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
+    read = read_gene_matrix(path, dict(zip(samples.index, names, strict=True)), wanted, allow_negative=negative)
+    if source.is_extract:
+        return replace(read, library_size=library_sizes(source.metadata.path, list(samples.index)))
+    return read
+
+
+def _from_extract(config: CohortConfig, folder: Path) -> Source:
+    card = read_card(folder)
+    if card.series != config.series:
+        expected, step = f"an extract of {config.series}", "correct the path, or `series` in the cohort's file"
+        raise CohortError(Fault(str(folder / CARD_FILE), f"series {card.series}", expected, step))
+    files = [_described((folder / name).absolute(), None, "extract") for name in (SAMPLES_FILE, EXPRESSION_FILE)]
+    for file in files:
+        listed = card.digests.get(file.path.name)
+        if file.sha256 != listed:
+            expected = f"SHA-256 {listed}, as {CARD_FILE} says"
+            step = "restore the file, or make the extract again with `afa cohort extract`"
+            raise CohortError(Fault(str(file.path), f"SHA-256 {file.sha256}", expected, step))
+    return Source(config.series, *files)
 
 
 def _from_mirror(config: CohortConfig, folder: Path, metadata: str, expression: str) -> Source:

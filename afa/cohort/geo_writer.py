@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
 
+from afa.cohort.archive import write_gzip
 from afa.cohort.config import CohortConfig
 from afa.cohort.geo import series_folder
 from afa.cohort.simulate import SimulatedCohort, Truth
@@ -27,8 +27,8 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
     _refuse_foreign(folder, place)
     with atomic_folder(folder) as temporary:
         series = temporary / place
-        _write_gzip(series / "matrix" / config.metadata_file, _series_matrix(cohort.samples, config))
-        _write_gzip(series / "suppl" / config.expression.file, _count_matrix(cohort.counts))
+        write_gzip(series / "matrix" / config.metadata_file, _series_matrix(cohort.samples, config))
+        write_gzip(series / "suppl" / config.expression.file, _count_matrix(cohort.counts))
         _write_truth(cohort.truth, temporary / TRUTH)
         (temporary / TRUTH / "simulation.json").write_text(cohort.config.model_dump_json(indent=2) + "\n")
 
@@ -83,13 +83,6 @@ def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
     yield " ".join(f'"{name}"' for name in counts.columns) + "\n"
     for gene, row in zip(counts.index, counts.to_numpy().tolist(), strict=True):
         yield f'"{gene}" ' + " ".join(map(str, row)) + "\n"
-
-
-def _write_gzip(path: Path, lines: Iterable[str]) -> None:
-    """Compress lines as UTF-8 without the time and name that would make equal content differ."""
-    path.parent.mkdir(parents=True)
-    with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
-        stream.writelines(line.encode() for line in lines)
 
 
 def _write_truth(truth: Truth, folder: Path) -> None:

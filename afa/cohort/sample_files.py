@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from afa.cohort.archive import GZIP_ERRORS, LARGEST_UNPACKED, damage_of, largest_unpacked, tar_damage
-from afa.cohort.cells import Expression, Layout, endless, fields, lines_of, wrong_cell
+from afa.cohort.gene_matrix import Expression, Layout, endless, fields, lines_of, wrong_cell
 from afa.errors import CohortError, Fault
 
 _MEMBERS_SHARE = 8

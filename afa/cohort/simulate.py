@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from afa.bundle import Bundle
-from afa.cohort.simulation_config import INFLAMMATION, SimulationConfig
+from afa.cohort.config import INFLAMMATION, SimulationConfig
 from afa.errors import ConfigError, Fault
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from afa.cohort.archive import GZIP_ERRORS, damage_of, open_binary
-from afa.cohort.cells import LONGEST_LINE, lines_of
+from afa.cohort.gene_matrix import LONGEST_LINE, lines_of
 from afa.cohort.series_matrix import SeriesMatrix, samples_frame
 from afa.csvfile import quoted, visible
 from afa.errors import CohortError, Fault

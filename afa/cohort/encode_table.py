@@ -1,0 +1,338 @@
+"""A table of numbers to the ternary code: by the ranges of `features.csv`, by controls, or by the cohort itself.
+
+Every feature gets two cut points: `x < low` is -1 and `x > high` is +1, both strict. A range of `features.csv` always
+holds; only a feature without one is cut by the controls or by the cohort. An empty cell stays empty. No unit is
+guessed and no value is corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from afa.cohort.cohort import PATIENT
+from afa.cohort.encode import Test, least_controls, robust_scale
+from afa.cohort.tables import Cells, cells_fault, cells_of_frame, numbers_of, read_cells
+from afa.csvfile import quoted, suggestion, visible
+from afa.errors import CohortError, Fault
+from afa.features import Features, features_of
+from afa.files import atomic_file
+
+Reference = Literal["controls", "cohort"]
+Floats = npt.NDArray[np.float64]
+ROUNDING = 1e-12
+"""Share of a value below which a difference from a cut point is that of rounding; ranges are exact."""
+ONE_SIDED = 0.95
+"""A share of values on one side of the cut points that may be a matter of units."""
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How features without a range are cut.
+
+    Parameters
+    ----------
+    reference : `controls` or `cohort`; None where every feature has a range
+    test, level : of the controls, as in `afa.cohort.encode`
+    threshold : of the cohort, in robust standard deviations from the median
+
+    """
+
+    reference: Reference | None = None
+    test: Test = "empirical"
+    level: float = 0.05
+    threshold: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A table in the ternary code.
+
+    Parameters
+    ----------
+    values : (P, features) Int8 in {-1, 0, +1}, or missing, rows named by patient
+    cuts : a row a feature: `feature,kind,unit,by,low,high`, and how many patients are -1, 0, +1, missing
+    controls : the patients that were the reference, who are not among the rows
+    ignored : columns that are no feature
+
+    """
+
+    values: pd.DataFrame
+    cuts: pd.DataFrame
+    controls: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should look at: columns not used, features nobody was measured for, or all on one side."""
+        notes = [f"columns not used, since features.csv lacks them: {_few(self.ignored)}"] if self.ignored else []
+        measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
+        if empty := list(self.cuts["feature"][measured == 0]):
+            notes.append(f"measured for nobody: {_few(empty)}")
+        for side, word, cut in (("down", "below", "low"), ("up", "above", "high")):
+            shares = self.cuts[side] / measured.where(measured > 0)
+            beyond = (shares > ONE_SIDED) & self.cuts[cut].notna() & (self.cuts["by"] == "range")
+            for row in np.flatnonzero(beyond):
+                name, unit, limit, count = self.cuts.loc[row, ["feature", "unit", cut, side]]
+                of = f"{count} of {measured[row]} values are {word} {limit:g}"
+                notes.append(f"{name}: {of}{f' {unit}' if unit else ''}; is that their unit?")
+        return notes
+
+
+def encode(
+    X: pd.DataFrame,
+    features: str | Path | pd.DataFrame | Features,
+    *,
+    reference: Reference | None = None,
+    controls: Sequence[bool] | npt.ArrayLike | None = None,
+    test: Test = "empirical",
+    level: float = 0.05,
+    threshold: float = 0.5,
+) -> pd.DataFrame:
+    """The ternary code of a table of patients (`docs/decisions.md`, D1), by the cut points of its features.
+
+    Parameters
+    ----------
+    X
+        (P, columns) numbers, a row a patient named by the index, a column a feature; missing where not measured.
+        Columns that are no feature are left out.
+    features
+        The path of a `features.csv`, a table with its columns, or `afa.features.Features`.
+    reference
+        What cuts a feature without a range: `controls`, or `cohort`, the patients themselves.
+    controls
+        (P,) Which rows are controls; they are not in the result.
+    test
+        Of the controls: `empirical`, `normal` or `t`.
+    level
+        Of that test.
+    threshold
+        Of the reference `cohort`, in robust standard deviations from the median.
+
+    Returns
+    -------
+    DataFrame : (patients, features) Int8 in {-1, 0, +1}, or missing, in the order of `features`
+
+    Raises
+    ------
+    CohortError : every odd value by row and column, a feature that `X` lacks, too few controls.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> features = pd.DataFrame({"feature": ["albumin", "oedema"], "kind": ["continuous", "binary"]})
+    >>> X = pd.DataFrame({"albumin": [28.0, None], "oedema": [1, 0]}, index=["ann", "ben"])
+    >>> code = encode(X, features.assign(unit=["g/l", ""], low=[35, None], high=[50, None]))
+    >>> code.loc["ann"].tolist(), code.loc["ben"].tolist()
+    ([-1, 1], [<NA>, 0])
+
+    """
+    chosen = None if controls is None else np.asarray(controls, dtype=bool)
+    if chosen is not None and chosen.shape != (len(X),):
+        raise CohortError(Fault("controls", f"shape {chosen.shape}", f"({len(X)},)", "say it of every row"))
+    coding = Coding(reference or (None if controls is None else "controls"), test, level, threshold)
+    return encode_cells(cells_of_frame(X, "X"), features_of(features), coding, chosen, where="X").values
+
+
+def control_rows(text: str | None) -> tuple[str, str] | None:
+    """The column and the value of `COLUMN=VALUE`, or None."""
+    if text is None:
+        return None
+    column, sign, value = text.rpartition("=")
+    if not sign or not column or not value:
+        step = "write it as --controls diagnosis=healthy"
+        raise CohortError(Fault("--controls", quoted(text), "a column, =, and the value of its controls", step))
+    return column, value
+
+
+def read_and_encode(
+    path: str | Path,
+    features: Features,
+    coding: Coding,
+    controls: tuple[str, str] | None = None,
+) -> Encoded:
+    """Read a table and encode it; `controls` is a column and the text that names a control in it."""
+    path = Path(path)
+    others = () if controls is None else controls[:1]
+    cells = read_cells(path, "feature", features.names, others)
+    chosen = None
+    if controls is not None:
+        chosen = _named_controls(path, cells, *controls)
+        cells = cells._replace(unknown=[name for name in cells.unknown if name != controls[0]])
+    return encode_cells(cells, features, coding, chosen, where=path)
+
+
+def encode_cells(
+    cells: Cells,
+    features: Features,
+    coding: Coding,
+    is_control: npt.NDArray[np.bool_] | None = None,
+    *,
+    where: Path | str,
+) -> Encoded:
+    """Encode the cells of a table; every fault of its columns and values is raised at once, as a `CohortError`."""
+    faults = list(_missing_features(where, cells, features))
+    present = [name for name in features.names if name in cells.columns]
+    values, wrong = numbers_of(where, cells, present)
+    faults += wrong
+    for place, name in enumerate(present):
+        if features.kinds[features.names.index(name)] == "binary":
+            odd = np.flatnonzero(~(np.isnan(values[:, place]) | np.isin(values[:, place], (0.0, 1.0))))
+            if odd.size:
+                step = "code it as 0 and 1, or call it ordinal in features.csv"
+                faults.append(cells_fault(where, cells, name, odd, "0 or 1, or nothing", step))
+    open_ended = [name for name, ranged in zip(features.names, features.has_range, strict=True) if not ranged]
+    if open_ended and coding.reference is None:
+        expected = "cut points for every feature, or a reference for those without"
+        step = "fill in low and high in features.csv, or choose the reference controls or cohort"
+        faults.append(Fault("features", f"no cut point for {_few(open_ended)}", expected, step))
+    if coding.reference == "controls" and is_control is None:
+        step = "name the column and the value of the controls"
+        faults.append(Fault("reference controls", "no controls", "rows that are controls", step))
+    if faults:
+        raise CohortError(faults)
+    control = np.zeros(len(values), dtype=bool) if is_control is None else is_control
+    if control.all():
+        raise CohortError(Fault(str(where), "controls alone", "at least one patient", "add the patients' rows"))
+    low, high, by = _cut_points(values[~control], values[control], features, coding)
+    return _encoded(cells, features, values[~control], low, high, by, control)
+
+
+def write_encoded(encoded: Encoded, path: str | Path) -> Path:
+    """Write the code as CSV, TSV or Parquet, and what was cut where as `<name>.cuts.csv` beside it: that path.
+
+    Both appear, or neither.
+    """
+    path = Path(path)
+    endings = {".csv": ",", ".tsv": "\t", ".parquet": ""}
+    if path.suffix not in endings:
+        step = "name it with one of these endings"
+        raise CohortError(Fault(str(path), f"the ending {quoted(path.suffix)}", ", ".join(endings), step))
+    cuts = path.with_name(f"{path.stem}.cuts.csv")
+    table = encoded.values.reset_index()
+    with atomic_file(path) as first, atomic_file(cuts) as second:
+        encoded.cuts.to_csv(second, index=False, lineterminator="\n", float_format="%.12g")
+        if path.suffix == ".parquet":
+            table.to_parquet(first, engine="pyarrow", compression="zstd", index=False)
+        else:
+            table.to_csv(first, index=False, sep=endings[path.suffix], lineterminator="\n")
+    return cuts
+
+
+def _cut_points(
+    patients: Floats, controls: Floats, features: Features, coding: Coding
+) -> tuple[Floats, Floats, list[str]]:
+    """`low` and `high` (n_features,), NaN where a side cannot occur, and what gave each pair."""
+    low, high = features.low.copy(), features.high.copy()
+    high[features.is_binary] = 0.5
+    by = ["binary" if kind == "binary" else "range" for kind in features.kinds]
+    for place in np.flatnonzero(~features.has_range):
+        by[place] = str(coding.reference)
+        name = features.names[place]
+        if coding.reference == "cohort":
+            column = patients[:, place]
+            low[place], high[place] = _around_median(column[np.isfinite(column)], coding.threshold)
+        else:
+            column = controls[:, place]
+            low[place], high[place] = _around_controls(name, column[np.isfinite(column)], coding)
+    return low, high, by
+
+
+def _around_median(values: Floats, threshold: float) -> tuple[float, float]:
+    """Cut points at so many robust standard deviations; without spread nobody is beyond them."""
+    if not values.size:
+        return -np.inf, np.inf
+    centre, slack = float(np.median(values)), ROUNDING * float(np.abs(values).max())
+    scale = float(robust_scale(values[None])[0])
+    if scale <= slack:
+        return -np.inf, np.inf
+    return centre - threshold * scale - slack, centre + threshold * scale + slack
+
+
+def _around_controls(name: str, values: Floats, coding: Coding) -> tuple[float, float]:
+    """The cut points beyond which the test of `afa.cohort.encode` rejects, at its level."""
+    count = len(values)
+    flat = count > 0 and bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
+    test = "empirical" if flat else coding.test
+    needed = least_controls(coding.level) if test == "empirical" else 2
+    if count < needed:
+        found = f"{count} controls with a value of {visible(name)}"
+        expected = f"at least {needed} for the test {test!r} at {coding.level:g}"
+        step = "give cut points in features.csv, add controls, or set the test t" if count > 1 else "add controls"
+        raise CohortError(Fault("controls", found, expected, step))
+    centre, slack = float(values.mean()), ROUNDING * float(np.abs(values).max())
+    if test == "empirical":
+        # p < level where fewer than `beyond` + 1 controls are at least as far from the mean.
+        beyond = int(np.ceil(coding.level * (count + 1) - 1.0)) - 1
+        far = float(np.sort(np.abs(values - centre))[::-1][beyond]) + slack
+    else:
+        spread = float(values.std(ddof=1))
+        quantile: Callable[[float], Any] = stats.norm.isf if test == "normal" else stats.t(count - 1).isf
+        far = float(quantile(coding.level / 2)) * spread * (1.0 if test == "normal" else np.sqrt(1.0 + 1.0 / count))
+    return centre - far, centre + far
+
+
+def _encoded(
+    cells: Cells,
+    features: Features,
+    values: Floats,
+    low: Floats,
+    high: Floats,
+    by: Sequence[str],
+    control: npt.NDArray[np.bool_],
+) -> Encoded:
+    code = np.zeros(values.shape, dtype=np.int8)
+    with np.errstate(invalid="ignore"):
+        code[values < low] = -1
+        code[values > high] = 1
+    absent = np.isnan(values)
+    index = pd.Index([name for name, out in zip(cells.names, control, strict=True) if not out], name=PATIENT)
+    columns = {
+        name: pd.array(pd.arrays.IntegerArray(code[:, place].copy(), absent[:, place].copy()))
+        for place, name in enumerate(features.names)
+    }
+    cuts = pd.DataFrame(
+        {"feature": features.names, "kind": features.kinds, "unit": features.units, "by": by, "low": low, "high": high}
+    )
+    cuts[["low", "high"]] = cuts[["low", "high"]].where(np.isfinite(cuts[["low", "high"]]))
+    for name, number in (("down", -1), ("zero", 0), ("up", 1)):
+        cuts[name] = ((code == number) & ~absent).sum(axis=0)
+    cuts["missing"] = absent.sum(axis=0)
+    controls = tuple(name for name, out in zip(cells.names, control, strict=True) if out)
+    return Encoded(pd.DataFrame(columns, index=index), cuts, controls, tuple(cells.unknown))
+
+
+def _missing_features(where: Path | str, cells: Cells, features: Features) -> list[Fault]:
+    """One line for the features that the table lacks, with a column that may be the first of them."""
+    missing = [name for name in features.names if name not in cells.columns]
+    if not missing:
+        return []
+    close = suggestion(missing[0], cells.unknown)
+    step = f"for {missing[0]}, {close}" if close.startswith("did you mean") else "add them, or leave their rows out"
+    found = f"no column for {len(missing)} of {len(features)} features: {_few(missing)}"
+    return [Fault(str(where), found, "every feature of features.csv", step)]
+
+
+def _named_controls(path: Path, cells: Cells, column: str, value: str) -> npt.NDArray[np.bool_]:
+    if column not in cells.columns:
+        found = f"no column {quoted(column)}"
+        step = suggestion(column, cells.unknown)
+        raise CohortError(Fault(f"{path}, controls", found, "the column that names the controls", step))
+    texts = cells.columns[column]
+    chosen = np.fromiter((text == value for text in texts), dtype=bool, count=len(texts))
+    if not chosen.any():
+        found = f"no row with {quoted(value)}; it holds {_few(sorted({*texts})[:6])}"
+        step = "name one of these values"
+        raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
+    return chosen
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(visible, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,365 @@
+"""A cohort from a plain table: what it is made of, where its files are, and the folder that is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from afa.cohort.cohort import PATIENT, write_cohort_tables
+from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.encode_table import Coding, Encoded, Reference, read_and_encode
+from afa.cohort.tables import cells_fault, numbers_of, read_cells
+from afa.csvfile import read_header, visible
+from afa.errors import CohortError, ConfigError, Fault
+from afa.features import Features, features_of, read_features
+from afa.files import atomic_file, atomic_folder, sha256_of
+from afa.yamlfile import check_model, load_model, read_mapping
+
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+Holds = Literal["several", "one", "one or none"]
+STUDY_FILE, FEATURES_FILE, LABELS_FILE, SOURCE_FILE = "study.yaml", "features.csv", "labels.csv", "SOURCE.md"
+"""Files of a field's folder."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Controls(_Strict):
+    """Rows of the table that are controls: those with `value` in `column`."""
+
+    column: str = Field(min_length=1)
+    value: str = Field(min_length=1)
+
+
+class TableCoding(_Strict):
+    """How features without a range are cut."""
+
+    reference: Reference | None = None
+    test: Literal["empirical", "normal", "t"] = "empirical"
+    level: float = Field(0.05, gt=0, lt=1)
+    threshold: float = Field(0.5, ge=0, description="of the reference cohort, in robust standard deviations")
+
+
+class TableCohort(_Strict):
+    """One file of `config/cohorts` with `origin: table`; paths are as seen from the folder of the run."""
+
+    name: str = Field(pattern=NAME)
+    title: str
+    origin: Literal["table"]
+    table: Path = Field(description="patients, then a column for each feature: .csv, .tsv, packed or not, or .parquet")
+    features: Path = Field(description="features.csv: kind, unit and cut points of each feature")
+    labels: Path | None = Field(None, description="patients, then a column for each entity: 0, 1 or nothing")
+    controls: Controls | None = None
+    encoding: TableCoding = TableCoding()
+    address: str | None = Field(None, description="where a table that is not carried comes from")
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the table")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if self.encoding.reference == "controls" and self.controls is None:
+            raise ValueError("the reference controls needs `controls`: a column and the value of its controls")
+        if self.address is not None and self.sha256 is None:
+            raise ValueError("an address needs `sha256`, by which what comes from there is known")
+        return self
+
+
+class FieldTable(_Strict):
+    """Where the values are, and under which terms."""
+
+    file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    carried: bool = Field(description="whether the field's folder holds it")
+    licence: str = "not stated"
+    citation: str = ""
+    address: str | None = Field(None, description="of the original, where the table is not carried")
+
+
+class FieldStudy(_Strict):
+    """`study.yaml` of a field."""
+
+    name: str = Field(pattern=NAME)
+    title: str
+    holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
+    voters: tuple[str, ...] = Field((), description="runs that answered, by name")
+    table: FieldTable
+    provenance: dict[str, Any] = Field(default_factory=dict, description="what is known of the answers")
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of a cohort where they lie, with their digests; `labels` may be None."""
+
+    table: Path
+    features: Path
+    labels: Path | None
+
+    @property
+    def digests(self) -> list[dict[str, str]]:
+        """A row a file: content, file, sha256."""
+        given = {"values": self.table, "features": self.features, "labels": self.labels}
+        return [
+            {"content": content, "file": path.name, "sha256": sha256_of(path)}
+            for content, path in given.items()
+            if path is not None
+        ]
+
+    def write(self, path: str | Path) -> None:
+        """Write down where the files lie, and their digests."""
+        places = {"table": self.table, "features": self.features, "labels": self.labels}
+        document = {name: None if place is None else str(place) for name, place in places.items()}
+        with atomic_file(path) as temporary:
+            text = json.dumps({**document, "files": self.digests}, indent=2)
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | Path) -> TableFiles:
+        """What `write` wrote."""
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        labels = document["labels"]
+        return cls(Path(document["table"]), Path(document["features"]), None if labels is None else Path(labels))
+
+
+def load_table_cohort(path: str | Path) -> TableCohort:
+    """Read and check a cohort file with `origin: table`; every fault at once, as a `ConfigError`."""
+    return load_model(path, TableCohort)
+
+
+def load_field(folder: str | Path) -> FieldStudy:
+    """`study.yaml` of a field's folder; every fault at once, as a `ConfigError`."""
+    return load_model(Path(folder) / STUDY_FILE, FieldStudy)
+
+
+def field_cohort(folder: str | Path) -> TableCohort:
+    """The cohort of a field: its table, cut by its ranges, with its labels."""
+    root = Path(folder)
+    study = load_field(root)
+    return TableCohort(
+        name=study.name,
+        title=study.title,
+        origin="table",
+        table=root / study.table.file,
+        features=root / FEATURES_FILE,
+        labels=root / LABELS_FILE,
+        address=None if study.table.carried else study.table.address or f"its source, see {root / SOURCE_FILE}",
+        sha256=study.table.sha256,
+    )
+
+
+def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
+    """Any file of `config/cohorts`, or the `study.yaml` of a field; every fault at once, as a `ConfigError`."""
+    if Path(path).name == STUDY_FILE:
+        return field_cohort(Path(path).parent)
+    if read_mapping(path).get("origin") == "table":
+        return load_table_cohort(path)
+    return load_cohort_config(path)
+
+
+def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFiles:
+    """Where the files of a cohort lie; a table that is not carried is looked for in `<mirror>/<name>/` by its name.
+
+    Raises
+    ------
+    CohortError : a file is not there, or is not the one of the digest.
+
+    """
+    where = f"cohort {config.name}"
+    table = config.table
+    if not table.is_file() and mirror is not None:
+        table = Path(mirror) / config.name / config.table.name
+    faults = []
+    for key, path in (("table", table), ("features", config.features), ("labels", config.labels)):
+        if path is not None and not path.is_file():
+            step = "correct the path"
+            if key == "table" and config.address is not None:
+                step = f"fetch it from {config.address}, or name a folder with {config.name}/{path.name}"
+            found = "no such file" if not path.exists() else "a folder or a device"
+            faults.append(Fault(f"{where}, key {key}", f"{found} as {path}", "the table", step))
+    if not faults and config.sha256 is not None and (found := sha256_of(table)) != config.sha256:
+        step = "restore or fetch it again, or correct the digest if the table was changed on purpose"
+        faults.append(Fault(str(table), f"SHA-256 {found}", config.sha256, step))
+    if faults:
+        raise CohortError(faults)
+    return TableFiles(table, config.features, config.labels)
+
+
+def encode_cohort(
+    config: TableCohort,
+    files: TableFiles,
+    *,
+    features: Sequence[str] | None = None,
+    coding: TableCoding | None = None,
+    ranges: bool = True,
+) -> Encoded:
+    """Encode the table of a cohort.
+
+    `features` are those of a bundle, in its order, and all of the dictionary unless given; `coding` takes the place of
+    the cohort's own. Without `ranges` the reference cuts every feature that is not binary.
+    """
+    dictionary = read_features(files.features)
+    if features is not None:
+        if lacking := [name for name in features if name not in dictionary.names]:
+            found = f"no row for {len(lacking)} features of the bundle: {', '.join(map(visible, lacking[:5]))}"
+            step = "add them, or take a bundle of these features"
+            raise CohortError(Fault(str(files.features), found, "a row for each feature of the bundle", step))
+        dictionary = dictionary.chosen(list(features))
+    if not ranges:
+        dictionary = _without_ranges(dictionary)
+    chosen = coding or config.encoding
+    controls = None if config.controls is None else (config.controls.column, config.controls.value)
+    reference = chosen.reference or ("controls" if controls else None)
+    how = Coding(reference, chosen.test, chosen.level, chosen.threshold)
+    return read_and_encode(files.table, dictionary, how, controls)
+
+
+def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
+    """(patients, entities) Int8 in {0, 1}, or missing; a patient without a row has no label.
+
+    `others` may stand in the file too, such as controls.
+
+    Raises
+    ------
+    CohortError : what is wrong with the file, every fault at once; a patient whom the table of values lacks.
+
+    """
+    entities = read_header(path)[1:] if path.suffix != ".parquet" else list(pd.read_parquet(path).columns[1:])
+    cells = read_cells(path, "entity", entities)
+    values, faults = numbers_of(path, cells, entities)
+    for place, name in enumerate(entities):
+        odd = np.flatnonzero(~(np.isnan(values[:, place]) | np.isin(values[:, place], (0.0, 1.0))))
+        if odd.size:
+            faults.append(cells_fault(path, cells, name, odd, "0, 1 or nothing", "code the label as 0 and 1"))
+    known = {*patients, *others}
+    unknown = [row for row, name in enumerate(cells.names) if name not in known]
+    if unknown:
+        whole = cells._replace(columns={cells.first: cells.names})
+        step = "name the patients as in the table of values, or remove the rows"
+        faults.append(cells_fault(path, whole, cells.first, unknown, "patients of the table of values", step))
+    if faults:
+        raise CohortError(faults)
+    table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(entities))
+    return table.reindex(list(patients)).astype("Int8")
+
+
+def build_table_cohort(
+    config: TableCohort, files: TableFiles, encoded: Encoded, entities: Sequence[str], out: str | Path
+) -> None:
+    """Write the folder of a cohort; labels of entities that the bundle lacks are left out, as `cohort.yaml` says."""
+    patients = list(encoded.values.index)
+    labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
+    unused: list[str] = []
+    if files.labels is not None:
+        read = read_table_labels(files.labels, patients, encoded.controls)
+        unused = [name for name in read.columns if name not in entities]
+        labels = read[[name for name in entities if name in read.columns]]
+    write_cohort_tables(config.name, encoded.values, labels, _record(config, files, encoded, labels, unused), out)
+
+
+def build_by_cohort(
+    config: TableCohort,
+    files: TableFiles,
+    thresholds: Sequence[float],
+    features: Sequence[str],
+    entities: Sequence[str],
+    out: str | Path,
+) -> None:
+    """One cohort folder for each threshold, named by it: all but binary features cut by the patients themselves."""
+    with atomic_folder(out) as made:
+        for threshold in thresholds:
+            coding = TableCoding(reference="cohort", threshold=threshold)
+            encoded = encode_cohort(config, files, features=features, coding=coding, ranges=False)
+            build_table_cohort(config, files, encoded, entities, made / f"{threshold:g}")
+
+
+def write_table_cohort(
+    name: str, folder: Path, *, table: Path, features: Path, labels: Path | None, controls: tuple[str, str] | None
+) -> tuple[Path, Encoded]:
+    """Write `<folder>/<name>.yaml` for a table that has been read, encoded and labelled without a fault.
+
+    A feature without a range gets the reference `controls` where controls are named, else `cohort`.
+    """
+    path = folder / f"{name}.yaml"
+    if path.exists():
+        raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
+    document: dict[str, Any] = {"name": name, "title": f"Patients of {table.name}", "origin": "table"}
+    document |= {"table": str(table), "features": str(features)}
+    if labels is not None:
+        document["labels"] = str(labels)
+    if controls is not None:
+        document["controls"] = {"column": controls[0], "value": controls[1]}
+    dictionary = read_features(features)
+    if not dictionary.has_range.all():
+        document["encoding"] = {"reference": "cohort" if controls is None else "controls"}
+    config = check_model(document, TableCohort, f"cohort {name}")
+    files = find_table(config)
+    encoded = encode_cohort(config, files)
+    if labels is not None:
+        read_table_labels(labels, list(encoded.values.index), encoded.controls)
+    with atomic_file(path) as temporary:
+        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100), encoding="utf-8")
+    return path, encoded
+
+
+def _without_ranges(features: Features) -> Features:
+    """The same with the cut points removed, so that a reference cuts all but the binary ones."""
+    return features_of(features.to_frame().assign(low=np.nan, high=np.nan, p_low=np.nan, p_high=np.nan))
+
+
+def _record(
+    config: TableCohort, files: TableFiles, encoded: Encoded, labels: pd.DataFrame, unused: Sequence[str]
+) -> dict[str, Any]:
+    """What `cohort.yaml` says beside the name and the digests."""
+    cuts = encoded.cuts
+    told: dict[str, dict[str, object]] = {
+        str(name): {
+            "rule": f"column {name} of {files.labels.name if files.labels else ''}",
+            "positive": int((labels[name] == 1).sum()),
+            "negative": int((labels[name] == 0).sum()),
+            "missing": int(labels[name].isna().sum()),
+        }
+        for name in labels.columns
+    }
+    flat = cuts[(cuts["by"].isin(["cohort", "controls"])) & (cuts["low"].isna() | (cuts["low"] == cuts["high"]))]
+    total = max(1, int(cuts[["down", "zero", "up"]].to_numpy().sum()))
+    shares = {name: round(float(cuts[name].sum()) / total, 6) for name in ("down", "zero", "up")}
+    return {
+        "title": config.title,
+        "origin": "table",
+        "files": files.digests,
+        "encoding": {"reference": _reference(cuts), **_coding(config, cuts)},
+        "controls": len(encoded.controls),
+        "patients": len(encoded.values),
+        "ignored_columns": list(encoded.ignored),
+        "dropped_features": [],
+        "genes_without_spread": [str(name) for name in flat["feature"]],
+        "labels": {**told, **{name: {"unused": "the bundle has no such entity"} for name in unused}},
+        "shares": shares,
+        "missing": {
+            name: count for name, count in zip(cuts["feature"], map(int, cuts["missing"]), strict=True) if count
+        },
+        "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),
+    }
+
+
+def _reference(cuts: pd.DataFrame) -> str:
+    """The one word for how all features were cut: `ranges` where no reference was needed."""
+    others = sorted({str(by) for by in cuts["by"]} - {"range", "binary"})
+    return others[0] if others else "ranges"
+
+
+def _coding(config: TableCohort, cuts: pd.DataFrame) -> dict[str, Any]:
+    match _reference(cuts):
+        case "controls":
+            return {"test": config.encoding.test, "level": config.encoding.level}
+        case "cohort":
+            return {"threshold": config.encoding.threshold}
+        case _:
+            return {}
