@@ -11,8 +11,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from afa.baselines.course import Asking, Course
 from afa.elicit.endpoint import Manner
 from afa.elicit.prompts import prompt_digest
-from afa.elicit.request import Request
-from afa.elicit.store import Entry, Store, request_key
+from afa.elicit.record import Entry, Record, Request, request_key
 from afa.errors import ElicitationError, Fault
 
 
@@ -70,7 +69,7 @@ class Recorded:
 
     """
 
-    store: Store
+    store: Record
     model: str
     manner: Manner
 
@@ -101,7 +100,7 @@ class Recorded:
         return request_key(request.question, self.model, parameters, digest, request.digest)
 
 
-def recorded(store: Store, model: str | None, manner: Manner, prompts: Sequence[str]) -> Recorded:
+def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Recorded:
     """The answers to these prompts; of the only model that there is unless one is named.
 
     Raises

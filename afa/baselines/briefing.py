@@ -76,8 +76,9 @@ def briefings(
         for task in protocol.tasks:
             for entity in protocol.entities_of(bundle) if task == BINARY else [""]:
                 about = [entity] if entity else list(bundle.entities)
-                told = _potentials(bundle, about) if method == "mrf_llm" else _literature(about, abstracts)
-                made[method, task, entity] = _briefing(bundle, protocol, method, entity, {"disease": disease, **told})
+                made[method, task, entity] = _briefing(
+                    bundle, protocol, method, entity, {"disease": disease, **_told(bundle, method, about, abstracts)}
+                )
     return made
 
 
@@ -88,6 +89,13 @@ def _briefing(bundle: Bundle, protocol: Protocol, method: str, entity: str, told
         return Briefing(f"{PROMPTS[BINARY]}_{KNOWLEDGE[method]}", told, (CONTROL, entity), 1, features)
     told |= {"labels": list(bundle.entities), "k": protocol.k}
     return Briefing(f"{PROMPTS[TOP_K]}_{KNOWLEDGE[method]}", told, bundle.entities, protocol.k, features)
+
+
+def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
+    """What a method is told of some entities."""
+    if method == "mrf_llm":
+        return _potentials(bundle, about)
+    return _literature(about, abstracts) if method == "rag_llm" else {"abstracts": []}
 
 
 def _potentials(bundle: Bundle, entities: Sequence[str]) -> dict[str, Any]:

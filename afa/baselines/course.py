@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from afa.baselines.briefing import Briefing, Trial
 from afa.baselines.protocol import Protocol
 from afa.baselines.turn import LABELS, PICK, Said, State, request, said
-from afa.elicit.request import Request
-from afa.elicit.store import Entry, Outcome
+from afa.elicit.record import Entry, Outcome, Request
 
 STANDS = "stands"
 """The outcome of a turn that was not asked since the model was done: its last decision stands."""
@@ -67,15 +66,15 @@ Asking = Generator[Request, Entry, Course]
 
 def follow(trial: Trial, briefing: Briefing, protocol: Protocol) -> Asking:
     """The course of a trial: at the rounds read out along the trial's order, or each turn by the model's own picks."""
-    course, last = Course(trial), len(briefing.features)
+    course, last = Course(trial), protocol.last_of(len(briefing.features))
     if trial.order is not None:
-        for t in protocol.rounds_of(last):
+        for t in protocol.rounds_of(len(briefing.features)):
             course.path = list(trial.order[:t])
             turn = yield from _asked(course, _state(course), briefing, protocol, picks=False)
             course.turns.append(turn)
             if turn.said.done:
                 break
-        _stand(course, [t for t in protocol.rounds_of(last) if t > course.turns[-1].t])
+        _stand(course, [t for t in protocol.rounds_of(len(briefing.features)) if t > course.turns[-1].t])
         return course
     while True:
         state = _state(course)

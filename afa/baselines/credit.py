@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.baselines.protocol import BINARY, TOP_K
-from afa.experiments.accuracy import Part, Signs
 from afa.mrf import Floats
+from afa.stats.accuracy import Part, Signs
 
 TARGETS = ("likelihood", "clinical")
 PRECISION = {"likelihood": "p_at_k", "clinical": "clinical_p_at_k"}

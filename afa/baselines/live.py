@@ -11,13 +11,11 @@ from typing import Any
 from afa.baselines.briefing import Briefing, Trial
 from afa.baselines.course import follow
 from afa.baselines.protocol import CONTROL, Protocol
-from afa.elicit.account import Account, Used
-from afa.elicit.asking import account_of, ask_all
+from afa.elicit.budget import Budget, Used
 from afa.elicit.client import Client
 from afa.elicit.endpoint import Endpoint, Manner
-from afa.elicit.live import Terms
-from afa.elicit.request import Request
-from afa.elicit.store import UNKNOWN, Entry, Store
+from afa.elicit.live import Terms, ask_all
+from afa.elicit.record import UNKNOWN, Entry, Record, Request
 
 
 @dataclass(frozen=True)
@@ -32,19 +30,18 @@ class Live:
         return self.client.endpoint.model
 
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
-        """As of `afa.elicit.asking.ask_all`."""
+        """As of `afa.elicit.live.ask_all`."""
         return ask_all(requests, self.client, concurrency=self.concurrency, progress=False)
 
     def attempts(self, request: Request) -> list[Entry]:
         """All that was ever tried, in earlier runs too."""
-        return self.client.store.attempts(self.client.key(request))
+        return self.client.record.attempts(self.client.key(request))
 
 
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Live:
     """A client whose caps count what the record has cost before."""
-    store = Store(record)
-    account = Account(terms.caps, terms.prices, used=account_of(store, terms.prices))
-    return Live(Client(replace(endpoint, model=model or endpoint.model), store, account, manner), terms.concurrency)
+    budget = Budget(Record(record), terms.caps, terms.prices)
+    return Live(Client(replace(endpoint, model=model or endpoint.model), budget, manner), terms.concurrency)
 
 
 def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, source: Live) -> Used:

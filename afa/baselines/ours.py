@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from afa.baselines.protocol import BINARY, TOP_K
 from afa.bundle import Bundle
 from afa.closure import closed_bundle
-from afa.engine.allocating import RulePaths, follow_rule
-from afa.engine.rounds import READOUTS, Truth, full_observation
+from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
 from afa.engine.tasks import METHODS, Task, follow_orders, task_of
-from afa.experiments.allocation import Targets
 from afa.inference.meanfield import Solver
 from afa.planner import ALL_DUELS_UP_TO
+from afa.stages.allocation.tables import Targets
 
 GAIN = "cmi"
 BINARY_RULE = "greedy"

@@ -13,8 +13,13 @@ from afa.elicit.prompts import prompt_digest
 from afa.errors import ConfigError, Fault
 from afa.orders import random_order
 
-KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature"}
-"""What each baseline is told beside the patient: the bundle's potentials, or abstracts (app. llm-planning-prompts)."""
+KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature", "knowledge_llm": "literature"}
+"""The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts).
+
+`knowledge_llm`, which is ours, has the prompt of `rag_llm` without any abstract: all it has is what the model knows.
+"""
+METHODS = ("mrf_llm", "rag_llm")
+"""The paper's two."""
 BINARY, TOP_K = TASKS = ("binary", "top_k")
 PROMPTS: Mapping[str, str] = {BINARY: "binary", TOP_K: "multiclass"}
 CHECKPOINTS, STATELESS, TRAJECTORY = TURNS = ("checkpoints", "stateless", "trajectory")
@@ -29,7 +34,8 @@ class Protocol:
 
     rounds : t at which answers are read out, beside 0 and M. order : whose features are observed where models are
     asked at checkpoints. patients : how many, drawn by `seed`. entities : of the binary task; all where empty.
-    answers : a turn is asked at most so many times while its answer breaks a rule.
+    answers : a turn is asked at most so many times while its answer breaks a rule. horizon : observations after which a
+    model that chooses is asked for the last time; None: all.
 
     Raises
     ------
@@ -37,7 +43,7 @@ class Protocol:
 
     """
 
-    methods: Sequence[str] = tuple(KNOWLEDGE)
+    methods: Sequence[str] = METHODS
     tasks: Sequence[str] = TASKS
     turns: str = CHECKPOINTS
     order: str = PLANNER
@@ -47,6 +53,7 @@ class Protocol:
     entities: Sequence[str] = ()
     k: int = 5
     answers: int = 3
+    horizon: int | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("methods", tuple(KNOWLEDGE)), ("tasks", TASKS)):
@@ -59,14 +66,21 @@ class Protocol:
         for name in ("patients", "answers", "k"):
             if getattr(self, name) < 1:
                 raise _wrong(name, str(getattr(self, name)), "1 or more")
+        if self.horizon is not None and (self.horizon < 1 or self.at_checkpoints):
+            raise _wrong("horizon", f"{self.horizon}, turns {self.turns}", "1 or more, with turns of the model's own")
 
     @property
     def at_checkpoints(self) -> bool:
         return self.turns == CHECKPOINTS
 
+    def last_of(self, n_features: int) -> int:
+        """The last round at which a model is asked, of M features."""
+        return n_features if self.horizon is None else min(self.horizon, n_features)
+
     def rounds_of(self, n_features: int) -> list[int]:
         """The rounds that are read out, ascending, of M features."""
-        return sorted({0, n_features, *(t for t in self.rounds if 0 < t < n_features)})
+        last = self.last_of(n_features)
+        return sorted({0, last, *(t for t in self.rounds if 0 < t < last)})
 
     def patients_of(self, names: Sequence[str]) -> list[str]:
         """Those of a cohort who are asked about, in the cohort's order: drawn by name, so that a seed is a set."""
@@ -91,7 +105,7 @@ def prompts_of(protocol: Protocol) -> list[str]:
 
 def prompt_digests() -> str:
     """A digest over the wordings of all these prompts."""
-    names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in KNOWLEDGE.values()]
+    names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 
 

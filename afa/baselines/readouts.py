@@ -89,7 +89,7 @@ def targets(setting: Setting) -> pd.DataFrame:
     for entity, task in setting.by_entity.items():
         mrf = setting.bundle.mrf(entity)
         score = np.array([mrf.energy(values) for values in setting.values])
-        sign = np.sign(np.where(np.abs(score) <= 2 * task.task.packed.tie, 0.0, score)).astype(np.int8)
+        sign = np.sign(np.where(np.abs(score) <= 2 * task.task.tie, 0.0, score)).astype(np.int8)
         clinical = pd.Series(labels[:, setting.bundle.index(entity)]).astype("Int8")
         parts.append(
             pd.DataFrame({"entity": entity, "patient": setting.patients, "likelihood": sign, "clinical": clinical})

@@ -13,8 +13,8 @@ from afa.baselines.ours import OneTask, Orders, TopK
 from afa.baselines.protocol import BINARY, PLANNER, TOP_K, Protocol, random_orders
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.experiments.allocation import clinical_k
 from afa.inference.meanfield import Solver
+from afa.stages.allocation.tables import clinical_k
 
 
 @dataclass(frozen=True, eq=False)

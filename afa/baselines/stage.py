@@ -14,7 +14,7 @@ from afa.baselines.course import Course, follow
 from afa.baselines.ours import top_k_rule
 from afa.baselines.readouts import readouts, targets
 from afa.baselines.setting import Setting
-from afa.elicit.store import Entry
+from afa.elicit.record import Entry
 
 TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
 KEYS = ["method", "task", "entity", "patient", "t"]
@@ -139,5 +139,6 @@ def _protocol(setting: Setting, disease: str) -> pd.DataFrame:
         "disease": disease,
         "features": len(setting.bundle.features),
         "top_k_rule": top_k_rule(setting.bundle),
+        "horizon": protocol.horizon,
     }
-    return pd.DataFrame([row])
+    return pd.DataFrame([row]).astype({"horizon": "Int64"})

@@ -12,10 +12,10 @@ from afa.baselines.course import STANDS
 from afa.baselines.credit import BALANCED, TARGETS, Cut, credits_of, target_of
 from afa.baselines.ours import BINARY_RULE, GAIN
 from afa.baselines.protocol import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
-from afa.elicit.account import Prices
+from afa.elicit.budget import Prices
 from afa.errors import ElicitationError, Fault
-from afa.experiments.accuracy import Part, Resampled, constant_answers, right_of
-from afa.experiments.summary import summary_rows
+from afa.stats.accuracy import Part, Resampled, constant_answers, right_of
+from afa.stats.summary import summary_rows
 
 SCRIPTED = "scripted"
 """How the names of models begin that answer by a script, in tests."""
@@ -168,5 +168,6 @@ def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.Dat
 def _in_words(protocol: pd.Series) -> pd.DataFrame:
     """The protocol: patients, and in the stratum how they were asked about."""
     words = f"turns={protocol['turns']} order={protocol['order']} seed={protocol['seed']} k={protocol['k']}"
+    words += "" if pd.isna(protocol["horizon"]) else f" horizon={protocol['horizon']}"
     n = int(protocol["patients"])
     return pd.DataFrame([{"metric": "count", "stratum": words, "value": float(n), "n": n}])

@@ -14,8 +14,7 @@ from afa.baselines.briefing import Briefing, Trial
 from afa.baselines.protocol import CONTROL, TRAJECTORY, Protocol
 from afa.elicit.answers import BinaryTurn, MulticlassTurn, read_answer
 from afa.elicit.prompts import ANSWERS, render
-from afa.elicit.request import Request
-from afa.elicit.store import Entry, Question
+from afa.elicit.record import Entry, Question, Request
 from afa.errors import ElicitationError, Fault
 
 PATIENT = "other_patient"
@@ -74,7 +73,7 @@ def request(trial: Trial, briefing: Briefing, state: State, protocol: Protocol, 
         **briefing.told,
         "patient": trial.alias,
         "turn": state.t + 1,
-        "turns": len(briefing.features) + 1,
+        "turns": protocol.last_of(len(briefing.features)) + 1,
         "total": len(briefing.features),
         "observed": state.observed,
         "unobserved": state.unobserved(briefing),
