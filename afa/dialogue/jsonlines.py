@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 import afa
+from afa.dialogue.keeping import Keeper, all_or_nothing
 from afa.dialogue.speech import answer_of, feature_named, standings
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, TopKPlanner
-from afa.session import save_session
 from afa.yamlfile import check_model
 
 PROTOCOL = 1
 LONGEST_LINE = 1_000_000
+_SURROGATE = re.compile("[\ud800-\udfff]")
 VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "ranking", "history", "save", "quit")
 Value = Annotated[int, Field(strict=True, ge=-1, le=1)]
 
@@ -64,11 +65,11 @@ class _Line(RootModel[_Any]):
     pass
 
 
-def converse(planner: Planner, lines: Iterable[str], keep: Callable[[Planner], None]) -> Iterator[str]:
+def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:
     """Answer each line of requests with one line; the first line out, before any request, says what there is.
 
-    A request that cannot be carried out is answered with `ok: false` and changes nothing. keep : called after every
-    step, to keep the session.
+    A request that cannot be carried out, its step kept and its answer written is answered with `ok: false` and changes
+    nothing.
     """
     bundle = planner.bundle
     yield _text(
@@ -89,8 +90,13 @@ def converse(planner: Planner, lines: Iterable[str], keep: Callable[[Planner], N
             request = _read(line)
             if request.do == "quit":
                 return
-            more = _carry_out(planner, request, keep)
-            yield _text({"ok": True, **_present(planner), **more})
+            with all_or_nothing(planner):
+                before = planner.actions
+                more = _carry_out(planner, request, keeper)
+                answer = _text({"ok": True, **_present(planner), **more})
+                if planner.actions != before:
+                    keeper.keep(planner)
+            yield answer
         except AfaError as error:
             fault = error.faults[0]
             told = {
@@ -107,10 +113,13 @@ def _read(line: str) -> Any:
         found = f"a line of {len(line)} characters"
         raise PlannerError(Fault("request", found, f"at most {LONGEST_LINE}", "send one request a line"))
     try:
-        document = json.loads(line)
+        document = json.loads(line, object_pairs_hook=_each_key_once)
     except (ValueError, RecursionError):
         step = 'write for example {"do": "show"}'
         raise PlannerError(Fault("request", "text that is not JSON", "one JSON object a line", step)) from None
+    if _SURROGATE.search(json.dumps(document, ensure_ascii=False)):
+        found = "half a character (a lone surrogate), or bytes that are not UTF-8"
+        raise PlannerError(Fault("request", found, "whole characters", "write the request as UTF-8"))
     if not isinstance(document, dict):
         step = 'write for example {"do": "show"}'
         raise PlannerError(Fault("request", f"a {type(document).__name__}", "a JSON object", step))
@@ -120,7 +129,16 @@ def _read(line: str) -> Any:
     return check_model(document, _Line, "request").root
 
 
-def _carry_out(planner: Planner, request: Any, keep: Callable[[Planner], None]) -> dict[str, Any]:
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        found = f"key {next(name for name in names if names.count(name) > 1)!r} given twice"
+        raise PlannerError(Fault("request", found, "each key once", "leave one out"))
+    return document
+
+
+def _carry_out(planner: Planner, request: Any, keeper: Keeper) -> dict[str, Any]:
     """Do what is asked; the part of the answer that only this request has."""
     match request:
         case _Observe():
@@ -131,15 +149,13 @@ def _carry_out(planner: Planner, request: Any, keep: Callable[[Planner], None]) 
             planner.skip(feature_named(planner, request.feature))
         case _Show(do="undo"):
             undone = planner.undo()
-            keep(planner)
             return {"undone": {"kind": undone.kind, "features": undone.features, "values": undone.values}}
         case _:
-            return _look(planner, request)
-    keep(planner)
+            return _look(planner, request, keeper)
     return {}
 
 
-def _look(planner: Planner, request: Any) -> dict[str, Any]:
+def _look(planner: Planner, request: Any, keeper: Keeper) -> dict[str, Any]:
     """What a request that changes nothing asks to see, beside what every answer holds."""
     match request:
         case _Show(do="ranking"):
@@ -154,7 +170,7 @@ def _look(planner: Planner, request: Any) -> dict[str, Any]:
             others = [item.name for item in planner.runners_up()]
             return {"candidates": planner.explain(request.most).to_dict(orient="records"), "runners_up": others}
         case _Save():
-            save_session(planner, Path(request.file))
+            keeper.save_copy(planner, request.file)
             return {"saved": request.file}
         case _:
             return {}

@@ -16,6 +16,12 @@ from afa.session import load_session
 from afa.yamlfile import check_model, read_mapping
 
 USUAL_K = 5
+KEPT_AS = {
+    **{name: name for name in ("k", "entity", "coupling", "score", "gain", "allocation", "patient")},
+    **{name: f"stop.{name}" for name in ("budget", "certain", "probability")},
+    "min-gain": "stop.gain",
+}
+"""Options of `afa plan`, and the settings of a session that hold them."""
 
 
 class _Panel(BaseModel):
@@ -57,10 +63,9 @@ def new_planner(
     options : those of both planners, and `coupling` where there is an entity. `costs` may be `equal`;
     panels keep the costs of their own file even then.
     """
-    costs = options.pop("costs", None)
+    costs = _costs(bundle, options.pop("costs", None), panels)
     if panels:
         options["panels"] = panels.features
-        costs = dict.fromkeys(bundle.features, 1.0) | dict(panels.costs) if costs == "equal" else dict(panels.costs)
     if entity is None and "coupling" in options:
         expected = "--entity beside it: a ranking has no two classes"
         raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
@@ -77,10 +82,28 @@ def new_planner(
 
 
 def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
-    """The planner of a session file; options `given` beside it are refused, as the session has its own."""
-    extra = [name for name, value in given.items() if value is not None]
-    if extra:
-        found = f"an earlier session, and {', '.join(extra)}"
+    """The planner of a session file, whose own settings hold; an option `given` beside it must say the same.
+
+    given : by the name of the option, None where it was not given; `--panels` as `Panels`.
+    """
+    planner = load_session(path, bundle)
+    stored = planner.settings | {f"stop.{name}": value for name, value in planner.settings["stop"].items()}
+    asked = {name: (given.get(f"--{name}"), stored.get(key)) for name, key in KEPT_AS.items()}
+    other = {f"--{name} {new}": str(old) for name, (new, old) in asked.items() if new not in (None, old)}
+    panels, costs = given.get("--panels"), given.get("--costs")
+    if panels is not None or costs is not None:
+        features = {name: list(members) for name, members in panels.features.items()} if panels else {}
+        menu = features, _costs(bundle, "equal" if costs == "equal" else None, panels)
+        if menu != (stored["panels"], stored["costs"]):
+            other["--panels or --costs"] = "its own panels and costs"
+    if other:
         step = "leave these out, or name a session file that does not exist yet"
-        raise PlannerError(Fault(str(path), found, "the settings that the session began with", step))
-    return load_session(path, bundle)
+        found, expected = f"an earlier session, and {', '.join(other)}", ", ".join(other.values())
+        raise PlannerError(Fault(str(path), found, expected, step))
+    return planner
+
+
+def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[str, float] | str | None:
+    if panels is None:
+        return costs
+    return dict.fromkeys(bundle.features, 1.0) | dict(panels.costs) if costs == "equal" else dict(panels.costs)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from afa.dialogue.keeping import Keeper, all_or_nothing
 from afa.dialogue.speech import answer_of, feature_named, standings, value_written
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
-from afa.session import save_session
 
 HELP = (
     ("-1, 0, 1", "the value asked for: lower, unchanged, higher (- and + do as well)"),
@@ -25,18 +24,16 @@ HELP = (
     ("ranking", "all entities, best first"),
     ("history", "what was done, why, and what it cost"),
     ("features", "the names of what is still open"),
-    ("save FILE", "keep the session in a file; `afa plan BUNDLE --session FILE` takes it up again"),
+    ("save FILE", "keep the session in a new file; `afa plan BUNDLE --session FILE` takes it up again"),
     ("quit", "leave (Ctrl-D does as well)"),
 )
 
 
 class Terminal:
-    """One conversation. read : gives the next line for a prompt, or raises EOFError. keep : called after each step."""
+    """One conversation. read : gives the next line for a prompt, or raises EOFError."""
 
-    def __init__(
-        self, planner: Planner, console: Console, read: Callable[[str], str], keep: Callable[[Planner], None]
-    ) -> None:
-        self.planner, self.console, self.read, self.keep = planner, console, read, keep
+    def __init__(self, planner: Planner, console: Console, read: Callable[[str], str], keeper: Keeper) -> None:
+        self.planner, self.console, self.read, self.keeper = planner, console, read, keeper
         looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
         self._looks = looks | {"w": self._why, "r": self._ranking, "?": self._help, "help": self._help}
 
@@ -115,7 +112,7 @@ class Terminal:
             case [look] if look in self._looks:
                 self._looks[look]()
             case ["save", file]:
-                save_session(self.planner, Path(file))
+                self.keeper.save_copy(self.planner, file)
                 self._say(f"saved as {escape(file)}")
             case ["undo" | "u"]:
                 self._step(self._undo)
@@ -126,7 +123,7 @@ class Terminal:
             case ["fix", name, value]:
                 self._step(lambda: self._fix(feature_named(self.planner, name), value))
             case _ if all("=" in word for word in words):
-                self._step(lambda: self.planner.observe_all(self._named_values(words)))
+                self._observe(self._named_values(words))
             case _:
                 self._take_values(words, item)
 
@@ -158,7 +155,7 @@ class Terminal:
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(words)} values", expected, "name the others as NAME=VALUE"))
         pairs = zip(asked.features, words, strict=False)
-        self._step(lambda: self.planner.observe_all({name: value_written(name, word) for name, word in pairs}))
+        self._observe({name: value_written(name, word) for name, word in pairs})
 
     def _named_values(self, words: list[str]) -> dict[str, int]:
         values: dict[str, int] = {}
@@ -170,9 +167,18 @@ class Terminal:
             values[feature] = value_written(feature, value)
         return values
 
+    def _observe(self, values: dict[str, int]) -> None:
+        for name, value in values.items():
+            if (earlier := self.planner.observed.get(name)) is not None:
+                found, step = f"the earlier value {earlier}", f"write fix {name} {value} to replace it, or undo"
+                raise PlannerError(Fault(f"feature {name}", found, "a feature without a value", step))
+        self._step(lambda: self.planner.observe_all(values))
+
     def _step(self, step: Callable[[], None]) -> None:
-        step()
-        self.keep(self.planner)
+        """Take a step and keep it, or neither."""
+        with all_or_nothing(self.planner):
+            step()
+            self.keeper.keep(self.planner)
 
     def _why(self) -> None:
         table = self.planner.explain()
