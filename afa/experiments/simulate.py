@@ -17,13 +17,13 @@ from afa.bundle import Bundle
 from afa.closure import Coupling
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError, Fault
-from afa.experiments.bootstrap import patient_weights
 from afa.experiments.simulate_binary import BinaryTask, check_binary
 from afa.experiments.simulate_tables import CONSTANT, Sums, curves, features_needed
-from afa.experiments.simulate_walks import DRAWN, WITHOUT_GAIN, TopKTask, Walk, Way, planner_of, prices_of
+from afa.experiments.simulate_walks import CHOOSES_WITHOUT_GAIN, DRAWN, TopKTask, Walk, Way, planner_of, prices_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
+from afa.stats.resampling import patient_weights
 
 BLOCK = 128
 """Patients that are followed at a time."""
@@ -48,7 +48,7 @@ class Simulation(NamedTuple):
 
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
     """Every rule with every gain and score; a rule that looks at no gain once for each score."""
-    gains_of = {rule: ("",) if rule in WITHOUT_GAIN else tuple(gains) for rule in allocations}
+    gains_of = {rule: ("",) if rule in CHOOSES_WITHOUT_GAIN else tuple(gains) for rule in allocations}
     return [Way(rule, gain, score) for score, rule in product(scores, allocations) for gain in gains_of[rule]]
 
 

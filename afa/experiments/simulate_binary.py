@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import Coupling, contrast
 from afa.engine.compile import in_threads
-from afa.engine.decision_tree import follow_gain
-from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_orders, task_of
+from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_gain, follow_orders, task_of
 from afa.errors import ConfigError, Fault
 from afa.experiments.simulate_walks import DRAWN, Walk, Way, rounds_until, spent_until
 from afa.inference.meanfield import Solver
@@ -94,7 +93,7 @@ class BinaryTask:
         """A block of patients, values (B, M)."""
         mrf = contrast(self.bundle.mrf(self.entity), self.coupling)
         score = np.array([mrf.energy(profile) for profile in values])
-        winner = np.sign(np.where(np.abs(score) <= 2 * self.task.packed.tie, 0.0, score)).astype(np.int8)
+        winner = np.sign(np.where(np.abs(score) <= 2 * self.task.tie, 0.0, score)).astype(np.int8)
         label = np.nan_to_num(2 * self.labels[rows] - 1).astype(np.int8)
         return Shown(names, values, winner, label)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.experiments.allocation_cubes import UNIT
-from afa.experiments.bootstrap import interval
-from afa.experiments.label_tasks import settled
 from afa.experiments.simulate_walks import DRAWN, IN_UNITS, Walk, Way
 from afa.mrf import Floats
+from afa.stages.allocation.cubes import UNIT
+from afa.stages.labels.tasks import settled
+from afa.stats.resampling import interval
 
 CURVES = ("allocation", "gain", "score", "seed", "t", "metric", "value", "low", "high", "n")
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}

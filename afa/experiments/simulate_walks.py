@@ -15,22 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.allocating import follow_rule
-from afa.engine.packed import pack
-from afa.engine.rounds import Truth, full_observation
-from afa.engine.rules import RULE_NAMES
-from afa.engine.standings import standings
-from afa.engine.trajectories import all_pairs
-from afa.experiments.allocation import Targets
-from afa.experiments.allocation_cubes import UNIT
-from afa.experiments.fixed_topk import overlap, positives_by_prevalence
-from afa.experiments.own_rule import rule_of
+from afa.engine.duels import all_pairs
+from afa.engine.layout import pack
+from afa.engine.ranks import ranks_of
+from afa.engine.rounds import Truth, follow_rule, full_observation
+from afa.engine.rules import RULE_NAMES, WITHOUT_GAIN
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner import TopKPlanner
+from afa.stages.allocation.cubes import UNIT
+from afa.stages.allocation.fixed_topk import overlap, positives_by_prevalence
+from afa.stages.allocation.own_rule import rule_of
+from afa.stages.allocation.tables import Targets
 
-WITHOUT_GAIN = ("random", "random_own", "largest_unary")
+CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
 DRAWN = ("random", "random_own")
 IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics whose sums are in whole numbers of 1 / `UNIT`, so that they are exact in any order of adding up."""
@@ -217,7 +216,7 @@ class TopKTask:
                 scores = planner.scores()
                 calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
                 right[patient, t] = (0.5 * (1 + calls * winner))[winner != 0].sum()
-                place[patient, t] = standings(scores, everyone, by_name, tie).place
+                place[patient, t] = ranks_of(scores, everyone, by_name, tie).place
                 certified[patient, t] = planner.certified()
                 if (feature := planner.next_feature()) is not None:
                     order[patient, t] = column[feature]

@@ -1,6 +1,5 @@
-# Language models that plan by themselves: only by a record of answers, or live.
-BASELINES = settings.baselines
-BASELINE_TERMS = " ".join(BASELINES.terms)
+# Language models that plan by themselves: by answers that the project carries, by a record, or live.
+BASELINES = language_models(settings, Path(home(".")))
 BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 
 if BASELINES.folder is not None:
@@ -12,7 +11,10 @@ if BASELINES.folder is not None:
             bundle=f"{RUN}/bundle",
             cohort=f"{RUN}/cohort",
             study=files_of(
-                BASELINES.study, "study.yaml", "phenotypes.csv", "keywords.csv"
+                here_or_home(BASELINES.study),
+                "study.yaml",
+                "phenotypes.csv",
+                "keywords.csv",
             ),
             # A live run adds to the record, which must not call for another run.
             answers=(
@@ -28,18 +30,19 @@ if BASELINES.folder is not None:
             f"{RUN}/benchmarks/llm_baselines.tsv"
         retries: 0
         conda:
-            "../../envs/afa.yaml"
+            ENVIRONMENT
         threads: 1
         resources:
             mem_mb=memory,
             runtime=minutes,
+            # Caps and prices are no parameters of this rule: another cap makes no other answers.
+            terms=" ".join(BASELINES.terms),
         params:
             record=f"--record={BASELINES.folder}",
             asked=BASELINES.asked,
             k=f"--k {settings.top_k}",
             solver=SOLVER,
             code=command_digest("baselines:experiment_baselines") + prompt_digests(),
-            # Caps and prices are no parameters of this rule: another cap makes no other answers.
             live=(
                 f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"
                 if BASELINES.live
@@ -47,7 +50,7 @@ if BASELINES.folder is not None:
             ),
         shell:
             "afa experiment baselines --bundle {input.bundle} --cohort {input.cohort} {params.record:q}"
-            " {params.asked:q} {BASELINE_TERMS} {params.k} {params.solver} --threads {threads}"
+            " {params.asked:q} {resources.terms} {params.k} {params.solver} --threads {threads}"
             " --out {output.tables} > {log} 2>&1"
 
     rule llm_baselines_summary:
@@ -60,7 +63,7 @@ if BASELINES.folder is not None:
         benchmark:
             f"{RUN}/benchmarks/llm_baselines_summary.tsv"
         conda:
-            "../../envs/afa.yaml"
+            ENVIRONMENT
         resources:
             mem_mb=memory,
             runtime=minutes,

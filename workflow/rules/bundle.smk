@@ -17,11 +17,11 @@ else:
             f"{RUN}/benchmarks/copy_bundle.tsv"
         localrule: True
         conda:
-            "../../envs/afa.yaml"
+            ENVIRONMENT
         resources:
             mem_mb=memory,
             runtime=minutes,
         params:
             code=command_digest("bundle:bundle_copy"),
         shell:
-            "afa bundle copy {input.bundle} --out {output.bundle} > {log} 2>&1"
+            "afa bundle copy {input.bundle:q} --out {output.bundle} > {log} 2>&1"

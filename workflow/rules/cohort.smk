@@ -1,10 +1,22 @@
-# The cohort: a series fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
-MIRROR, SERIES_FILES = [], []
+# The cohort: a series carried as an extract, fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
+TABLE = isinstance(COHORT, TableCohort)
+EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
+SERIES, SERIES_FILES = [], []
 if SIMULATED:
-    MIRROR = f"{RUN}/geo"
+    SERIES = f"{RUN}/geo"
+elif TABLE:
+    # A table that is not carried is looked for in the mirror; those that are there make the cohort anew when they change.
+    SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
+    TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
+        Path(folder) / COHORT.name / COHORT.table.name for folder in SERIES
+    ]
+    SERIES_FILES = [str(path) for path in TABLE_PLACES if path and path.is_file()]
 elif settings.geo_mirror is not None:
-    MIRROR = ancient(settings.geo_mirror)
+    SERIES = ancient(settings.geo_mirror)
     SERIES_FILES = files_of(settings.geo_mirror, f"series/*/{COHORT.series}/**/*")
+elif EXTRACT is not None:
+    SERIES = ancient(EXTRACT)
+    SERIES_FILES = files_of(EXTRACT, "*")
 
 
 if SIMULATED:
@@ -21,7 +33,7 @@ if SIMULATED:
             f"{RUN}/benchmarks/simulate_series.tsv"
         localrule: True
         conda:
-            "../../envs/afa.yaml"
+            ENVIRONMENT
         resources:
             mem_mb=memory,
             runtime=minutes,
@@ -34,27 +46,30 @@ if SIMULATED:
 rule fetch_series:
     input:
         config=COHORT_FILE,
-        mirror=MIRROR,
-        series=SERIES_FILES,
+        series=SERIES,
+        files=SERIES_FILES,
     output:
         source=f"{RUN}/source.json",
     log:
         f"{RUN}/logs/fetch_series.log",
     benchmark:
         f"{RUN}/benchmarks/fetch_series.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
     params:
-        mirror=lambda wildcards, input: (
-            f"--mirror '{input.mirror}'" if input.mirror else ""
+        series=lambda wildcards, input: (
+            f"--{'extract' if EXTRACT else 'mirror'} {shlex.quote(str(input.series))}"
+            if input.series
+            else ""
         ),
         cache=settings.geo_cache,
         code=command_digest("cohort:cohort_fetch"),
     shell:
-        "afa cohort fetch {input.config} --cache '{params.cache}' {params.mirror} --out {output.source} > {log} 2>&1"
+        "afa cohort fetch {input.config} --cache {params.cache:q} {params.series} --out {output.source} > {log} 2>&1"
 
 
 rule encode_cohort:
@@ -62,8 +77,8 @@ rule encode_cohort:
         config=COHORT_FILE,
         source=f"{RUN}/source.json",
         bundle=f"{RUN}/bundle",
-        aliases="resources/genes/aliases.csv",
-        ensembl="resources/genes/ensembl.csv",
+        aliases=home("resources/genes/aliases.csv"),
+        ensembl=home("resources/genes/ensembl.csv"),
     output:
         cohort=directory(f"{RUN}/cohort"),
     log:
@@ -71,7 +86,7 @@ rule encode_cohort:
     benchmark:
         f"{RUN}/benchmarks/encode_cohort.tsv"
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -85,3 +100,31 @@ rule encode_cohort:
         "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl}"
         " --test {params.test} --level {params.level} --reference {params.reference} {params.threshold} --out {output.cohort} > {log} 2>&1"
+
+
+# The same series, each gene compared with the cohort itself, at each of some thresholds.
+rule cohort_by_cohort:
+    input:
+        config=COHORT_FILE,
+        source=f"{RUN}/source.json",
+        bundle=f"{RUN}/bundle",
+        aliases=home("resources/genes/aliases.csv"),
+        ensembl=home("resources/genes/ensembl.csv"),
+    output:
+        cohorts=directory(f"{RUN}/cohort_by_cohort"),
+    log:
+        f"{RUN}/logs/cohort_by_cohort.log",
+    benchmark:
+        f"{RUN}/benchmarks/cohort_by_cohort.tsv"
+    conda:
+        ENVIRONMENT
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        thresholds=comma_separated(settings.labels.thresholds),
+        code=command_digest("cohort:cohort_by_cohort"),
+    shell:
+        "afa cohort by-cohort {input.config} --source {input.source} --bundle {input.bundle}"
+        " --aliases {input.aliases} --ensembl {input.ensembl} --thresholds {params.thresholds}"
+        " --out {output.cohorts} > {log} 2>&1"

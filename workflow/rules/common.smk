@@ -1,35 +1,95 @@
 # The checked settings of this run, and what every rule needs of them.
+import json
 import os
+import shlex
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from afa.codedigest import DIGEST_LENGTH, PACKAGE, code_digest, notebook_digest
-from afa.config import check_run_config, cohort_file, own_rule_files
-from afa.cohort.config import load_cohort_config
-from afa.deadrun import join_the_living, remove_gathered
+# The version of the package that these rules call.
+PACKAGE_VERSION = "0.1.0"
+
+try:
+    from afa import __version__ as installed
+except ImportError:
+    installed = "none"
+if installed != PACKAGE_VERSION:
+    raise WorkflowError(
+        f"afa: found {'no package' if installed == 'none' else installed} in the Python that runs Snakemake; expected"
+        f" version {PACKAGE_VERSION}. Next step: install it there, pip install 'afa[workflow]=={PACKAGE_VERSION}'."
+    )
+
+from afa.codedigest import (
+    DIGEST_LENGTH,
+    PACKAGE,
+    code_digest,
+    notebook_digest,
+    stage_digest,
+)
+from afa.config import (
+    carried_extract,
+    check_run_config,
+    cohort_file,
+    language_models,
+    own_rule_files,
+)
+from afa.cohort.table_cohort import TableCohort, load_cohort_file
+from afa.deadrun import join_the_living
 from afa.errors import AfaError
 from afa.files import sha256_of
+from afa.stages import stages
+from afa.uptodate import decide_by_content, remove_temporaries
+
+# The folder that holds the workflow, which in a module or with --directory is another than the one it runs in.
+HOME = Path(str(workflow.current_basedir)).parents[1]
+
+
+def home(path):
+    """The path of a file or folder that comes with the workflow."""
+    return str(path) if HOME == Path.cwd() else str(HOME / path)
+
+
+def here_or_home(path):
+    """A path as the settings have it; where there is no such thing here, the one that comes with the workflow."""
+    return path if path.exists() else Path(home(path))
+
 
 try:
     settings = check_run_config(config)
-    COHORT_FILE = cohort_file(settings, Path("config/cohorts"))
+    COHORT_FILE = str(
+        cohort_file(settings, Path("config/cohorts"), Path(home("config/cohorts")))
+    )
     OWN_RULE_FILES = [os.path.relpath(file) for file in own_rule_files(settings)]
-    COHORT = load_cohort_config(COHORT_FILE)
+    COHORT = load_cohort_file(COHORT_FILE)
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 
 # After a crash the same command goes on: the lock that a dead run left is removed, a living one's never.
-if workflow.is_main_process and (kept := join_the_living(".snakemake")):
-    logger.warning(f"afa: {kept}")
-JOB_SHELL = Path(workflow.basedir) / "workflow" / "scripts" / "job.sh"
-shell.prefix(f"set -euo pipefail; source '{JOB_SHELL}'; ")
+try:
+    if workflow.is_main_process and (kept := join_the_living(".snakemake")):
+        logger.warning(f"afa: {kept}")
+except AfaError as error:
+    raise WorkflowError(str(error)) from None
+JOB_SHELL = HOME / "workflow" / "scripts" / "job.sh"
+decide_by_content(workflow.current_basedir.get_path_or_uri(secret_free=True))
+
+
+def doubled(path):
+    """A path for what Snakemake formats: braces in the name of a folder are no names of wildcards."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+shell.prefix(f"set -euo pipefail; source {doubled(shlex.quote(str(JOB_SHELL)))}; ")
+ENVIRONMENT = doubled(
+    workflow.current_basedir.join("../../envs/afa.yaml").get_path_or_uri(
+        secret_free=True
+    )
+)
 
 
 onsuccess:
-    # A kill between the gathering of shards and their removal leaves them for good.
     if not workflow.storage_settings.notemp:
-        remove_gathered(RUN, workflow.dag.targetfiles)
+        remove_temporaries(workflow)
 
 
 SIMULATED = COHORT.origin == "simulated"
@@ -56,7 +116,7 @@ def files_of(folder, *patterns):
     return sorted(str(path) for path in shown if path.is_file())
 
 
-PAPER_TABLES = files_of("resources/paper", "*.csv")
+PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
 
 
 def command_digest(command):
@@ -85,18 +145,67 @@ def notebook_code(notebook):
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could
 # change places, each carries its option: `--seeds 0,1`, not `0,1`.
-def live_options(prompt):
+def live_options(*prompts):
     """What changes the answers of a live stage of the elicitation. The key is read by the command, from the environment alone."""
     if not settings.elicitation.live:
         return ""
     from afa.elicit.endpoint import MODEL
     from afa.elicit.prompts import prompt_digest
 
-    return f"{prompt_digest(prompt)[:DIGEST_LENGTH]} of {os.environ.get(MODEL, 'no model')}"
+    digests = "".join(prompt_digest(prompt)[:DIGEST_LENGTH] for prompt in prompts)
+    return f"{digests} of {os.environ.get(MODEL, 'no model')}"
 
 
 def comma_separated(numbers):
     return ",".join(map(str, numbers))
+
+
+STAGES = stages()
+# Paths of what stages read; any other name is that of a stage, whose tables are read.
+PATHS = {
+    "bundle": f"{RUN}/bundle",
+    "cohort": f"{RUN}/cohort",
+    "by_cohort": f"{RUN}/cohort_by_cohort",
+    "portfolio": home("config/portfolio.yaml"),
+}
+
+
+def tables_of(names):
+    """The paths of the inputs of a job, by name."""
+    return {name: PATHS.get(name, f"{RUN}/tables/{name}") for name in names}
+
+
+def settings_of(keys):
+    """What a job reads of the settings, as JSON; single keys of a section have a dot."""
+    document = settings.model_dump(mode="json")
+    chosen = {}
+    for head, _, name in (key.partition(".") for key in keys):
+        if name:
+            chosen.setdefault(head, {})[name] = document[head][name]
+        else:
+            chosen[head] = document[head]
+    return json.dumps(chosen)
+
+
+def input_options(wildcards, input):
+    """The options that name the inputs of a job: of the first two their own, of all others --input."""
+    own = ("bundle", "cohort")
+    return " ".join(
+        f"--{name} {path}" if name in own else f"--input {name}={path}"
+        for name, path in input.items()
+        if name != "tables"
+    )
+
+
+def shard_option(wildcards):
+    return f"--shard {wildcards.shard}" if "shard" in wildcards.keys() else ""
+
+
+def settings_of_part(wildcards):
+    """What a part of the grid reads: its gain, and the rules that look at one; or those that look at none."""
+    document = json.loads(settings_of(STAGES["allocation"].settings))
+    document["allocation"] = settings.allocation.part(wildcards.gain)
+    return json.dumps(document)
 
 
 wildcard_constraints:

@@ -3,9 +3,9 @@ rule comparison:
     input:
         summary=f"{RUN}/summary.csv",
         cohort=f"{RUN}/cohort",
-        paper=ancient("resources/paper"),
+        paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
-        answers="resources/paper/answers.yaml",
+        answers=home("resources/paper/answers.yaml"),
     output:
         report(
             directory(f"{RUN}/comparison"),
@@ -18,8 +18,9 @@ rule comparison:
         f"{RUN}/logs/comparison.log",
     benchmark:
         f"{RUN}/benchmarks/comparison.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,

@@ -1,25 +1,24 @@
 # From questions to a bundle: recorded answers, or with `live` a model that is asked for what its record lacks.
-from afa.elicit.study import KEYWORDS_FILE, PHENOTYPES_FILE, RECORD_FOLDER, STUDY_FILE
+from afa.elicit.study import (
+    ALIASES_FILE,
+    KEYWORDS_FILE,
+    PHENOTYPES_FILE,
+    RECORD_FOLDER,
+    STUDY_FILE,
+)
 
 ELICITATION = settings.elicitation
-RECORD = ELICITATION.record or ELICITATION.study / RECORD_FOLDER
-STUDY_FILES = files_of(ELICITATION.study, STUDY_FILE, PHENOTYPES_FILE)
+STUDY = here_or_home(ELICITATION.study)
+RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
+STUDY_FILES = files_of(STUDY, STUDY_FILE, PHENOTYPES_FILE, ALIASES_FILE)
 # A live stage appends to its record, which is therefore no input: it would be newer than what was made of it.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
-KEYWORD_FILES = files_of(ELICITATION.study, KEYWORDS_FILE) if ELICITATION.live else []
-
-
-localrules:
-    elicit_unary,
-    elicit_consensus,
-    elicit_evidence,
-    elicit_pairwise,
-    build_bundle,
+KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE) if ELICITATION.live else []
 
 
 rule elicit_unary:
     input:
-        study=ancient(ELICITATION.study),
+        study=ancient(STUDY),
         files=STUDY_FILES,
         keywords=KEYWORD_FILES,
         answers=RECORD_FILES,
@@ -30,24 +29,25 @@ rule elicit_unary:
     benchmark:
         f"{RUN}/benchmarks/elicit_unary.tsv"
     retries: 0
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
         terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
     params:
-        record=f"--record '{RECORD}'",
+        record=f"--record {shlex.quote(str(RECORD))}",
         live="--live" if ELICITATION.live else "",
         wording=live_options("unary"),
         code=command_digest("elicit:elicit_unary"),
     shell:
-        "afa elicit unary {input.study} {params.record} {params.live} {resources.terms} --out {output.tables} > {log} 2>&1"
+        "afa elicit unary {input.study:q} {params.record} {params.live} {resources.terms} --out {output.tables} > {log} 2>&1"
 
 
 rule elicit_consensus:
     input:
-        study=ancient(ELICITATION.study),
+        study=ancient(STUDY),
         files=STUDY_FILES,
         unary=f"{RUN}/elicitation/unary",
     output:
@@ -56,8 +56,9 @@ rule elicit_consensus:
         f"{RUN}/logs/elicit_consensus.log",
     benchmark:
         f"{RUN}/benchmarks/elicit_consensus.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -65,13 +66,13 @@ rule elicit_consensus:
         min_agree=ELICITATION.min_agree,
         code=command_digest("elicit:elicit_consensus"),
     shell:
-        "afa elicit consensus {input.study} --unary {input.unary} --min-agree {params.min_agree}"
+        "afa elicit consensus {input.study:q} --unary {input.unary} --min-agree {params.min_agree}"
         " --out {output.tables} > {log} 2>&1"
 
 
 rule elicit_evidence:
     input:
-        study=ancient(ELICITATION.study),
+        study=ancient(STUDY),
         files=STUDY_FILES,
         unary=f"{RUN}/elicitation/unary",
         consensus=f"{RUN}/elicitation/consensus",
@@ -81,21 +82,22 @@ rule elicit_evidence:
         f"{RUN}/logs/elicit_evidence.log",
     benchmark:
         f"{RUN}/benchmarks/elicit_evidence.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
     params:
         code=command_digest("elicit:elicit_evidence"),
     shell:
-        "afa elicit evidence {input.study} --unary {input.unary} --consensus {input.consensus}"
+        "afa elicit evidence {input.study:q} --unary {input.unary} --consensus {input.consensus}"
         " --out {output.tables} > {log} 2>&1"
 
 
 rule elicit_pairwise:
     input:
-        study=ancient(ELICITATION.study),
+        study=ancient(STUDY),
         files=STUDY_FILES,
         keywords=KEYWORD_FILES,
         answers=RECORD_FILES,
@@ -107,25 +109,26 @@ rule elicit_pairwise:
     benchmark:
         f"{RUN}/benchmarks/elicit_pairwise.tsv"
     retries: 0
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
         terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
     params:
-        record=f"--record '{RECORD}'",
+        record=f"--record {shlex.quote(str(RECORD))}",
         live="--live" if ELICITATION.live else "",
-        wording=live_options("pairwise"),
+        wording=live_options("pairwise", "anchor", "conditional"),
         code=command_digest("elicit:elicit_pairwise"),
     shell:
-        "afa elicit pairwise {input.study} --evidence {input.evidence} {params.record} {params.live} {resources.terms}"
+        "afa elicit pairwise {input.study:q} --evidence {input.evidence} {params.record} {params.live} {resources.terms}"
         " --out {output.tables} > {log} 2>&1"
 
 
 rule build_bundle:
     input:
-        study=ancient(ELICITATION.study),
+        study=ancient(STUDY),
         files=STUDY_FILES,
         unary=f"{RUN}/elicitation/unary",
         consensus=f"{RUN}/elicitation/consensus",
@@ -138,8 +141,9 @@ rule build_bundle:
         f"{RUN}/logs/build_bundle.log",
     benchmark:
         f"{RUN}/benchmarks/build_bundle.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -147,6 +151,6 @@ rule build_bundle:
         min_agree=ELICITATION.min_agree,
         code=command_digest("elicit:elicit_bundle"),
     shell:
-        "afa elicit bundle {input.study} --unary {input.unary} --consensus {input.consensus}"
+        "afa elicit bundle {input.study:q} --unary {input.unary} --consensus {input.consensus}"
         " --evidence {input.evidence} --pairwise {input.pairwise} --min-agree {params.min_agree}"
         " --out {output.bundle} --dropped {output.dropped} > {log} 2>&1"

@@ -11,7 +11,7 @@ rule explorer:
     benchmark:
         f"{RUN}/benchmarks/explorer.tsv"
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     threads: 1
     resources:
         mem_mb=memory,

@@ -2,7 +2,7 @@
 OF_STUDY = {}
 if settings.bundle is None:
     OF_STUDY = {
-        "study": ancient(ELICITATION.study),
+        "study": ancient(STUDY),
         "files": STUDY_FILES,
         "answers": RECORD_FILES,
         "unary": f"{RUN}/elicitation/unary",
@@ -22,39 +22,19 @@ rule elicitation_health:
     benchmark:
         f"{RUN}/benchmarks/elicitation_health.tsv"
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
     params:
         record=lambda wildcards, input: (
-            f"--study '{input.study}' --record '{RECORD}' --asked {input.unary} --asked {input.pairwise}"
+            f"--input study={shlex.quote(str(input.study))} --input record={shlex.quote(str(RECORD))}"
+            f" --input unary={input.unary} --input pairwise={input.pairwise}"
             if OF_STUDY
             else ""
         ),
-        draws=settings.bootstrap.resamples,
-        code=command_digest("experiment:experiment_elicitation_health"),
+        settings=settings_of(STAGES["elicitation_health"].settings),
+        code=stage_digest("elicitation_health", "run"),
     shell:
-        "afa experiment elicitation-health --bundle {input.bundle} --cohort {input.cohort} {params.record}"
-        " --draws {params.draws} --out {output.tables} > {log} 2>&1"
-
-
-rule elicitation_health_summary:
-    input:
-        tables=f"{RUN}/tables/elicitation_health",
-    output:
-        rows=f"{RUN}/summary/elicitation_health.csv",
-    log:
-        f"{RUN}/logs/elicitation_health_summary.log",
-    benchmark:
-        f"{RUN}/benchmarks/elicitation_health_summary.tsv"
-    conda:
-        "../../envs/afa.yaml"
-    resources:
-        mem_mb=memory,
-        runtime=minutes,
-    params:
-        resamples=RESAMPLES,
-        code=command_digest("summary:summary_elicitation_health"),
-    shell:
-        "afa summary elicitation-health {input.tables} {params.resamples} --out {output.rows} > {log} 2>&1"
+        "afa stage elicitation_health --bundle {input.bundle} --cohort {input.cohort} {params.record}"
+        " --settings {params.settings:q} --out {output.tables} > {log} 2>&1"

@@ -1,46 +1,27 @@
 # What a reader sees: the summary, the figures, and the report made of them.
-STAGES = [
-    "sign",
-    "chaos",
-    "allocation",
-    "layer1",
-    "layer0",
-    "layer0_synthetic",
-    "binary",
-    "labels",
-    "labels_needed",
-    "ranking",
-    "calibration",
-    "simulated_calibration",
-    "elicitation_error",
-    "elicitation_health",
-    "stopping",
-    "gauge",
-    "accurate",
-    "sanity",
-    "errata",
-    *BASELINE_STAGES,
-]
+SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
+SUMMARISED += ["errata", *BASELINE_STAGES]
 
 
 rule summary:
     input:
-        parts=expand(f"{RUN}/summary/{{stage}}.csv", stage=STAGES),
+        parts=expand(f"{RUN}/summary/{{stage}}.csv", stage=SUMMARISED),
     output:
         f"{RUN}/summary.csv",
     log:
         f"{RUN}/logs/summary.log",
     benchmark:
         f"{RUN}/benchmarks/summary.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("summary:summary_join"),
+        code=command_digest("stage:join"),
     shell:
-        "afa summary join {input.parts} --out {output} > {log} 2>&1"
+        "afa join {input.parts} --out {output} > {log} 2>&1"
 
 
 # One notebook per part of the paper: what it reads of the run, and where its figure stands in the report.
@@ -178,9 +159,9 @@ for name, page in NOTEBOOKS.items():
         name:
             f"{name}_notebook"
         input:
-            notebook=f"notebooks/{name}.ipynb",
+            notebook=home(f"notebooks/{name}.ipynb"),
             cohort=f"{RUN}/cohort",
-            paper=ancient("resources/paper"),
+            paper=ancient(home("resources/paper")),
             tables=PAPER_TABLES,
             reads=[f"{RUN}/{part}" for part in page["reads"]],
         output:
@@ -204,14 +185,14 @@ for name, page in NOTEBOOKS.items():
         benchmark:
             f"{RUN}/benchmarks/{name}_notebook.tsv"
         conda:
-            "../../envs/afa.yaml"
+            ENVIRONMENT
         resources:
             mem_mb=memory,
             runtime=minutes,
         params:
             run=subpath(input.cohort, parent=True),
             figure=subpath(output.svg, strip_suffix=".svg"),
-            code=notebook_code(f"notebooks/{name}.ipynb"),
+            code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook} --page {output.page}"
             " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
@@ -222,9 +203,11 @@ rule published:
     input:
         summary=f"{RUN}/summary.csv",
         cohort=f"{RUN}/cohort",
-        paper=ancient("resources/paper"),
+        paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
-        stages=expand(f"{RUN}/tables/{{stage}}", stage=[*STAGES, "allocation_truth"]),
+        stages=expand(
+            f"{RUN}/tables/{{stage}}", stage=[*SUMMARISED, "allocation_truth"]
+        ),
     output:
         report(
             directory(f"{RUN}/published"),
@@ -237,8 +220,9 @@ rule published:
         f"{RUN}/logs/published.log",
     benchmark:
         f"{RUN}/benchmarks/published.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -268,8 +252,9 @@ rule run_config:
         f"{RUN}/logs/run_config.log",
     benchmark:
         f"{RUN}/benchmarks/run_config.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -289,15 +274,16 @@ rule provenance:
             suffix=["svg", "pdf", "png"],
         ),
         config=f"{RUN}/config.json",
-        lock="envs/requirements.lock",
+        lock=home("envs/requirements.lock"),
     output:
         f"{RUN}/provenance.json",
     log:
         f"{RUN}/logs/provenance.log",
     benchmark:
         f"{RUN}/benchmarks/provenance.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -317,17 +303,22 @@ rule report_page:
         bundle=f"{RUN}/bundle",
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
-        paper=collect("resources/paper/{name}", name=["headlines.yaml", "claims.csv"]),
-        docs=collect("docs/{name}.md", name=["decisions", "errata", "past_the_paper"]),
-        captions=collect("workflow/report/{name}.rst", name=NOTEBOOKS),
+        paper=collect(
+            home("resources/paper/{name}"), name=["headlines.yaml", "claims.csv"]
+        ),
+        docs=collect(
+            home("docs/{name}.md"), name=["decisions", "errata", "past_the_paper"]
+        ),
+        captions=collect(home("workflow/report/{name}.rst"), name=NOTEBOOKS),
     output:
         f"{RUN}/report.html",
     log:
         f"{RUN}/logs/report_page.log",
     benchmark:
         f"{RUN}/benchmarks/report_page.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
@@ -352,7 +343,7 @@ rule workflow_report:
         results=REPORTED,
         config=f"{RUN}/config.json",
         text=collect(
-            "workflow/report/{name}.rst",
+            home("workflow/report/{name}.rst"),
             name=["workflow", "published", "notebook", *NOTEBOOKS],
         ),
     output:
@@ -361,11 +352,14 @@ rule workflow_report:
         f"{RUN}/logs/workflow_report.log",
     benchmark:
         f"{RUN}/benchmarks/workflow_report.tsv"
+    localrule: True
     conda:
-        "../../envs/afa.yaml"
+        ENVIRONMENT
     resources:
         mem_mb=memory,
         runtime=minutes,
+    params:
+        snakefile=os.path.relpath(workflow.main_snakefile),
     shell:
-        "snakemake --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
+        "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"

@@ -2,7 +2,7 @@
 from afa.report.resources import UNMEASURED, read_needs
 
 try:
-    NEEDS = read_needs("resources/benchmarks")
+    NEEDS = read_needs(home("resources/benchmarks"))
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 

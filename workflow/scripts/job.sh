@@ -6,9 +6,13 @@ if [ -r .snakemake/alive ] && command -v flock > /dev/null; then
   flock --shared 9 || true
 fi
 
-# What the job cannot say itself: it was killed, or the disk that has its log is full.
+# Processor time of the job and its children (getrusage), in `benchmarks` under the name that its log has in `logs`.
+# Then what the job cannot say itself: it was killed, or the disk that has its log is full.
 afterwards() {
   local code=$? again="then give the same command again" free_kb
+  if [[ ${BASH_EXECUTION_STRING-} =~ \>\ ([^ ]+)/logs/([^ ]+)\.log ]]; then
+    { LC_ALL=C times > "${BASH_REMATCH[1]}/benchmarks/${BASH_REMATCH[2]}.times"; } 2> /dev/null || true
+  fi
   free_kb=$(($(stat -f -c '%a * %S / 1024' . || echo 64)))
   if [ "$code" -gt 128 ]; then
     echo "afa: a job: found its end by signal $((code - 128)); expected an end of its own. Next step: if that was 9," \

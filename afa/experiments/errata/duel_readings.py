@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import duel
-from afa.engine.packed import pack
+from afa.engine.layout import pack
 from afa.engine.patient import Patient
 from afa.experiments.errata.states import State
 from afa.inference.meanfield import Solver

@@ -10,14 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.cohort import geo
-from afa.cohort.build import row_tiers
+from afa.cohort.build import read_values
 from afa.cohort.config import CohortConfig
 from afa.cohort.encode import Test, encode
-from afa.cohort.expression import read_expression
 from afa.cohort.genes import Names, first_tier_present
 from afa.cohort.geo import Source
-from afa.cohort.select import select
 from afa.cohort.transform import choose_rows, log_values
 from afa.errors import CohortError, Fault
 
@@ -71,10 +68,7 @@ def load_expression(
     """
     other_names: Mapping[str, Sequence[str]] = aliases or {}
     names = {name: (*bundle.aliases.get(name, ()), *other_names.get(name, ())) for name in bundle.features}
-    chosen = select(geo.read_samples(source), config)
-    tiers = row_tiers(config, bundle.features, names, ensembl or {})
-    wanted = {row_id for choices in tiers.values() for tier in choices for row_id in tier}
-    read = read_expression(source, config.expression, chosen.samples, wanted)
+    chosen, tiers, read = read_values(config, source, bundle.features, names, ensembl or {})
     raw = read.values[[*chosen.controls, *chosen.patients]]
     log = log_values(raw, config.expression.unit, read.library_size)
     values, _ = choose_rows(log, first_tier_present(tiers, map(str, log.index)), chosen.controls)

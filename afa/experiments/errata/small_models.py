@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from afa.inference.dense import Half
-from afa.mrf import ROUNDING, Floats, PairwiseMRF
+from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
 
 SIZES = (3, 4, 5, 6, 7)
 DENSITIES = (0.0, 0.25, 0.5, 1.0)
@@ -32,7 +32,7 @@ class SmallModel:
     @cached_property
     def scores(self) -> Floats:
         """S(x) of every configuration, (3^n,) nats."""
-        return Half.of(self.unary, self.coupling).energy
+        return Half.of(np.multiply.outer(self.unary, VALUES), self.coupling).energy
 
     @property
     def coupled(self) -> bool:

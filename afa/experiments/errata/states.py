@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.packed import Packed
+from afa.engine.layout import Packed
 from afa.engine.patient import Patient
-from afa.experiments.bootstrap import ratio_interval
 from afa.experiments.errata.small_models import generator_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
+from afa.stats.resampling import ratio_interval
 
 Objects = NDArray[np.object_]
 

@@ -28,9 +28,9 @@ from afa.experiments.errata.printed import Printed
 from afa.experiments.errata.rows import Row, table_of
 from afa.experiments.errata.small_models import random_models
 from afa.experiments.errata.states import Sampling, random_states
-from afa.experiments.summary import COLUMNS as SUMMARY_COLUMNS
-from afa.experiments.summary import summary_rows
 from afa.inference.meanfield import Solver
+from afa.stats.summary import COLUMNS as SUMMARY_COLUMNS
+from afa.stats.summary import summary_rows
 
 
 @dataclass(frozen=True)

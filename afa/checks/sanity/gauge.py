@@ -1,0 +1,221 @@
+"""Gate: `wald`, `l1` and every full-observation decision are functions of S alone, whatever the common gauge g is.
+
+Class models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every G. Scores that rest on
+inference do depend on it at intermediate states (spec B5, against supp:sanity): by how much is reported, not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bracket import GAMMA
+from afa.bundle import Bundle
+from afa.checks.sanity.gate import Failure, Gate, Outcome
+from afa.checks.sanity.subject import Subject, bundle_of, generator
+from afa.engine.brackets import BRACKETS
+from afa.engine.duels import Duel
+from afa.engine.snapshots import Snapshots, snapshots
+from afa.mrf import ROUNDING, Floats
+
+PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
+WHOLE = (1.0, 1.0)
+WIDTH = Duel._fields.index("spread"), Duel._fields.index("beta")
+
+
+def check(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
+    """A gauge on both classes of each binary task, then a constant on every S_v.
+
+    share : how much of G each class takes. everywhere : whether all entities take the constant, or the first alone.
+    """
+    total = Outcome()
+    compared = subject.once(gauge_readings) if share == WHOLE else _gauge_readings(subject, share)
+    for v, (plain, gauged) in enumerate(compared):
+        total += _same_decisions(subject, plain, gauged, partial(_task, subject, v))
+    return total + _constant_added(subject, everywhere=everywhere)
+
+
+def gauge_readings(subject: Subject) -> list[tuple[Snapshots, Snapshots]]:
+    """Each binary task without and with a random gauge, for a few patients and rounds."""
+    return _gauge_readings(subject, WHOLE)
+
+
+def gauge_change(subject: Subject) -> pd.DataFrame:
+    """How `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
+
+    states : of a patient and a binary task. changed : states whose decision, the sign or the side that is called,
+    changes. mean_change, max_change : of the score, in nats for `two_elbo`; of the end of the interval that moves more.
+    """
+    compared = subject.once(gauge_readings)
+    tables = []
+    for score, value, decision in (
+        ("two_elbo", _two_elbo, lambda read: _signs(_two_elbo(read), read.packed.tie)),
+        ("stack_a", lambda read: read.stack_a, lambda read: np.sign(read.stack_a)),
+        ("hanson_wright", _hanson_wright, lambda read: read.calls[..., BRACKETS.index("hanson_wright")]),
+    ):
+        change = np.stack([np.abs(value(gauged) - value(plain)) for plain, gauged in compared])
+        change = change.max(axis=-1)
+        changed = np.stack([(decision(gauged) != decision(plain))[..., 0] for plain, gauged in compared])
+        tables.append(
+            pd.DataFrame(
+                {
+                    "subject": subject.bundle.name,
+                    "score": score,
+                    "t": compared[0][0].rounds,
+                    "states": changed.shape[0] * changed.shape[1],
+                    "changed": changed.sum(axis=(0, 1)),
+                    "mean_change": change.mean(axis=(0, 1)),
+                    "max_change": change.max(axis=(0, 1)),
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
+    """A closed bundle with G added to its two classes in these shares, G a random pairwise model named by the bundle.
+
+    G lives on the support of S and a few features outside it. Its potentials are multiples of 1/8, so that the sums of
+    a bundle of whole potentials stay exact.
+    """
+    draw = generator(f"gauge\0{closed.name}")
+    m = len(closed.features)
+    support = closed.support(closed.entities[0])
+    outside = draw.permutation(np.setdiff1d(np.arange(m), support))[:OUTSIDE]
+    inside = np.sort(np.concatenate([support, outside]))
+    unary, couplings = np.zeros(m), np.zeros((m, m))
+    unary[inside] = draw.integers(-8, 9, len(inside)) / 8
+    strength = draw.integers(-8, 9, (len(inside),) * 2) / 8
+    couplings[np.ix_(inside, inside)] = strength * (draw.random(strength.shape) < 0.2)
+    shares = np.array(share)
+    upper = np.stack([np.triu(closed.couplings(entity).toarray(), 1) for entity in closed.entities])
+    return bundle_of(
+        closed.name,
+        closed.entities,
+        closed.features,
+        closed.unary + shares[:, None] * unary,
+        upper + shares[:, None, None] * np.triu(couplings, 1),
+        closed.priors,
+    )
+
+
+def _gauge_readings(subject: Subject, share: tuple[float, float]) -> list[tuple[Snapshots, Snapshots]]:
+    return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
+
+
+def _read(subject: Subject, bundle: Bundle) -> Snapshots:
+    chosen = subject.some(PATIENTS)
+    values, orders = subject.values[chosen], subject.orders[chosen, 0]
+    return snapshots(bundle, values, orders, subject.rounds(ROUNDS), solver=subject.solver, threads=subject.threads)
+
+
+def _task(subject: Subject, v: int, _: int) -> str:
+    return f"{subject.named(v)} as a binary task"
+
+
+def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, named: Callable[[int], str]) -> Outcome:
+    """`wald`, the `l1` budgets and calls at every round read, and the signs of all scores at full observation."""
+    tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
+    describe = partial(_describe, subject, plain.rounds, named)
+    total = Outcome()
+    for what, of in (("wald", _lead), ("l1 budget", lambda read: read.sums[..., 0]), ("l1 couplings", _between)):
+        total += _alike(of(plain), of(other), tie, describe(what))
+    for i, bracket in enumerate(BRACKETS[:2]):
+        total += _alike(plain.calls[..., i], other.calls[..., i], 0.0, describe(f"call of {bracket}"))
+    last = partial(_describe, subject, plain.rounds[-1:], named)
+    for what, of in (("wald", _lead), ("linearity", lambda read: read.mean), ("two_elbo", _two_elbo)):
+        signs = [_signs(of(read)[:, -1:], tie) for read in (plain, other)]
+        total += _alike(signs[0], signs[1], 0.0, last(f"decision of {what}"))
+    signs = [np.sign(read.stack_a[:, -1:]) for read in (plain, other)]
+    return total + _alike(signs[0], signs[1], 0.0, last("decision of stack_a"))
+
+
+def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
+    """More than the largest |S| added to every S_v: no duel moves, every binary decision becomes 1."""
+    bundle = subject.bundle
+    added = np.zeros(len(bundle.entities))
+    added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.direct_energies()).max(initial=0.0))
+    shifted = replace(bundle, priors=bundle.priors + added)
+    duels = _same_decisions(
+        subject, _read(subject, bundle), _read(subject, shifted), partial(_pair, subject, "equal priors added")
+    )
+    binary = Outcome()
+    for v, entity in enumerate(bundle.entities if everywhere else ()):
+        closed = subject.once(gauge_readings)[v][0]
+        halves = np.array([added[v], -added[v]]) / 2
+        task = subject.closures[v]
+        moved = _read(subject, replace(task, priors=task.priors + halves))
+        describe = partial(_describe, subject, closed.rounds, partial(_task, subject, v))
+        tie = 4 * moved.packed.tie + ROUNDING
+        binary += _alike(_lead(closed) + added[v], _lead(moved), tie, describe(f"wald of {entity} and a constant"))
+        decision = _signs(_lead(moved)[:, -1:], moved.packed.tie)
+        last = partial(_describe, subject, closed.rounds[-1:], partial(_task, subject, v))
+        binary += _alike(np.ones_like(decision), decision, 0.0, last("decision with a constant added"))
+    return duels + binary
+
+
+def _pair(subject: Subject, note: str, q: int) -> str:
+    pairs = [(a, b) for a in range(len(subject.bundle.entities)) for b in range(a + 1, len(subject.bundle.entities))]
+    return f"{subject.named_pair(*pairs[q])}, {note}"
+
+
+def _lead(read: Snapshots) -> Floats:
+    a, b = read.pairs.T
+    lead: Floats = read.constant[..., a] - read.constant[..., b]
+    return lead
+
+
+def _between(read: Snapshots) -> Floats:
+    return read.sums[..., Duel._fields.index("between")]
+
+
+def _two_elbo(read: Snapshots) -> Floats:
+    a, b = read.pairs.T
+    difference: Floats = read.elbo[..., a] - read.elbo[..., b]
+    return difference
+
+
+def _hanson_wright(read: Snapshots) -> Floats:
+    """(P, R, 2) ends of the interval of one duel, as `afa.bracket.hanson_wright_interval`."""
+    spread, beta = (read.sums[..., 0, i] for i in WIDTH)
+    mean, score = read.mean[..., 0], read.stack_a[..., 0]
+    deviation = np.sqrt(2 * spread * np.log(2 / GAMMA) * (1 + beta))
+    width = np.divide(np.abs(score) * deviation, np.abs(mean), out=np.full(mean.shape, 2.0), where=mean != 0)
+    width[spread == 0] = 0.0
+    return np.stack([np.maximum(-1.0, score - width), np.minimum(1.0, score + width)], axis=-1)
+
+
+def _signs(values: Floats, tie: float) -> Floats:
+    return np.where(np.abs(values) <= tie, 0.0, np.sign(values))
+
+
+def _alike(
+    expected: NDArray[np.generic], found: NDArray[np.generic], tolerance: float, describe: Callable[..., Failure]
+) -> Outcome:
+    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    return Outcome.of(~(difference <= tolerance), partial(describe, expected, found))
+
+
+def _describe(
+    subject: Subject, rounds: NDArray[np.int64], named: Callable[[int], str], what: str
+) -> Callable[..., Failure]:
+    chosen = subject.some(PATIENTS)
+
+    def describe(expected: Floats, found: Floats, p: int, r: int, q: int) -> Failure:
+        case = f"{named(q)}, patient {subject.patients[chosen[p]]}, t = {rounds[r]}"
+        return Failure(case, f"{what} {found[p, r, q]:.12g}", f"{expected[p, r, q]:.12g}, as without the gauge")
+
+    return describe
+
+
+GATE = Gate(
+    "gauge",
+    check,
+    (partial(check, share=(1.0, 0.0)), partial(check, everywhere=False)),
+    "report this with the bundle: a score that should depend on S alone depends on the classes' common part",
+)

@@ -1,0 +1,125 @@
+"""The numbers of the sanity stage: failures, wrong shares of the brackets, and how the solves of the run went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from afa.stats.resampling import ratio_interval
+from afa.stats.summary import summary_rows
+
+PURPOSE = "sanity"
+SCORES = ("two_elbo", "stack_a")
+
+TABLES = ("gates", "brackets", "bracket_patients", "convergence", "nonconvergence", "contraction", "gauge_change")
+
+
+def summarise_sanity(
+    tables: Mapping[str, pd.DataFrame], *, resamples: int = 1000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Summary rows `sanity` of the tables of `sanity_tables`; the stratum names the check.
+
+    `count`: failures of all gates (n cases, no stratum) and of each; duels tied in the end that a bracket calls;
+    patients and entities that persistently do not converge. `rate`: by bracket and population the share called of
+    those with a winner, and the share wrong of those called, over all t with an interval over patients and by t
+    without; solves that reached the cap; decisions that a gauge changes. `iterations`: damped sweeps per solve.
+    `contraction`: the median and the largest beta L^2. `nats`: mean change of `two_elbo` under a gauge.
+    """
+    rows = [
+        _gates(tables["gates"]),
+        _brackets(tables["bracket_patients"], resamples, confidence),
+        _brackets_by_round(tables["brackets"]),
+        _solves(tables["convergence"], tables["nonconvergence"]),
+        _contraction(tables["contraction"]),
+        _gauge(tables["gauge_change"]),
+    ]
+    whole = pd.concat([part for part in rows if len(part)], ignore_index=True)
+    return summary_rows("sanity", whole.assign(t=pd.to_numeric(whole["t"])))
+
+
+def _gates(gates: pd.DataFrame) -> pd.DataFrame:
+    by_name = gates.groupby("name", sort=False)[["failures", "cases"]].sum().reset_index()
+    whole = pd.DataFrame({"name": [None], "failures": [gates["failures"].sum()], "cases": [gates["cases"].sum()]})
+    table = pd.concat([whole.astype({"name": object}), by_name], ignore_index=True)
+    columns = {"name": "stratum", "failures": "value", "cases": "n"}
+    return table.rename(columns=columns).assign(metric="count")
+
+
+def _brackets(patients: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
+        stratum = f"population={population} bracket={bracket}"
+        for share, numerator, denominator in (("called", "called", "decided"), ("wrong", "wrong", "called")):
+            right, total = (table[[name]].to_numpy(float) for name in (numerator, denominator))
+            low, high = ratio_interval(right, total, resamples=resamples, confidence=confidence, purpose=PURPOSE)
+            row = {"metric": "rate", "stratum": f"{stratum} {share}", "n": int(total.sum())}
+            rows.append({**row, "value": _share(right.sum(), total.sum()), "low": low[0], "high": high[0]})
+        tied = int(table["tied_called"].sum())
+        rows.append({"metric": "count", "stratum": f"{stratum} tied_called", "value": tied, "n": tied})
+    return pd.DataFrame(rows)
+
+
+def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
+    stratum = "population=" + brackets["population"] + " bracket=" + brackets["bracket"]
+    parts = []
+    for share, numerator, denominator in (("called", "called", "decided"), ("wrong", "wrong", "called")):
+        total = brackets[denominator].to_numpy()
+        value = np.divide(brackets[numerator], total, out=np.full(len(total), np.nan), where=total > 0)
+        part = pd.DataFrame({"metric": "rate", "stratum": stratum + f" {share}", "t": brackets["t"], "value": value})
+        parts.append(part.assign(n=total)[total > 0])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for model, table in convergence.groupby("model", sort=False):
+        for t, part in ((None, table), (0, table[table["t"] == 0])):
+            solves = int(part["solves"].sum())
+            key = {"t": t, "n": solves}
+            sweeps, capped = part["iterations"].sum(), part["capped"].sum()
+            rows += [
+                {**key, "metric": "iterations", "stratum": f"model={model}", "value": _share(sweeps, solves)},
+                {**key, "metric": "rate", "stratum": f"model={model} capped", "value": _share(capped, solves)},
+            ]
+        cases = nonconvergence[nonconvergence["model"] == model]
+        stratum = f"model={model} persistent_nonconvergence"
+        rows.append({"metric": "count", "stratum": stratum, "value": cases["persistent"].sum(), "n": len(cases)})
+    return pd.DataFrame(rows)
+
+
+def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for model, table in contraction.groupby("model", sort=False):
+        values, n = table["contraction"], len(table)
+        for metric, stratum, value in (
+            ("contraction", f"model={model} median", values.median()),
+            ("contraction", f"model={model} largest", values.max()),
+            ("rate", f"model={model} contraction_below_1", (values < 1).mean()),
+            ("rate", f"model={model} contraction_below_3/2", (values < 1.5).mean()),
+        ):
+            rows.append({"metric": metric, "stratum": stratum, "value": value, "n": n})
+    return pd.DataFrame(rows)
+
+
+def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
+    """Of the run's own bundle, by t and over all t."""
+    run = changes[changes["input"] == "run"]
+    over_all = run.assign(total=run["mean_change"] * run["states"], t=None).groupby("score", sort=False)
+    sums = over_all[["states", "changed", "total"]].sum().reset_index()
+    whole = sums.assign(mean_change=sums["total"] / sums["states"], t=None)
+    table = pd.concat([whole.astype({"t": object}), run.astype({"t": object})], ignore_index=True)
+    is_score = table["score"].isin(SCORES)
+    stratum = np.where(is_score, "gauge_change", "gauge_change bracket=" + table["score"])
+    keys = pd.DataFrame(
+        {"method": table["score"].where(is_score, None), "stratum": stratum, "t": table["t"], "n": table["states"]}
+    )
+    rates = keys.assign(metric="rate", value=table["changed"] / table["states"])
+    in_nats = table["score"] == "two_elbo"
+    nats = keys.assign(metric="nats", value=table["mean_change"])[in_nats]
+    return pd.concat([rates, nats], ignore_index=True)
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else float("nan")

@@ -1,0 +1,206 @@
+"""What an entity's model says of a state without the mean-field approximation: exactly, or by annealed sampling.
+
+Each state is solved exactly where elimination stays within a limit, and by annealed importance sampling elsewhere. A
+sampled answer carries its standard error, and is given three times: by all chains, and by each half of them, which are
+two independent runs. Where a state is exact the three agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.engine.compile import in_threads
+from afa.engine.elimination import elimination_plan, log_partitions
+from afa.errors import InferenceError
+from afa.inference.annealed import Annealed, annealed
+from afa.inference.exact import estimate, pair_moments
+from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
+from afa.stages.drawn import generator_of
+
+Seen = NDArray[np.bool_]
+Values = NDArray[np.int8]
+RUNS = ("all chains", "first half", "second half")
+UNOBSERVED = 2
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a reference may take: most table entries of one exact solve; chains and steps of a sampled one."""
+
+    limit: float = 2e7
+    chains: int = 300
+    steps: int = 200
+
+
+@dataclass(frozen=True)
+class LogZ:
+    """log Z(x_obs) of one model in R states, nats.
+
+    value : (3, R), by `RUNS`. error : (R,) standard error of the first, 0 where it is exact. effective : (R,) effective
+    chains, NaN where it is exact.
+    """
+
+    value: Floats
+    error: Floats
+    effective: Floats
+
+
+def log_z(
+    mrf: PairwiseMRF, name: str, observed: Seen, values: Values, effort: Effort, *, threads: int | None = None
+) -> LogZ:
+    """The log-partition of `mrf` in R states, observed and values (R, M); `name` makes the seeds of samples."""
+    support = mrf.support
+    codes = np.where(observed[:, support], values[:, support], UNOBSERVED).astype(np.int8)
+    _, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    row = row.reshape(-1)
+    value, error = np.empty((len(RUNS), len(first))), np.zeros(len(first))
+    effective = np.full(len(first), np.nan)
+    plan = elimination_plan(mrf)
+    try:
+        value[:] = log_partitions(
+            mrf, observed[first], values[first], factors=(1.0,), plan=plan, limit=effort.limit, threads=threads
+        )[:, 0]
+    except InferenceError:  # of one state or more: each is judged by itself
+
+        def work(begin: int, end: int) -> None:
+            for i in range(begin, end):
+                state = np.s_[first[i] : first[i] + 1]
+                try:
+                    found = log_partitions(
+                        mrf, observed[state], values[state], factors=(1.0,), plan=plan, limit=effort.limit, threads=1
+                    )
+                    value[:, i] = found[0, 0]
+                except InferenceError:
+                    sampled = sampled_state(mrf, name, observed[first[i]], values[first[i]], effort)
+                    value[:, i] = [sampled.log_partition, *half_log_partitions(sampled)]
+                    error[i], effective[i] = sampled.error, sampled.effective
+
+        in_threads(work, len(first), threads)
+    uniform = (~observed).sum(axis=1)
+    return LogZ(value[:, row] + LOG3 * (uniform - uniform[first][row]), error[row], effective[row])
+
+
+def sampled_state(mrf: PairwiseMRF, name: str, observed: Seen, values: Values, effort: Effort) -> Annealed:
+    """Annealed chains in one state, (M,); the same ones for the same name and the same observations of the support."""
+    evidence = evidence_of(mrf, observed, values)
+    told = [f"{mrf.features[j]}={values[j]:+d}" for j in mrf.support if observed[j]]
+    generator = generator_of("accurate", name, *sorted(told))
+    return annealed(mrf, evidence, chains=effort.chains, steps=effort.steps, generator=generator)
+
+
+def evidence_of(mrf: PairwiseMRF, observed: Seen, values: Values) -> Evidence:
+    """The evidence of one state, observed and values (M,)."""
+    return Evidence.of(mrf, {mrf.features[j]: int(values[j]) for j in np.flatnonzero(observed)})
+
+
+def halves(found: Annealed) -> list[slice]:
+    """The chains of the two independent runs that sampled chains are."""
+    middle = len(found.weights) // 2
+    return [slice(0, middle), slice(middle, len(found.weights))]
+
+
+def half_log_partitions(found: Annealed) -> list[float]:
+    """The log-partition by each half of the chains, in nats."""
+    return [
+        found.log_partition + float(np.log(len(found.weights) * found.weights[half].mean())) for half in halves(found)
+    ]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """All N scores of a bundle in one state, as functions of the n free features of one entity.
+
+    constant : (N,) expectations of what no free feature takes part in; features that are neither observed nor free have
+    expectation 0. field : (N, n). j, l, owner, value : (E,) couplings between two free features, and whose they are.
+    """
+
+    constant: Floats
+    field: Floats
+    j: NDArray[np.int64]
+    l: NDArray[np.int64]  # noqa: E741 - the paper's name of the other feature
+    owner: NDArray[np.int64]
+    value: Floats
+
+    @classmethod
+    def of(cls, bundle: Bundle, evidence: Evidence) -> Scores:
+        """Of the observations in `evidence` and the features that are free in it."""
+        free, packed, n = evidence.free, bundle.packed, len(bundle.entities)
+        place = np.full(len(bundle.features), -1)
+        place[free] = np.arange(len(free))
+        known = evidence.values.astype(np.float64)
+        owner = np.repeat(np.arange(n), np.diff(packed.pointer))
+        j, l = place[packed.row], place[packed.column]  # noqa: E741
+        constant = bundle.priors + np.einsum("vj,j->v", bundle.unary, known)
+        constant += np.bincount(owner, packed.value * known[packed.row] * known[packed.column], n)
+        field = bundle.unary[:, free].copy()
+        for here, other in ((j, packed.column), (l, packed.row)):
+            chosen = (here >= 0) & (known[other] != 0)
+            np.add.at(field, (owner[chosen], here[chosen]), packed.value[chosen] * known[other[chosen]])
+        inside = (j >= 0) & (l >= 0)
+        return cls(constant, field, j[inside], l[inside], owner[inside], packed.value[inside])
+
+    def expected(self, first: Floats, pairs: Floats) -> Floats:
+        """(N,) expectations under moments (n,) and pair moments (n, n) of the free features, in nats."""
+        quadratic = np.bincount(self.owner, self.value * pairs[self.j, self.l], len(self.constant))
+        found: Floats = self.constant + np.einsum("vj,j->v", self.field, first) + quadratic
+        return found
+
+    def of_values(self, values: NDArray[np.int8]) -> Floats:
+        """(K, N) the scores at K values of the free features, (K, n)."""
+        x = values.astype(np.float64)
+        shape = (len(self.constant), len(self.owner))
+        sums = sp.csr_array((self.value, (self.owner, np.arange(len(self.owner)))), shape=shape)
+        quadratic = (sums @ (x[:, self.j] * x[:, self.l]).T).T
+        found: Floats = self.constant + np.einsum("kj,vj->kv", x, self.field) + quadratic
+        return found
+
+
+@dataclass(frozen=True)
+class Expected:
+    """E[S_v | x_obs] of all N scores under the model of entity u in one state, nats.
+
+    value : (3, N), by `RUNS`. variance : (N,) squared standard error of E[S_u - S_v] by all chains: 0 where it is
+    exact, infinite where too few chains are effective. effective : of the chains, NaN where it is exact.
+    """
+
+    value: Floats
+    variance: Floats
+    effective: float
+
+
+def expected_scores(
+    bundle: Bundle, entity: str, mrf: PairwiseMRF, observed: Seen, values: Values, effort: Effort
+) -> Expected:
+    """All scores under the model `mrf` of `entity`, exactly where its pair moments take few enough operations."""
+    evidence = evidence_of(mrf, observed, values)
+    scores = Scores.of(bundle, evidence)
+    if estimate(mrf, evidence, pairs=True).operations > effort.limit:
+        return sampled_scores(scores, bundle.index(entity), sampled_state(mrf, entity, observed, values, effort))
+    return exact_scores(scores, mrf, evidence)
+
+
+def exact_scores(scores: Scores, mrf: PairwiseMRF, evidence: Evidence) -> Expected:
+    """All scores under the exact moments of `mrf`."""
+    first, pairs = pair_moments(mrf, evidence)
+    exact = scores.expected(first[evidence.free], pairs)
+    return Expected(np.tile(exact, (len(RUNS), 1)), np.zeros(len(exact)), float("nan"))
+
+
+def sampled_scores(scores: Scores, own: int, found: Annealed) -> Expected:
+    """All scores under the sampled chains of the entity with index `own`; errors by the delta method."""
+    each = scores.of_values(found.values)
+    value = [np.einsum("k,kv->v", found.weights, each)]
+    for half in halves(found):
+        weights = found.weights[half] / found.weights[half].sum()
+        value.append(np.einsum("k,kv->v", weights, each[half]))
+    beyond = each[:, [own]] - each
+    about = found.weights[:, None] * (beyond - np.einsum("k,kv->v", found.weights, beyond))
+    variance: Floats = np.einsum("kv,kv->v", about, about)
+    if not np.isfinite(found.error):
+        variance = np.full_like(variance, np.inf)
+    return Expected(np.array(value), variance, found.effective)

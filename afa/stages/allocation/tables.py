@@ -1,0 +1,266 @@
+"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
+
+A cell of the grid is (allocation, gain, schedule). All are guided by `linearity`; each round is read out by
+`linearity` and by `wald` (spec A11).
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.duels import all_pairs
+from afa.engine.precision import precision_at_k
+from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
+from afa.engine.rules import RULE_NAMES, WITHOUT_GAIN
+from afa.inference.meanfield import Solver
+from afa.orders import PAPER_ROUNDS, random_order
+from afa.stages.allocation.cubes import Cell
+from afa.stages.allocation.own_rule import follow_own_rule, rule_of
+
+GAINS = ("wald_magnitude", "cmi", "f_target")
+TARGET = {"f_target": "linearity"}
+SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUNDS}
+
+
+def grid_cells(rules: Sequence[str], gain: str, schedules: Sequence[str]) -> list[Cell]:
+    """The cells of one gain; with "" those of the rules that look at no gain. `random` has no schedule but `every`."""
+    if not gain:
+        drawn = [Cell(rule, "", "every") for rule in rules if rule == "random"]
+        return drawn + [Cell(rule, "", s) for rule, s in product(rules, schedules) if rule == "largest_unary"]
+    return [Cell(rule, gain, schedule) for rule, schedule in product(rules, schedules) if rule not in WITHOUT_GAIN]
+
+
+def allocation_grid(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    cells: Sequence[Cell],
+    *,
+    k: int,
+    seeds: Sequence[int],
+    solver: Solver,
+    threads: int | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, pd.DataFrame]:
+    """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
+
+    `report` gets one line a cell: its time, and the largest memory that the process has had so far.
+
+    Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
+
+    `rounds`, also by `method`, the readout: `right`, duels called right, a tie counting one half, of those with a
+    winner at full observation; `right_first`, of those that the first entity wins; `right_prior_wrong`, of those that
+    `linearity` calls wrong before any observation. `p_at_k`, overlap of the k best with those at full observation, over
+    k; `clinical_p_at_k` and `clinical_r_precision`, positives among the labelled entities that rank highest, over their
+    number: k', or as many as are positive; missing where the patient has no positive label (spec S10).
+
+    `choices`: `feature`, the one observed as the t-th, missing at t = 0; `fallback`, whether spec A7 chose it;
+    `resolved`, duels that no completion can change, and `resolved_wrong`, those of them that full observation does not
+    bear out; `certified`, whether the top k cannot change any more.
+    """
+    names = [cohort.patients[p] for p in patients]
+    values = cohort.values[list(patients)]
+    truth = full_observation(bundle, values, solver=solver)
+    targets = Targets.of(truth, _labels_of(bundle, cohort)[list(patients)], k, clinical_k(bundle, cohort, k))
+    parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
+    for cell in cells:
+        began = time.perf_counter()
+        for seed in seeds if cell.allocation == "random" else (0,):
+            paths = _follow(bundle, values, names, truth, cell, seed, k=k, solver=solver, threads=threads)
+            keys: dict[str, Any] = {
+                "allocation": cell.allocation,
+                "gain": cell.gain,
+                "schedule": cell.schedule,
+                "seed": seed,
+            }
+            parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
+            parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
+        seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        label = " ".join(filter(None, (cell.allocation, cell.gain, cell.schedule)))
+        report(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
+    return {name: _by_patient(tables, names, cohort.name, bundle.name) for name, tables in parts.items()}
+
+
+def allocation_truth(bundle: Bundle, cohort: Cohort, *, k: int, solver: Solver) -> dict[str, pd.DataFrame]:
+    """What the grid is held against, of all patients.
+
+    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 a tie; `prior_wrong`,
+    whether `linearity` calls the other before any observation.
+
+    `targets`, by (patient, entity): `top`, 2 where the entity is among the k best at full observation, 1 where it ties
+    for the last places of them, 0 else; `label`, 0, 1 or missing; `k` and `k_clinical`, for all rows.
+    """
+    truth = full_observation(bundle, cohort.values, solver=solver)
+    targets = Targets.of(truth, _labels_of(bundle, cohort), k, clinical_k(bundle, cohort, k))
+    pairs, entities = all_pairs(len(bundle.entities)), np.array(bundle.entities, dtype=object)
+    duels = pd.DataFrame(
+        {
+            "patient": np.repeat(np.array(cohort.patients, dtype=object), len(pairs)),
+            "entity_a": np.tile(entities[pairs[:, 0]], len(cohort.patients)),
+            "entity_b": np.tile(entities[pairs[:, 1]], len(cohort.patients)),
+            "winner": truth.winner.ravel(),
+            "prior_wrong": ((truth.winner != 0) & (truth.prior == -truth.winner)).ravel(),
+        }
+    )
+    table = pd.DataFrame(
+        {
+            "patient": np.repeat(np.array(cohort.patients, dtype=object), len(entities)),
+            "entity": np.tile(entities, len(cohort.patients)),
+            "top": (2 * targets.sure + targets.tied).astype(np.int8).ravel(),
+            "label": pd.Series(targets.labels.ravel()).astype("Int8"),
+            "k": k,
+            "k_clinical": targets.k_clinical,
+        }
+    )
+    named = {"cohort": cohort.name, "bundle": bundle.name}
+    return {"duels": duels.assign(**named), "targets": table.assign(**named)}
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What counts as a right top k, of P patients.
+
+    sure, tied, slots : (P, N), (P, N), (P,): entities among the k best at full observation, those that tie for the last
+    places, and how many of these there are. labels : (P, N) float, 0, 1 or NaN.
+    """
+
+    k: int
+    k_clinical: int
+    sure: NDArray[np.bool_]
+    tied: NDArray[np.bool_]
+    slots: NDArray[np.int64]
+    labels: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, truth: Truth, labels: NDArray[np.float64], k: int, k_clinical: int) -> Targets:
+        size = (truth.place[:, :, None] == truth.place[:, None, :]).sum(axis=2)
+        sure = truth.place + size <= k
+        tied = (truth.place < k) & ~sure
+        return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
+
+    def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
+        """The three precisions of rankings (P, R, N), each (P, R)."""
+        n = len(place)
+        positive, labelled = self.labels == 1, ~np.isnan(self.labels)
+        n_positive = positive.sum(axis=1)
+        ranked = np.where(n_positive > 0, np.minimum(self.k_clinical, labelled.sum(axis=1)), 0)
+        return {
+            "p_at_k": precision_at_k(place, np.full(n, self.k), self.sure, self.tied, self.slots, threads=threads),
+            "clinical_p_at_k": precision_at_k(place, ranked, positive, among=labelled, threads=threads),
+            "clinical_r_precision": precision_at_k(place, n_positive, positive, among=labelled, threads=threads),
+        }
+
+
+def clinical_k(bundle: Bundle, cohort: Cohort, k: int) -> int:
+    """Size k' = min(k, floor(L / 2)) of the top set where a cohort labels L of the entities (spec S10)."""
+    labelled = int((~np.isnan(_labels_of(bundle, cohort))).any(axis=0).sum())
+    return min(k, labelled // 2)
+
+
+def _labels_of(bundle: Bundle, cohort: Cohort) -> NDArray[np.float64]:
+    """(P, N) labels in bundle order, NaN where missing."""
+    labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
+    return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _follow(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    names: Sequence[str],
+    truth: Truth,
+    cell: Cell,
+    seed: int,
+    *,
+    k: int,
+    solver: Solver,
+    threads: int | None,
+) -> RulePaths:
+    gain, rescoring = cell.gain or None, SCHEDULES[cell.schedule]
+    target = TARGET.get(cell.gain)
+    if cell.allocation not in RULE_NAMES:
+        rule = rule_of(cell.allocation)
+        return follow_own_rule(
+            bundle, values, truth, rule, gain=gain, target=target, rescoring=rescoring, k=k, solver=solver, names=names
+        )
+    orders = None
+    if cell.allocation == "random":
+        drawn = [random_order(bundle.features, patient=name, seed=seed) for name in names]
+        orders = np.array(drawn, dtype=np.int64).reshape(len(names), len(bundle.features))
+    return follow_rule(
+        bundle,
+        values,
+        truth,
+        allocation=cell.allocation,
+        gain=gain,
+        target=target,
+        rescoring=rescoring,
+        orders=orders,
+        k=k,
+        solver=solver,
+        threads=threads,
+    )
+
+
+def _rounds(paths: RulePaths, targets: Targets, names: Sequence[str], threads: int | None) -> pd.DataFrame:
+    right = paths.record.right
+    n_patients, n_rounds, n_readouts = right.shape[:3]
+    place = paths.record.place.reshape(n_patients, n_rounds * n_readouts, paths.record.place.shape[3])
+    table = pd.DataFrame(
+        {
+            "patient": np.repeat(np.array(names, dtype=object), n_rounds * n_readouts),
+            "t": np.tile(np.repeat(np.arange(n_rounds, dtype=np.int16), n_readouts), n_patients),
+            "method": np.tile(np.array(READOUTS, dtype=object), n_patients * n_rounds),
+            "right": right[..., 0].ravel(),
+            "right_first": right[..., 1].ravel(),
+            "right_prior_wrong": right[..., 2].ravel(),
+        }
+    )
+    return table.assign(**{name: share.ravel() for name, share in targets.precisions(place, threads).items()})
+
+
+def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) -> pd.DataFrame:
+    n_patients, n_rounds = paths.record.certified.shape
+    chosen = np.full((n_patients, n_rounds), None, dtype=object)
+    chosen[:, 1:] = np.array(features, dtype=object)[paths.order]
+    fallback = np.zeros((n_patients, n_rounds), dtype=bool)
+    fallback[:, 1:] = paths.fallback
+    return pd.DataFrame(
+        {
+            "patient": np.repeat(np.array(names, dtype=object), n_rounds),
+            "t": np.tile(np.arange(n_rounds, dtype=np.int16), n_patients),
+            "feature": chosen.ravel(),
+            "fallback": fallback.ravel(),
+            "resolved": paths.record.resolved.ravel(),
+            "resolved_wrong": paths.record.resolved_wrong.ravel(),
+            "certified": paths.record.certified.ravel(),
+        }
+    )
+
+
+def _by_patient(tables: Sequence[pd.DataFrame], names: Sequence[str], cohort: str, bundle: str) -> pd.DataFrame:
+    """All cells in one table, ordered by patient, so that parts of the patients join to the whole."""
+    whole = pd.concat(tables, ignore_index=True)
+    codes = pd.Categorical(whole["patient"], categories=list(names)).codes
+    whole = whole.iloc[np.argsort(codes, kind="stable")].reset_index(drop=True)
+    first = ["cohort", "bundle", "allocation", "gain", "schedule", "seed", "patient", "t"]
+    whole = whole.assign(cohort=cohort, bundle=bundle)
+    return whole[[*first, *(column for column in whole if column not in first)]]
+
+
+def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> Iterator[tuple[str, list[Cell]]]:
+    """The grid, part by part: the name of each part and its cells."""
+    for gain in ("", *gains):
+        cells = grid_cells(rules, gain, schedules)
+        if cells:
+            yield gain or "none", cells

@@ -1,0 +1,172 @@
+"""What a stage of the workflow is, and how one is written.
+
+A stage is one module `afa/stages/NAME.py` (or a folder with that name, where one file would be too long): a question,
+the tables that answer it, and the rows of `summary.csv` that are made of them. It has three top-level names.
+
+`STAGE = Stage(...)` says what is known before anything runs: what the stage reads, whether its patients are split into
+shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups, the
+estimate of `afa doctor` and the data dictionary come from it. It is read without importing the module (see
+`afa.stages.stages`), so the module imports what it likes at its top.
+
+`run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table:
+
+- `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, where `inputs` names them;
+- the name of another stage in `inputs`: its tables by name, read when they are asked for;
+- any other name in `inputs`: the path of that file or folder;
+- `patients`: a range of rows of the cohort, this shard's; only with `sharded=True`;
+- a section of the configuration that `settings` names: the model of that section. Where `settings` names single keys,
+  such as `random_order.seeds`, the section has those keys and no other;
+- `threads`: how many threads it may use, which changes no number.
+
+`summarise(tables, ...)` makes the rows (`afa.stats.summary.summary_rows`) from the tables, gathered over shards. Its
+other parameters are the stages in `beside` and the sections that `summary` names.
+
+Adding a stage
+    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`; a class `Settings(Section)` where it has settings of its
+       own, given as `section=Settings`. They are the section NAME of `config.yaml`, and the only home of a default.
+       A section that two stages read stands in `afa/stages/settings.py`.
+    2. The names of its tables' columns; what a new column means is a keyword of `columns(...)`.
+    3. `notebooks/NAME.ipynb`, its entry in `NOTEBOOKS` of `workflow/rules/report.smk`, its caption.
+    4. A test of `run` and `summarise`, and the rules and settings in `tests/workflow/reruns.yaml`.
+
+    afa stage NAME --bundle FOLDER --cohort FOLDER --out tables
+    afa summarise NAME tables --out NAME.csv
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, create_model, field_validator
+
+from afa.errors import Fault, SanityError
+from afa.yamlfile import check_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Section(BaseModel):
+    """A section of the configuration: knows every key and forbids all others; no list has a value twice."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _distinct(cls, value: Any) -> Any:
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            raise ValueError("none twice")
+        return value
+
+
+Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+"""Seeds of random orders."""
+Rounds = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+"""Numbers of observed features t, beside 0 and M."""
+
+
+class Column(NamedTuple):
+    """Unit and meaning of a column; a unit of "" is for names, "count" for how many there are of something."""
+
+    unit: str
+    meaning: str
+
+
+Columns = Mapping[str, Column]
+"""The columns of a table, in order."""
+
+RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
+ROUNDING = 1e-9
+"""By how much a share may leave its range."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is known about a stage before it runs; the module's docstring explains each word.
+
+    inputs, optional : names of what `run` reads, and of what it may be given too. settings, summary : keys of the
+    configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
+    beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
+    two entities or more. by_patient : takes longer for more patients. space_mb : what its tables and rows take for
+    the demo cohort.
+    """
+
+    inputs: tuple[str, ...] = ("bundle", "cohort")
+    optional: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    section: type[Section] | None = None
+    sharded: bool = False
+    duels: bool = False
+    by_patient: bool = True
+    summary: tuple[str, ...] | None = ("bootstrap",)
+    beside: tuple[str, ...] = ()
+    tables: Mapping[str, Columns] = field(default_factory=dict)
+    space_mb: float = 0.0
+
+
+def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], document: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a job reads, by section, from a part of a configuration; what it lacks is the default.
+
+    Parameters
+    ----------
+    keys : sections, or single keys with a dot, as in `Stage.settings`.
+    sections : the type and the default of each section, or of a single setting such as `top_k`.
+    document : a mapping like `config.yaml`, which must have no other keys.
+
+    Raises
+    ------
+    ConfigError : every unknown key and wrong value of the document at once.
+
+    """
+    heads = dict.fromkeys(key.partition(".")[0] for key in keys)
+    known: Any = {head: sections[head] for head in heads}
+    model: type[Section] = create_model("Settings", __base__=Section, **known)
+    settings = check_model(dict(document), model, "the settings")
+    found: dict[str, Any] = {}
+    for key in keys:
+        head, _, name = key.partition(".")
+        whole = getattr(settings, head)
+        if not name:
+            found[head] = whole
+        else:
+            vars(found.setdefault(head, SimpleNamespace()))[name] = getattr(whole, name)
+    return found
+
+
+def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> None:
+    """Refuse tables that are not as described, before they are written.
+
+    Raises
+    ------
+    SanityError : another table or column, a column with a unit that is no number, or a number outside its range.
+
+    """
+    faults: list[Fault] = []
+    if set(tables) != set(expected):
+        faults.append(_fault(f"stage {stage}", f"tables {', '.join(tables)}", ", ".join(expected)))
+    for name in [name for name in tables if name in expected]:
+        table, where = tables[name], f"stage {stage}, table {name}"
+        if list(table.columns) != list(expected[name]):
+            faults.append(_fault(where, f"columns {', '.join(table.columns)}", ", ".join(expected[name])))
+            continue
+        for column, (unit, _) in expected[name].items():
+            values = table[column].dropna()
+            if unit == "" or values.empty:
+                continue
+            if values.dtype.kind not in "iufb":
+                faults.append(_fault(f"{where}, column {column}", str(values.dtype), f"numbers, in {unit}"))
+                continue
+            low, high = RANGES.get(unit, (None, None))
+            if low is not None and values.min() < low - ROUNDING:
+                faults.append(_fault(f"{where}, column {column}", f"{values.min()}", f"at least {low}"))
+            if high is not None and values.max() > high + ROUNDING:
+                faults.append(_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
+    if faults:
+        raise SanityError(faults)
+
+
+def _fault(where: str, found: str, expected: str) -> Fault:
+    return Fault(where, found, expected, "correct the stage, or the columns in its STAGE")

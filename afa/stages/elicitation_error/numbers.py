@@ -1,0 +1,222 @@
+"""The numbers of elicitation error: accuracy by flip probability, its interval, and the exact accuracy beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from afa.mrf import Floats
+from afa.stages.drawn import generator_of
+from afa.stages.elicitation_error.tables import DECISIONS, EXPERIMENT
+from afa.stats.accuracy import Part, Resampled, mean_ratio
+from afa.stats.resampling import interval
+from afa.stats.summary import summary_rows
+
+POPULATIONS = ("drawn", "clinical")
+PREFIX = {"calibrated": "", "raw": "sign_of_score"}
+
+
+def summarise_elicitation_error(
+    calls: pd.DataFrame,
+    replicates: pd.DataFrame,
+    references: pd.DataFrame,
+    labels: pd.DataFrame,
+    profiles: pd.DataFrame,
+    left_out: pd.DataFrame,
+    *,
+    resamples: int,
+    confidence: float,
+) -> pd.DataFrame:
+    """Summary rows `elicitation_error` of the tables of `elicitation_error`, all entities together.
+
+    `target` is the population. `reference` is the decision, or `exact`: there the headline is the Bayes accuracy, and
+    that of `raw` is in strata that begin with `sign_of_score`. The model without flips is the headline, the others have
+    `flip=0.05` and so on as stratum; `n` counts (patient, entity) pairs, whatever the replicates.
+
+    Intervals: of drawn patients without flips Wilson's, on the count of draws, since next to all of them are right; of
+    all others a percentile bootstrap over patients, or over pairs of drawn ones, to which with flips the deviations of
+    a bootstrap over each entity's flipped models are added. `balanced_accuracy` is the mean over entities, and over
+    both classes of each.
+
+    `rate` in the stratum `exact_inside` is 1 where the exact accuracy lies in the interval of the drawn patients, and
+    in `entity_exact_inside` the share of entities for which it does. `rate` without target is erratum 11.
+    """
+    rows = [_exact_rows(references)]
+    for population in POPULATIONS:
+        for decision in DECISIONS:
+            chosen, models = (
+                table[(table["population"] == population) & (table["decision"] == decision)]
+                for table in (calls, replicates)
+            )
+            if len(chosen):
+                part = _decided(chosen, models, population, resamples, confidence)
+                rows.append(part.assign(target=population, reference=decision))
+    rows.append(_inside(pd.concat(rows, ignore_index=True)))
+    rows.append(_constant_answers(calls, resamples, confidence).assign(target="clinical"))
+    rows.append(_opposite_profiles(profiles, resamples, confidence).assign(reference="raw"))
+    rows.append(_counts(labels, left_out))
+    whole = pd.concat([part for part in rows if len(part)], ignore_index=True)
+    return summary_rows("elicitation_error", whole.assign(stratum=whole["stratum"].where(whole["stratum"] != "")))
+
+
+def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floats]:
+    """Wilson's interval of the shares right / n, low and high; a count that holds halves is taken as it is.
+
+    >>> low, high = wilson(np.array([10.0]), np.array([10.0]), confidence=0.95)
+    >>> low.round(4).tolist(), high.tolist()
+    ([0.7225], [1.0])
+    """
+    z = float(ndtri((1 + confidence) / 2))
+    share, scale = right / n, 1 + z * z / n
+    centre = (share + z * z / (2 * n)) / scale
+    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
+    return np.where(right <= 0, 0.0, centre - half), np.where(right >= n, 1.0, centre + half)
+
+
+def _decided(
+    calls: pd.DataFrame, replicates: pd.DataFrame, population: str, resamples: int, confidence: float
+) -> pd.DataFrame:
+    """Accuracy by flip, and of each entity without flips, of one population and decision."""
+    patients = list(calls["patient"].unique())
+    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
+    both = calls[calls.groupby("entity")["label"].transform("nunique") == 2]
+    by_class = [_sums(part, patients) for _, part in both.groupby(["entity", "label"], sort=False)]
+    measures = {"accuracy": ([_sums(calls, patients)], calls)}
+    if population == "clinical" and by_class:
+        measures["balanced_accuracy"] = (by_class, both)
+    strata = ["" if flip == 0 else f"flip={flip:g}" for flip in sorted(calls["flip"].unique())]
+    rows = []
+    for metric, (parts, of) in measures.items():
+        statistics = mean_ratio(parts, resampled.weights) + _of_models(replicates, metric, resamples)
+        low, high = interval(statistics, confidence=confidence)
+        row = resampled.mean(parts).assign(metric=metric, stratum=strata, n=_pairs(of), low=low, high=high)
+        rows.append(row)
+    for entity, part in calls[calls["flip"] == 0].groupby("entity", sort=False):
+        rows.append(resampled.mean([_sums(part, patients)]).assign(metric="accuracy", stratum="", entity=entity))
+    whole = pd.concat(rows, ignore_index=True)
+    if population == "drawn":
+        unflipped = ~whole["stratum"].str.startswith("flip=").to_numpy(bool)
+        value, n = (whole.loc[unflipped, name].to_numpy(np.float64) for name in ("value", "n"))
+        whole.loc[unflipped, "low"], whole.loc[unflipped, "high"] = wilson(value * n, n, confidence=confidence)
+    return whole
+
+
+def _of_models(replicates: pd.DataFrame, metric: str, resamples: int) -> Floats:
+    """(R, flips) by how much the metric moves when each entity's models of one flip are drawn again from themselves."""
+    known = replicates[replicates["n"] > 0]
+    n, n_positive = (known[name].to_numpy(np.float64) for name in ("n", "n_positive"))
+    right, right_positive = (known[name].to_numpy(np.float64) for name in ("right", "right_positive"))
+    if metric == "balanced_accuracy":
+        both = (n_positive > 0) & (n_positive < n)
+        known, n, n_positive = known[both], n[both], n_positive[both]
+        right, right_positive = right[both], right_positive[both]
+        share = (right_positive / n_positive + (right - right_positive) / (n - n_positive)) / 2
+        weight = 1 / known["entity"].nunique()
+    else:
+        share, weight = right, 1 / n[(known["flip"] == 0).to_numpy()].sum()
+    moves = []
+    for flip, part in known.assign(share=share).groupby("flip"):
+        table = part.pivot(index="entity", columns="replicate", values="share").to_numpy(np.float64)
+        n_models = table.shape[1]
+        generator = generator_of(EXPERIMENT, "models", flip)
+        drawn = generator.multinomial(n_models, np.full(n_models, 1 / n_models), size=(resamples, len(table)))
+        moves.append(weight * np.einsum("rem,em->r", drawn / n_models - 1 / n_models, table))
+    return np.stack(moves, axis=1)
+
+
+def _sums(calls: pd.DataFrame, patients: list[str]) -> Part:
+    """(P, flips) calls that are right, and calls, replicates included; halves and whole numbers, so sums are exact."""
+    sums = calls.groupby(["patient", "flip"], sort=False)[["right", "n"]].sum()
+    right, total = (sums[name].unstack("flip").sort_index(axis=1) for name in ("right", "n"))
+    of_patients = [table.reindex(patients).fillna(0.0).to_numpy(np.float64) for table in (right, total)]
+    return of_patients[0], of_patients[1]
+
+
+def _pairs(calls: pd.DataFrame) -> NDArray[np.int64]:
+    """(flips,) how many (patient, entity) pairs were decided."""
+    pairs: NDArray[np.int64] = np.asarray(calls.groupby("flip").size().sort_index(), dtype=np.int64)
+    return pairs
+
+
+def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:
+    """Exact accuracies of both decisions without flips: their means over entities, and of each entity."""
+    tables = []
+    for decision in DECISIONS if len(references) else ():
+        values = references[decision].to_numpy(np.float64)
+        each = pd.DataFrame(
+            {
+                "entity": [None, *references["entity"]],
+                "value": [values.mean(), *values],
+                "n": [len(values)] + [1] * len(values),
+            }
+        )
+        tables.append(each.assign(stratum=PREFIX[decision]))
+    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["stratum", "entity", "value"])
+    return whole.assign(metric="accuracy", target="drawn", reference="exact")
+
+
+def _inside(rows: pd.DataFrame) -> pd.DataFrame:
+    """Whether the exact accuracy lies in the interval of the drawn patients, overall and as a share of entities."""
+    accuracy = rows[(rows["metric"] == "accuracy") & (rows["target"] == "drawn")]
+    if not {"low", "high"} <= set(accuracy.columns):
+        return pd.DataFrame()
+    accuracy = accuracy.assign(entity=accuracy["entity"].fillna(""))
+    exact = accuracy[accuracy["reference"] == "exact"].set_index(["stratum", "entity"])["value"]
+    tables = []
+    for decision in DECISIONS:
+        found = accuracy[accuracy["reference"] == decision]
+        cells = zip(PREFIX[decision] + found["stratum"], found["entity"], strict=True)
+        beside = exact.reindex(list(cells)).to_numpy(np.float64)
+        held = ((found["low"] <= beside) & (beside <= found["high"])).astype(float)[~np.isnan(beside)]
+        whole = found["entity"].loc[held.index] == ""
+        for stratum, part in (("exact_inside", held[whole]), ("entity_exact_inside", held[~whole])):
+            if len(part):
+                value, n = [part.mean()], [len(part)]
+                tables.append(pd.DataFrame({"stratum": stratum, "reference": decision, "value": value, "n": n}))
+    whole_table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return whole_table.assign(metric="rate", target="drawn")
+
+
+def _counts(labels: pd.DataFrame, left_out: pd.DataFrame) -> pd.DataFrame:
+    """Labels that are missing for entities that have some, entities without any, and what exact inference left out."""
+    without = labels["missing"] == labels["patients"]
+    clinical = {"missing_label": labels.loc[~without, "missing"].sum(), "entities_without_labels": without.sum()}
+    too_dense = {f"left_out {name}": count for name, count in left_out.groupby("quantity").size().items()}
+    values = pd.Series({**clinical, **too_dense}, dtype=np.float64)
+    targets = ["clinical"] * len(clinical) + [None] * len(too_dense)
+    return pd.DataFrame({"metric": "count", "stratum": values.index, "value": values.to_numpy(), "target": targets})
+
+
+def _constant_answers(calls: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+    """Prevalence, and accuracy of the best constant answer per entity, over all labels and for each entity."""
+    known = calls[(calls["population"] == "clinical") & (calls["decision"] == "raw") & (calls["flip"] == 0)]
+    if not len(known):
+        return pd.DataFrame()
+    patients = list(known["patient"].unique())
+    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
+    positive = known["label"].astype(float)
+    usual = positive.groupby(known["entity"]).transform("mean") >= 0.5
+    tables = []
+    for metric, right in (("prevalence", positive), ("majority", (positive == usual).astype(float))):
+        answered = known.assign(right=right, n=1.0)
+        tables.append(resampled.mean([_sums(answered, patients)]).assign(metric=metric, stratum=""))
+        for entity, part in answered.groupby("entity", sort=False):
+            each = resampled.mean([_sums(part, patients)])
+            tables.append(each.assign(metric=metric, stratum="", entity=entity))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _opposite_profiles(profiles: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+    """Erratum 11: how often the unary sum is negative and the score positive, of all and of the negative sums."""
+    negative = (profiles["unary_sum"] < 0).astype(float)
+    both = negative * (profiles["score"] > 0)
+    columns = pd.DataFrame({"both": both, "negative": negative, "all": 1.0})
+    by_patient = columns.groupby(profiles["patient"], sort=False).sum()
+    resampled = Resampled.of(len(by_patient), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
+    tables = []
+    for stratum, of in (("negative_unary_positive_score", "all"), ("positive_score_given_negative_unary", "negative")):
+        part = by_patient[["both"]].to_numpy(), by_patient[[of]].to_numpy()
+        tables.append(resampled.mean([part]).assign(metric="rate", stratum=stratum))
+    return pd.concat(tables, ignore_index=True)

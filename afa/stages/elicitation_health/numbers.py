@@ -1,0 +1,244 @@
+"""The numbers of the elicitation's health: shares that agree, their intervals, and what chance would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from afa.elicit.study import PAIRWISE, UNARY
+from afa.mrf import Floats
+from afa.stages.elicitation_health.signs import EXPERIMENT
+from afa.stages.elicitation_health.tables import lit_prob_bin
+from afa.stats.resampling import interval, patient_weights
+from afa.stats.summary import summary_rows
+
+Row = dict[str, Any]
+CHANCE = {"unary_signs": "shuffled_signs", "labels": "shuffled_labels", "correlations": "shuffled_genes"}
+"""What is shuffled, by target."""
+AGAINST_CHANCE = ("", "same", "opposite")
+HALVES = (("lit_prob upper", "lit_prob lower"), ("often named", "seldom named"))
+SHOWN = 12
+"""Digits of a wording's digest that are enough to tell it."""
+
+
+def summarise_elicitation_health(
+    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float
+) -> pd.DataFrame:
+    """Summary rows `elicitation_health` of the tables of `elicitation_health`; `target` is what is compared with.
+
+    `other_runs` and `other_wording` are of the record, their intervals over phenotypes; `unary_signs` of the bundle,
+    over phenotypes; `labels` and `correlations` of the data, over patients. `reference` is chance: for `other_runs`
+    answers to other phenotypes, else a shuffle; there `low` and `high` are the range of the shuffles, not an interval.
+    """
+    draws = tables["draws"]
+    rows: list[Row] = []
+    if len(tables["answers"]):
+        over = _Phenotypes(list(dict.fromkeys(tables["asked"]["entity"])), resamples, confidence)
+        rows += _runs(tables, over)
+        rows += _curve(tables, over)
+        rows += _lit_prob_of_answers(tables["answers"], over)
+        rows += _wordings(tables, over)
+    for target in CHANCE:
+        rows += _drawn(draws[draws["target"] == target], target, confidence)
+    rows += _constants(tables)
+    rows += _lit_prob_of_data(tables, confidence)
+    rows += _counts(tables)
+    whole = pd.DataFrame(rows)
+    return summary_rows("elicitation_health", whole.where(whole != ""))
+
+
+class _Phenotypes:
+    """Shares summed over phenotypes, with percentile intervals that resample phenotypes."""
+
+    def __init__(self, entities: Sequence[str], resamples: int, confidence: float) -> None:
+        self._entities = list(entities)
+        self._weights = patient_weights(len(self._entities), resamples=resamples, purpose=EXPERIMENT)
+        self._confidence = confidence
+
+    def share(self, table: pd.DataFrame, right: str, total: str) -> Row:
+        """value, low, high, n of sum(right) / sum(total); n is the total."""
+        parts, drawn = self._ratio(table, right, total)
+        return self._row(float(_divided(*parts)), drawn, round(parts[1]))
+
+    def gap(self, one: tuple[pd.DataFrame, str, str], other: tuple[pd.DataFrame, str, str]) -> Row:
+        """The same of the difference of two shares, both over the same phenotypes; n of the first."""
+        (parts, drawn), (others, drawn_others) = self._ratio(*one), self._ratio(*other)
+        value = _divided(*parts) - _divided(*others)
+        return self._row(float(value), drawn - drawn_others, round(parts[1]))
+
+    def total(self, table: pd.DataFrame, column: str) -> Row:
+        """The same of a sum; n counts the phenotypes."""
+        sums = self._sums(table, column)
+        return self._row(float(sums.sum()), self._weights @ sums, len(self._entities))
+
+    def _ratio(self, table: pd.DataFrame, right: str, total: str) -> tuple[tuple[float, float], Floats]:
+        sums = [self._sums(table, column) for column in (right, total)]
+        drawn = _divided(self._weights @ sums[0], self._weights @ sums[1])
+        return (float(sums[0].sum()), float(sums[1].sum())), drawn
+
+    def _sums(self, table: pd.DataFrame, column: str) -> Floats:
+        sums: Floats = table.groupby("entity")[column].sum().reindex(self._entities).fillna(0.0).to_numpy(np.float64)
+        return sums
+
+    def _row(self, value: float, drawn: Floats, n: int) -> Row:
+        low, high = interval(drawn[:, None], confidence=self._confidence)
+        return {"value": value, "low": low[0], "high": high[0], "n": n}
+
+
+def _divided(right: Any, total: Any) -> Floats:
+    one, other = np.asarray(right, dtype=np.float64), np.asarray(total, dtype=np.float64)
+    shares: Floats = np.divide(one, other, out=np.full(np.broadcast(one, other).shape, np.nan), where=other > 0)
+    return shares
+
+
+def _runs(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row]:
+    """Agreement of two runs on a phenotype's genes and on directions, beside answers for other phenotypes."""
+    overlap, baseline, answers = tables["overlap"], tables["baseline"], tables["answers"]
+    for stratum, right, total in (("", "shared", "union"), ("direction", "same", "shared")):
+        of = {"target": "other_runs", "stratum": stratum}
+        chance = {**of, "reference": "other_phenotype"}
+        yield {**of, "metric": "rate", **over.share(overlap, right, total)}
+        yield {**chance, "metric": "rate", **over.share(baseline, right, total)}
+        yield {**chance, "metric": "gap", **over.gap((overlap, right, total), (baseline, right, total))}
+        for entity, part in overlap.groupby("entity", sort=False):
+            value, n = _divided(part[right].sum(), part[total].sum()), part[total].sum()
+            yield {**of, "metric": "rate", "entity": entity, "value": float(value), "n": n}
+    genes = answers.drop_duplicates(["wording", "entity", "feature"])
+    n_runs = tables["kept"]["runs"].max() if len(tables["kept"]) else answers["run"].nunique()
+    for times in range(1, int(n_runs) + 1):
+        named = genes.assign(right=genes["named_by"] == times, total=1)
+        of = {"target": "other_runs", "metric": "rate", "stratum": f"named by {times}"}
+        yield {**of, **over.share(named, "right", "total")}
+        for entity, part in named.groupby("entity", sort=False):
+            yield {**of, "entity": entity, "value": part["right"].mean(), "n": len(part)}
+    alone = answers.assign(right=answers["named_by"] == 1, total=1)
+    of = {"target": "other_runs", "metric": "rate", "stratum": "named by no other run"}
+    yield {**of, **over.share(alone, "right", "total")}
+
+
+def _curve(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row]:
+    """Genes kept, and how alike two consensuses are, by runs and min_agree."""
+    kept = tables["kept"].assign(kept=tables["kept"]["kept"] / tables["kept"]["orders"])
+    for (runs, agree), part in kept.groupby(["runs", "min_agree"]):
+        of = {"target": "other_runs", "metric": "count", "stratum": f"kept runs={runs} min_agree={agree}"}
+        yield {**of, **over.total(part, "kept")}
+    keys = ["runs", "min_agree", "other_runs", "shared_runs"]
+    for (runs, agree, other_runs, shared), part in tables["stability"].groupby(keys):
+        of = {"target": "other_runs", "metric": "rate", "stratum": f"stability runs={runs} min_agree={agree}"}
+        each = part.assign(shared=part["shared"] / part["orders"], union=part["union"] / part["orders"])
+        yield {**of, "reference": f"{other_runs} runs, {shared} shared", **over.share(each, "shared", "union")}
+
+
+def _lit_prob_of_answers(answers: pd.DataFrame, over: _Phenotypes) -> Iterator[Row]:
+    """Genes of an answer that every run names with the same direction, by the probability that the answer gives."""
+    n_runs = answers["run"].nunique()
+    held = answers.assign(right=(answers["named_by"] == n_runs) & (answers["same"] == n_runs - 1), total=1)
+    held["bin"] = lit_prob_bin(held["lit_prob"])
+    for edge, part in held.groupby("bin"):
+        of = {"target": "other_runs", "metric": "rate", "stratum": f"lit_prob={edge}"}
+        yield {**of, **over.share(part, "right", "total")}
+    above = held["lit_prob"] > held["lit_prob"].median()
+    halves = [(part, "right", "total") for part in (held[above], held[~above])]
+    of = {"target": "other_runs", "metric": "gap", "stratum": "lit_prob upper less lower"}
+    yield {**of, **over.gap(halves[0], halves[1])}
+
+
+def _wordings(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row]:
+    """Agreement of two wordings of a question; where a prompt has one only, its name and no number."""
+    asked, twice = tables["asked"], tables["wordings"]
+    for prompt in (UNARY, PAIRWISE):
+        of = {"target": "other_wording", "metric": "rate", "stratum": prompt}
+        known = sorted(asked.loc[(asked["prompt"] == prompt) & (asked["answered"] > 0), "wording"].unique())
+        if len(known) == 1:
+            yield {**of, "reference": f"one wording ({known[0][:SHOWN]})"}
+        for names, part in twice[twice["prompt"] == prompt].groupby(["wording_a", "wording_b"]):
+            between = {**of, "reference": " and ".join(str(name)[:SHOWN] for name in names)}
+            if prompt == UNARY:
+                yield {**between, **over.share(part, "shared", "union")}
+                yield {**between, "stratum": f"{prompt} direction", **over.share(part, "same", "shared")}
+            else:
+                yield {**between, **over.share(part, "same", "shared")}
+                yield {**between, "stratum": f"{prompt} by chance", **over.share(part, "expected_same", "shared")}
+
+
+def _drawn(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]:
+    """Signs that are right, as observed and against the shuffles."""
+    for (entity, stratum), part in draws.groupby(["entity", "stratum"], sort=False):
+        shares = {kind: _divided(own["right"], own["n"]) for kind, own in part.groupby("kind")}
+        n = int(part.loc[part["kind"] == "observed", "n"].iloc[0])
+        if not n:
+            continue
+        value = float(shares["observed"][0])
+        low, high = (ends[0] for ends in interval(shares["resampled"][:, None], confidence=confidence))
+        of = {"target": target, "stratum": stratum, "entity": entity, "n": n}
+        yield {**of, "metric": "rate", "value": value, "low": low, "high": high}
+        chance = shares["shuffled"][~np.isnan(shares["shuffled"])]
+        if stratum not in AGAINST_CHANCE or not len(chance):
+            continue
+        mean, of_chance = float(chance.mean()), {**of, "reference": CHANCE[target]}
+        ends = interval(chance[:, None], confidence=confidence)
+        yield {**of_chance, "metric": "rate", "value": mean, "low": ends[0][0], "high": ends[1][0]}
+        yield {**of_chance, "metric": "gap", "value": value - mean, "low": low - mean, "high": high - mean}
+        as_right = (1 + (chance >= value).sum()) / (1 + len(chance))
+        yield {**of, "reference": f"{CHANCE[target]}_as_right", "metric": "rate", "value": as_right, "n": len(chance)}
+    for upper, lower in HALVES:
+        halves = [draws[draws["stratum"] == stratum] for stratum in (upper, lower)]
+        if all(len(half) for half in halves):
+            yield {"target": target, "metric": "gap", **_gap_of_halves(halves, f"{upper} less {lower}", confidence)}
+
+
+def _gap_of_halves(halves: Sequence[pd.DataFrame], stratum: str, confidence: float) -> Row:
+    shares = []
+    for half in halves:
+        by_kind = {kind: own.sort_values("draw") for kind, own in half.groupby("kind")}
+        shares.append({kind: _divided(own["right"], own["n"]) for kind, own in by_kind.items()})
+    low, high = interval((shares[0]["resampled"] - shares[1]["resampled"])[:, None], confidence=confidence)
+    n = sum(int(half.loc[half["kind"] == "observed", "n"].iloc[0]) for half in halves)
+    value = float(shares[0]["observed"][0] - shares[1]["observed"][0])
+    return {"stratum": stratum, "value": value, "low": low[0], "high": high[0], "n": n}
+
+
+def _constants(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
+    """What one sign for all, the better one on these same data, would have right."""
+    for target, column in (("labels", tables["genes"]["delta"]), ("correlations", tables["pairs"]["correlation"])):
+        decided = column[column.notna() & (column != 0)]
+        if len(decided):
+            value, of = max((decided > 0).mean(), (decided < 0).mean()), {"target": target, "stratum": ""}
+            yield {**of, "metric": "rate", "reference": "constant_sign", "value": value, "n": len(decided)}
+
+
+def _lit_prob_of_data(tables: Mapping[str, pd.DataFrame], confidence: float) -> Iterator[Row]:
+    """By how much the probabilities that the model gives exceed the share of signs that the data bear out."""
+    parts = (("labels", tables["genes"], "delta"), ("correlations", tables["pairs"], "correlation"))
+    for target, table, column in parts:
+        known = table[table["lit_prob"].notna() & table[column].notna() & (table[column] != 0)]
+        if known.empty:
+            continue
+        draws = tables["draws"]
+        whole = draws[(draws["target"] == target) & (draws["stratum"] == "") & (draws["entity"] == "")]
+        resampled = whole[whole["kind"] == "resampled"]
+        stated, right = float(known["lit_prob"].mean()), (np.sign(known[column]) == known["sign"]).mean()
+        low, high = interval(stated - _divided(resampled["right"], resampled["n"])[:, None], confidence=confidence)
+        of = {"target": target, "metric": "gap", "stratum": "lit_prob less share right", "n": len(known)}
+        yield {**of, "value": stated - right, "low": low[0], "high": high[0]}
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
+    """What was left out, and how much there was."""
+    genes, pairs, entities, asked = (tables[name] for name in ("genes", "pairs", "entities", "asked"))
+    unlabelled = ((entities["positive"] == 0) | (entities["negative"] == 0)).sum()
+    unary = asked[asked["prompt"] == UNARY]
+    counts = {
+        ("labels", "tied"): (genes["delta"] == 0).sum(),
+        ("labels", "phenotypes without both labels"): unlabelled,
+        ("correlations", "tied or constant"): ((pairs["correlation"] == 0) | pairs["correlation"].isna()).sum(),
+        ("unary_signs", "pairs without both unaries"): (pairs["unary_product"] == 0).sum(),
+    }
+    if len(asked):
+        counts["other_runs", "runs"] = unary["asked"].max()
+        counts["other_runs", "phenotypes without all answers"] = (unary["answered"] < unary["asked"]).sum()
+    for (target, stratum), value in counts.items():
+        yield {"target": target, "metric": "count", "stratum": stratum, "value": value}

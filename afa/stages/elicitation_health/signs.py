@@ -1,0 +1,243 @@
+"""Signs of a bundle against each other and against a cohort's data, each with what chance would give.
+
+Three questions, named by their target: do pair signs follow the unary signs (`unary_signs`), do the unary signs follow
+the difference between labelled patients (`labels`), do the pair signs follow the correlation of the two genes over the
+cohort (`correlations`)? All sums are of whole numbers, so that signs and ties are exact on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.mrf import Floats
+from afa.stages.drawn import generator_of
+from afa.stats.resampling import patient_weights
+
+EXPERIMENT = "elicitation_health"
+PAIRS = ["entity", "feature_a", "feature_b", "sign", "unary_product", "correlation"]
+GENES = ["entity", "feature", "sign", "positive", "negative", "difference", "delta", "p_value"]
+DRAWS = ["target", "kind", "stratum", "entity", "draw", "right", "n"]
+KINDS = ("observed", "resampled", "shuffled")
+CLEAR = 0.05
+"""p-value from which on a difference between labelled patients is called clear."""
+BLOCK = 2_000
+"""Pairs whose resampled correlations are held at once."""
+
+Masks = Mapping[str, NDArray[np.bool_]]
+
+
+def pair_signs(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
+    """Columns `PAIRS`, one row per coupling.
+
+    unary_product : of the signs of its genes' unary potentials, 0 where one has none. correlation : Pearson's, of the
+    two genes over the cohort; NaN where one never varies.
+    """
+    entity = np.repeat(np.arange(len(bundle.entities)), np.diff(bundle.packed.pointer))
+    row, column = bundle.packed.row, bundle.packed.column
+    signs = np.sign(bundle.unary)
+    values = cohort.values.astype(np.float64)
+    ones = np.ones((1, len(values)))
+    spread = np.sqrt(_covariance(ones, values, values)[0])
+    scale = spread[row] * spread[column]
+    covariance = _covariance(ones, values[:, row], values[:, column])[0]
+    table = {
+        "entity": np.array(bundle.entities, dtype=object)[entity],
+        "feature_a": np.array(bundle.features, dtype=object)[row],
+        "feature_b": np.array(bundle.features, dtype=object)[column],
+        "sign": np.sign(bundle.packed.value).astype(np.int64),
+        "unary_product": (signs[entity, row] * signs[entity, column]).astype(np.int64),
+        "correlation": np.divide(covariance, scale, out=np.full(len(row), np.nan), where=scale > 0),
+    }
+    return pd.DataFrame(table, columns=PAIRS)
+
+
+def gene_signs(bundle: Bundle, cohort: Cohort, *, draws: int) -> pd.DataFrame:
+    """Columns `GENES`, one row per unary potential of an entity that has labels of both classes.
+
+    positive, negative : labelled patients. difference : mean ternary value of the positive less that of the negative.
+    delta : Cliff's, the Mann-Whitney statistic on a scale of -1 to 1. p_value : two-sided, of delta, by `draws`
+    shuffles of the labels.
+    """
+    parts = []
+    shuffled = _shuffles(cohort, draws)
+    for entity in labelled_entities(bundle, cohort):
+        index, places = bundle.index(entity), np.flatnonzero(bundle.unary[bundle.index(entity)])
+        one, zero = _classes(cohort, entity)
+        values = cohort.values[:, places]
+        positive, negative = int(one.sum()), int(zero.sum())
+        score = _scores(values, one[None], zero[None])[0]
+        by_chance = _scores(values, one[shuffled], zero[shuffled])
+        as_large = (np.abs(by_chance) >= np.abs(score)).sum(axis=0)
+        table = {
+            "feature": np.array(bundle.features, dtype=object)[places],
+            "sign": np.sign(bundle.unary[index, places]).astype(np.int64),
+            "difference": one @ values / positive - zero @ values / negative,
+            "delta": score / (positive * negative),
+            "p_value": (1 + as_large) / (1 + draws),
+        }
+        parts.append(pd.DataFrame(table).assign(entity=entity, positive=positive, negative=negative))
+    whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return whole.reindex(columns=GENES)
+
+
+def labelled_entities(bundle: Bundle, cohort: Cohort) -> list[str]:
+    """Entities of the bundle with patients of both labels."""
+    known = [entity for entity in bundle.entities if entity in cohort.labels]
+    return [entity for entity in known if {0, 1} <= set(cohort.labels[entity].dropna())]
+
+
+def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFrame:
+    """Columns `DRAWS`: pairs whose sign is the product of the unary signs; pairs without both unaries are left out.
+
+    `resampled` draws entities, `shuffled` gives each entity's unary signs to its genes at random.
+    """
+    known = pairs[pairs["unary_product"] != 0]
+    masks = _pair_masks(known)
+    entity = known["entity"].map(bundle.index).to_numpy(np.int64)
+    right = (known["sign"] == known["unary_product"]).to_numpy(bool)
+    place = {name: index for index, name in enumerate(bundle.features)}
+    ends = np.column_stack([known[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
+    by_chance = np.zeros((draws, len(known)), dtype=bool)
+    for index, name in enumerate(bundle.entities):
+        own, genes = np.flatnonzero(entity == index), np.flatnonzero(bundle.unary[index])
+        order = generator_of(EXPERIMENT, "unary_signs", name).permuted(np.tile(genes, (draws, 1)), axis=1)
+        signs = np.zeros((draws, len(bundle.features)))
+        signs[:, genes] = np.take_along_axis(np.tile(bundle.unary[index], (draws, 1)), order, axis=1)
+        product = signs[:, ends[own, 0]] * signs[:, ends[own, 1]]
+        by_chance[:, own] = product * known["sign"].to_numpy()[own] > 0
+    weights = patient_weights(len(bundle.entities), resamples=draws, purpose=EXPERIMENT)
+    tables = []
+    for stratum, mask in masks.items():
+        counts = [np.bincount(entity, weights=part, minlength=len(bundle.entities)) for part in (right & mask, mask)]
+        tables.append(_drawn("observed", stratum, [counts[0].sum()], [counts[1].sum()]))
+        tables.append(_drawn("resampled", stratum, weights @ counts[0], weights @ counts[1]))
+        tables.append(_drawn("shuffled", stratum, by_chance[:, mask].sum(axis=1), np.full(draws, mask.sum())))
+    return _labelled(tables, "unary_signs")
+
+
+def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Masks, *, draws: int) -> pd.DataFrame:
+    """Columns `DRAWS`: genes whose difference has the sign of their unary potential; exact ties are left out.
+
+    `resampled` draws patients, `shuffled` gives patients the labels of others, all labels of one patient together.
+    genes : of `gene_signs`. strata : masks over its rows, beside which every entity has its own rows.
+    """
+    weights = patient_weights(len(cohort.patients), resamples=draws, purpose=EXPERIMENT)
+    shuffled = _shuffles(cohort, draws)
+    outcome = {kind: np.zeros((1 if kind == "observed" else draws, len(genes)), dtype=np.int8) for kind in KINDS}
+    place = {name: index for index, name in enumerate(bundle.features)}
+    for entity, rows in genes.groupby("entity", sort=False).indices.items():
+        one, zero = _classes(cohort, str(entity))
+        values = cohort.values[:, genes["feature"].iloc[rows].map(place).to_numpy(np.int64)]
+        signs = genes["sign"].to_numpy(np.int64)[rows]
+        classes = {
+            "observed": (one[None], zero[None]),
+            "resampled": (weights * one, weights * zero),
+            "shuffled": (one[shuffled], zero[shuffled]),
+        }
+        for kind, (positive, negative) in classes.items():
+            outcome[kind][:, rows] = np.sign(_scores(values, positive, negative) * signs)
+    tables = []
+    for kind, calls in outcome.items():
+        for stratum, mask in strata.items():
+            tables.append(_of_calls(kind, stratum, calls[:, mask]))
+        for entity, rows in genes.groupby("entity", sort=False).indices.items():
+            tables.append(_of_calls(kind, "", calls[:, rows]).assign(entity=str(entity)))
+    return _labelled(tables, "labels")
+
+
+def correlation_draws(
+    bundle: Bundle, cohort: Cohort, pairs: pd.DataFrame, strata: Masks, *, draws: int
+) -> pd.DataFrame:
+    """Columns `DRAWS`: pairs whose sign is that of the correlation of their genes; exact zeros are left out.
+
+    `resampled` draws patients, `shuffled` gives every gene the place of another in the whole bundle, so that each
+    entity keeps its couplings and their degrees. strata : masks over the rows of `pairs`, beside `same` and `opposite`.
+    """
+    values = cohort.values.astype(np.float64)
+    weights = patient_weights(len(cohort.patients), resamples=draws, purpose=EXPERIMENT)
+    place = {name: index for index, name in enumerate(bundle.features)}
+    ends = np.column_stack([pairs[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
+    sign = pairs["sign"].to_numpy(np.int64)
+    masks = {**_pair_masks(pairs), **strata}
+    counts = {(kind, stratum): np.zeros((2, 1 if kind == "observed" else draws)) for kind in KINDS for stratum in masks}
+
+    def count(kind: str, calls: NDArray[np.int8], block: slice) -> None:
+        for stratum, mask in masks.items():
+            own = calls[:, mask[block]]
+            counts[kind, stratum] += [(own > 0).sum(axis=1), (own != 0).sum(axis=1)]
+
+    everyone = np.ones((1, len(values)))
+    correlated = np.stack([np.sign(_covariance(everyone, values[:, [j]], values)[0]) for j in range(values.shape[1])])
+    generator = generator_of(EXPERIMENT, "correlations")
+    moved = np.stack([generator.permutation(values.shape[1]) for _ in range(draws)])
+    for start in range(0, len(pairs), BLOCK):
+        block = slice(start, start + BLOCK)
+        row, column = ends[block].T
+        count("observed", _calls(correlated[row, column] * sign[block])[None], block)
+        drawn = _covariance(weights, values[:, row], values[:, column])
+        count("resampled", _calls(drawn * sign[block]), block)
+        count("shuffled", _calls(correlated[moved[:, row], moved[:, column]] * sign[block]), block)
+    tables = [_drawn(kind, stratum, right, n) for (kind, stratum), (right, n) in counts.items()]
+    return _labelled(tables, "correlations")
+
+
+def _covariance(weights: Floats, one: Floats, other: Floats) -> Floats:
+    """(R, C) covariances, column by column, times the squared sum of weights, of ternary values (P, C) or (P, 1)."""
+    total = weights.sum(axis=1, keepdims=True)
+    covariance: Floats = total * (weights @ (one * other)) - (weights @ one) * (weights @ other)
+    return covariance
+
+
+def _scores(values: NDArray[np.int8], one: Floats, zero: Floats) -> Floats:
+    """(R, G) pairs of a positive and a negative patient of which the positive is higher, less those it is lower in.
+
+    values : (P, G). one, zero : (R, P) how often each patient counts as positive or as negative.
+    """
+    up, down = (values == 1).astype(np.float64), (values == -1).astype(np.float64)
+    one_up, one_down, zero_up, zero_down = one @ up, one @ down, zero @ up, zero @ down
+    one_all, zero_all = one.sum(axis=1, keepdims=True), zero.sum(axis=1, keepdims=True)
+    higher = one_up * (zero_all - zero_up) + (one_all - one_up - one_down) * zero_down
+    lower = zero_up * (one_all - one_up) + (zero_all - zero_up - zero_down) * one_down
+    scores: Floats = higher - lower
+    return scores
+
+
+def _classes(cohort: Cohort, entity: str) -> tuple[Floats, Floats]:
+    """(P,) 1 for patients with a positive label, and 1 for those with a negative one."""
+    labels = cohort.labels[entity].to_numpy(dtype=np.float64, na_value=np.nan)
+    return (labels == 1).astype(np.float64), (labels == 0).astype(np.float64)
+
+
+def _shuffles(cohort: Cohort, draws: int) -> NDArray[np.int64]:
+    """(draws, P) whose labels each patient gets."""
+    everyone = np.tile(np.arange(len(cohort.patients)), (draws, 1))
+    return generator_of(EXPERIMENT, "labels").permuted(everyone, axis=1)
+
+
+def _pair_masks(pairs: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    sign = pairs["sign"].to_numpy(np.int64)
+    return {"": np.ones(len(pairs), dtype=bool), "same": sign > 0, "opposite": sign < 0}
+
+
+def _calls(products: Floats) -> NDArray[np.int8]:
+    return np.sign(products).astype(np.int8)
+
+
+def _of_calls(kind: str, stratum: str, calls: NDArray[np.int8]) -> pd.DataFrame:
+    return _drawn(kind, stratum, (calls > 0).sum(axis=1), (calls != 0).sum(axis=1))
+
+
+def _drawn(kind: str, stratum: str, right: Iterable[float], n: Iterable[float]) -> pd.DataFrame:
+    counts = {"right": np.asarray(right, dtype=np.int64), "n": np.asarray(n, dtype=np.int64)}
+    table = pd.DataFrame(counts).assign(kind=kind, stratum=stratum, entity="")
+    return table.assign(draw=range(len(table)))
+
+
+def _labelled(tables: list[pd.DataFrame] | Iterator[pd.DataFrame], target: str) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True).assign(target=target).reindex(columns=DRAWS)

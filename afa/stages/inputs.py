@@ -1,0 +1,129 @@
+"""What an experiment starts from: a bundle and a cohort on the same features, and which patients are its share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import typer
+
+from afa.bundle import Bundle, load_bundle
+from afa.cohort.cohort import Cohort, load_cohort
+from afa.errors import BundleError, CohortError, ConfigError, Fault
+
+
+def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
+    """Bundle and cohort; features that the cohort had to drop leave the bundle too (spec D3).
+
+    Raises
+    ------
+    CohortError : the cohort has a feature that the bundle lacks, or lacks one without saying that it was dropped.
+
+    """
+    bundle, cohort = load_bundle(bundle_folder), load_cohort(cohort_folder)
+    dropped = set(cohort.provenance.get("dropped_features") or ())
+    expected = [name for name in bundle.features if name not in dropped]
+    if list(cohort.features) != expected:
+        missing = sorted(set(expected) - set(cohort.features))
+        extra = sorted(set(cohort.features) - set(expected))
+        found = f"{len(missing)} features missing ({', '.join(missing[:5])}), {len(extra)} too many"
+        if not missing and not extra:
+            found = "the bundle's features in another order"
+        step = "build the cohort for this bundle"
+        raise CohortError(Fault(str(cohort_folder), found, f"the features of {bundle_folder}", step))
+    return bundle.restrict(expected), cohort
+
+
+def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """The paper's tables as transcribed, by file name without its ending.
+
+    Raises
+    ------
+    ConfigError : the folder holds no table.
+
+    """
+    tables = {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    if not tables:
+        raise ConfigError(Fault(str(folder), "no CSV file", "the paper's tables", "pass resources/paper"))
+    return tables
+
+
+def check_duels(bundle: Bundle, folder: Path) -> None:
+    """A `BundleError` where a bundle has one entity only, and so no duel."""
+    if len(bundle.entities) < 2:
+        step = "add entities, or ask for the binary task alone: snakemake binary"
+        raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
+
+
+def matching(bundle: Bundle, folder: Path) -> Cohort:
+    """A cohort that has been encoded otherwise, with the features of a bundle that `load_inputs` gave."""
+    cohort = load_cohort(folder)
+    if cohort.features != bundle.features:
+        step = "encode it for the same bundle and series"
+        raise CohortError(Fault(str(folder), "other features", "those of the bundle and the cohort", step))
+    return cohort
+
+
+def note(text: str) -> None:
+    """A line for the log of a job."""
+    typer.echo(text)
+
+
+def top_k_size(bundle: Bundle, k: int) -> int:
+    """The size of the top set: k, or one less than the entities where there are no more of them, which is noted."""
+    size = min(k, len(bundle.entities) - 1)
+    if size < k:
+        note(f"k = {size}, since the bundle has {len(bundle.entities)} entities")
+    return size
+
+
+def shard_of(n: int, shard: str) -> range:
+    """The indices below n of part I of N, from a text `I/N` or `I-of-N`; parts differ in size by at most one."""
+    left, _, right = shard.replace("-of-", "/").partition("/")
+    if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
+        raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
+    part, parts = int(left) - 1, int(right)
+    return range(part * n // parts, (part + 1) * n // parts)
+
+
+def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
+    """The rounds that exist with so many features, with 0 and the last, in order."""
+    return sorted({0, *(t for t in rounds if t < n_features), n_features})
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Whole numbers from a comma-separated text, at least one and none twice."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+        raise ConfigError(Fault(option, repr(text), "distinct whole numbers with commas between", "pass e.g. 0,1,2"))
+    return [int(part) for part in parts]
+
+
+def amounts(option: str, text: str) -> list[float]:
+    """Numbers of 0 or more from a comma-separated text, at least one and none twice."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 <= part < float("inf") for part in found) or len(set(found)) < len(found):
+        expected, step = "distinct numbers of 0 or more with commas between", "pass e.g. 0.5,1"
+        raise ConfigError(Fault(option, repr(text), expected, step))
+    return found
+
+
+def words(option: str, text: str, known: Sequence[str]) -> list[str]:
+    """Words from a comma-separated text, each one of `known`, at least one and none twice."""
+    parts = [part.strip() for part in text.split(",")]
+    if not set(parts) <= set(known) or len(set(parts)) < len(parts):
+        raise ConfigError(Fault(option, repr(text), f"distinct words of {', '.join(known)}", f"pass e.g. {known[0]}"))
+    return parts
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Names and values from texts of the form NAME=VALUE."""
+    found = dict(text.partition("=")[::2] for text in texts)
+    for text in texts:
+        if "=" not in text or text.startswith("=") or len(found) < len(texts):
+            raise ConfigError(Fault(option, repr(text), "distinct names, each as NAME=VALUE", "pass e.g. run=demo"))
+    return found

@@ -1,0 +1,238 @@
+"""The numbers of the scores against labels: each with an interval over patients, and with what chance comes to.
+
+Three tables of the summary: `labels`, how well each setting tells the classes apart; `null`, the same of bundles with
+shuffled genes; `specificity`, whether an entity's own score is the one that tells its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.mrf import Floats
+from afa.stages.labels.metrics import Mask, accuracies, ranking
+from afa.stages.labels.null import METRICS
+from afa.stages.labels.tasks import GREEDY, RANDOM
+from afa.stats.arrays import axis_among, rows_by
+from afa.stats.resampling import interval, patient_weights
+from afa.stats.summary import Labelled, labelled, summary_rows
+
+TABLES = ("scores", "tasks", "null", "whole", "labels", "left_out")
+HELD = dict(
+    zip(
+        METRICS,
+        (("auroc", "two_elbo"), ("balanced_accuracy", "two_elbo"), ("balanced_accuracy", "posterior")),
+        strict=True,
+    )
+)
+"""Metric and method of each column of the null."""
+
+Rows = NDArray[np.intp]
+RUN = ["reference", "coupling", "variant", "allocation"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The patients; `weights` (P, R + 1), how often each is counted: once, and then as often as a resample draws it."""
+
+    patients: Sequence[str]
+    weights: Floats
+    confidence: float
+
+    @classmethod
+    def of(cls, patients: Sequence[str], *, resamples: int, confidence: float) -> Sample:
+        drawn = patient_weights(len(patients), resamples=resamples, purpose="labels")
+        return cls(patients, np.column_stack([np.ones(len(patients)), drawn.T]), confidence)
+
+    def places(self, names: pd.Series) -> NDArray[np.int64]:
+        return axis_among(names, self.patients).codes
+
+    def weights_of(self, places: NDArray[np.int64]) -> Floats:
+        """(R + 1, C) of the patients at some places, each one's side by side."""
+        return self.weights[places].T
+
+
+def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
+    """Summary rows `labels`, `specificity` and `null` of the tables of the stage `labels`.
+
+    The headline rows are means over the labels; rows with an `entity` one label; stratum `threshold=...`,
+    `strength=...` or both, the grid around what was fixed. The sign of `two_elbo` is the paper's decision, `posterior`
+    the side of one half that the probability is on; AUROC and average precision are the same for both.
+    """
+    labels = tables["labels"]
+    sample = Sample.of(list(tables["whole"]["patient"].unique()), resamples=resamples, confidence=confidence)
+    rows = [(_counts(tables), {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
+    found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
+    if len(tables["tasks"]):
+        specificity = _specificity(tables["whole"], labels, sample)
+        found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
+        null = _null(tables["null"], tables["scores"], confidence)
+        found.append(summary_rows("null", null.assign(target="clinical", start="uniform")))
+    return pd.concat(found, ignore_index=True)
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    used, left_out = tables["labels"]["entity"].nunique(), len(tables["left_out"])
+    counts = {"labels": used, "labels of one class": left_out}
+    return pd.DataFrame(
+        [{"metric": "count", "stratum": name, "value": value, "n": used + left_out} for name, value in counts.items()]
+    )
+
+
+def _beside(labels: pd.DataFrame, sample: Sample) -> list[Labelled]:
+    """Prevalence of each label, and the share that the better constant answer has right."""
+    by_entity: dict[str, dict[str, Floats]] = {"prevalence": {}, "majority": {}}
+    sizes = {}
+    for name, part in labels.groupby("entity", sort=False):
+        weights = sample.weights_of(sample.places(part["patient"]))
+        prevalence = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
+        by_entity["prevalence"][str(name)] = prevalence
+        by_entity["majority"][str(name)] = prevalence if prevalence[0] >= 0.5 else 1 - prevalence
+        sizes[str(name)] = len(part)
+    return [
+        (_lines(values, sizes, sample.confidence), {"metric": metric}) for metric, values in by_entity.items() if values
+    ]
+
+
+def _metrics(scores: pd.DataFrame, sample: Sample) -> Iterator[Labelled]:
+    """Every metric by setting, order and t: runs of one order are averaged, then labels."""
+    places, columns = sample.places(scores["patient"]), Columns.of(scores)
+    for (reference, coupling, variant, allocation, t), by_entity in _runs(scores).items():
+        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        for name, runs in by_entity.items():
+            measured = [columns.measured(run, sample.weights_of(places[run])) for run in runs]
+            for column in measured[0]:
+                found.setdefault(column, {})[name] = np.mean([values[column] for values in measured], axis=0)
+        sizes = {name: sum(map(len, runs)) for name, runs in by_entity.items()}
+        for (metric, method), values in found.items():
+            lines = _lines(values, sizes, sample.confidence)
+            if variant:
+                lines = lines[lines["entity"].isna()].assign(stratum=variant)
+            keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
+            yield lines, {**keys, **_of_order(allocation), "t": t}
+
+
+def _of_order(allocation: str) -> dict[str, str | None]:
+    return {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
+
+
+def _runs(scores: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, list[Rows]]]:
+    """Rows of each run, by setting, order and t and then by entity, in the order of the table."""
+    found: dict[tuple[Any, ...], dict[str, list[Rows]]] = {}
+    for (*key, entity, _), run in rows_by(scores, [*RUN, "t", "entity", "seed"]).items():
+        found.setdefault(tuple(key), {}).setdefault(entity, []).append(run)
+    return found
+
+
+class Columns(NamedTuple):
+    """Of every row of the table `scores`, as there; `positive` is whose label is."""
+
+    raw: Floats
+    calibrated: Floats
+    positive: Mask
+
+    @classmethod
+    def of(cls, scores: pd.DataFrame) -> Columns:
+        raw, calibrated = (scores[name].to_numpy(dtype=float) for name in ("raw", "calibrated"))
+        return cls(raw, calibrated, scores["label"].to_numpy() == 1)
+
+    def measured(self, run: Rows, weights: Floats) -> dict[tuple[str, str], Floats]:
+        """By (metric, method): the value of some rows under each row of the weights."""
+        positive = self.positive[run]
+        area, precision = ranking(self.raw[run], positive, weights)
+        found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
+        for method, values in (("two_elbo", self.raw), ("posterior", self.calibrated)):
+            found["accuracy", method], found["balanced_accuracy", method] = accuracies(values[run], positive, weights)
+        return found
+
+
+def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: float) -> pd.DataFrame:
+    """The mean over labels and then each label, from a value followed by its resamples."""
+    each = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
+    low, high = interval(each[1:], confidence=confidence)
+    cases = [sum(sizes.values()), *(sizes[name] for name in values)]
+    return pd.DataFrame({"entity": [None, *values], "value": each[0], "low": low, "high": high, "n": cases})
+
+
+def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Sample) -> pd.DataFrame:
+    """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
+
+    `auroc`: of the own score; in stratum `best other`, of the best of the others, chosen on these same patients; in
+    `mean of others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
+    """
+    tables = []
+    for key, part in whole.groupby(["reference", "coupling"], sort=False):
+        reference, coupling = map(str, key)
+        scores = part.pivot(index="patient", columns="entity", values="score")
+        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        for name, known in labels.groupby("entity", sort=False):
+            drawn = sample.weights_of(sample.places(known["patient"]))
+            positive = known["label"].to_numpy() == 1
+            table = scores.loc[list(known["patient"])]
+            areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
+            own = areas.pop(str(name))
+            others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
+            values = {
+                ("auroc", ""): own,
+                ("auroc", "best other"): others[int(np.argmax(others[:, 0]))],
+                ("auroc", "mean of others"): others.mean(axis=0),
+                ("gap", ""): own - others.mean(axis=0),
+                ("rank", ""): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
+            }
+            for column, value in values.items():
+                found.setdefault(column, {})[str(name)] = value
+        for (metric, other), by_label in found.items():
+            lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), sample.confidence)
+            lines = lines.assign(n=scores.shape[1], stratum=other or None)
+            tables.append(lines.assign(metric=metric, reference=reference, coupling=coupling))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """What shuffled bundles come to, and how often they come to as much as the real one does on the same order.
+
+    value, low, high : mean and quantiles over permutations. `p_value`, in the stratum of its metric:
+    (1 + shuffled bundles that are no worse) / (1 + all of them).
+    """
+    observed = _observed(scores, null)
+    tables = []
+    for key, part in null.groupby(["reference", "coupling", "allocation", "t"], sort=False):
+        reference, coupling, allocation, t = *map(str, key[:3]), int(str(key[3]))
+        keys = {"reference": reference, "coupling": coupling, "allocation": allocation}
+        own = observed[(reference, coupling, allocation, t)]
+        wide = part.pivot(index="permutation", columns="entity", values=list(HELD))
+        for column, (metric, method) in HELD.items():
+            real = {name: values[metric, method] for name, values in own.items()}
+            by_label = wide.loc[:, [(column, name) for name in real]].to_numpy()
+            every = np.column_stack([by_label.mean(axis=1), by_label])
+            low, high = interval(every, confidence=confidence)
+            reached = every >= np.append(np.mean(list(real.values())), list(real.values())) - 1e-12
+            spread = {"value": every.mean(axis=0), "low": low, "high": high, "metric": metric}
+            chance = {"value": (1 + reached.sum(axis=0)) / (1 + len(every)), "metric": "p_value"}
+            for rows, stratum in ((spread, None), (chance, metric)):
+                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(stratum=stratum, **keys, t=t)
+                table = table.assign(n=len(every), method=method)
+                tables.append(table.assign(gain="cmi" if allocation == GREEDY else None))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _observed(
+    scores: pd.DataFrame, null: pd.DataFrame
+) -> dict[tuple[str, str, str, int], dict[str, dict[tuple[str, str], float]]]:
+    """Metrics of the real bundle, by setting and entity, along the orders that shuffled ones were followed along."""
+    first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
+    chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]
+    chosen = chosen[chosen["t"].isin(null["t"].unique())]
+    columns = Columns.of(chosen)
+    found: dict[tuple[str, str, str, int], dict[str, dict[tuple[str, str], float]]] = {}
+    for (reference, coupling, _, allocation, t), by_entity in _runs(chosen).items():
+        for entity, (run,) in by_entity.items():
+            measured = columns.measured(run, np.ones((1, len(run))))
+            values = {column: float(value[0]) for column, value in measured.items()}
+            found.setdefault((reference, coupling, allocation, int(t)), {})[entity] = values
+    return found

@@ -1,0 +1,241 @@
+"""The numbers of ranked entities: each with an interval over patients, and with what shuffled bundles come to.
+
+Two tables of the summary: `ranking`, against full observation and against sheer size; `clinical`, against labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from afa.mrf import Floats
+from afa.stages.allocation.fixed_topk import positives_by_prevalence
+from afa.stages.ranking.measures import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
+from afa.stats.accuracy import Part, Resampled
+from afa.stats.arrays import Complete, axis_among, axis_of
+from afa.stats.resampling import interval
+from afa.stats.summary import summary_rows
+
+TABLES = ("decisions", "rankings", "posterior", "truth", "entities", "labels", "null")
+RAW, LINEARITY = "raw", "linearity"
+COMPARED = ("population", "frequency")
+"""Methods that are held against `linearity`."""
+SHUFFLED = "shuffled genes"
+AGAINST_LABELS = ("p_at_k", "r_precision", "auroc")
+WEIGHTS = ("of_null", "of_likeliest")
+BESIDE = (SIZE, POSTERIOR)
+"""What describes a way and is no target of it: nothing is right or wrong there."""
+
+GRAIN = 2.0**-24
+"""Shares are rounded to multiples of this: their sums are then exact in any order of adding up."""
+
+
+class Cell(NamedTuple):
+    """One number of one way of ranking."""
+
+    scale: str
+    method: str
+    target: str
+    metric: str
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        """The columns of the summary that name it; raw scores are the headline."""
+        words = [] if self.scale == RAW else [self.scale]
+        words += ["prior_wrong"] if self.metric == PRIOR_WRONG else []
+        words += [self.metric] if self.target == POSTERIOR else []
+        named = {PRIOR_WRONG: "accuracy"} | dict.fromkeys(WEIGHTS, "rate")
+        return {
+            "metric": named.get(self.metric, self.metric),
+            "method": self.method or None,
+            "target": None if self.target in BESIDE else self.target,
+            "stratum": " ".join(words) or None,
+        }
+
+
+@dataclass(frozen=True)
+class Read:
+    """The tables as arrays: sums and cases by cell, (P, T) each, of all seeds added up, and of the first alone."""
+
+    rounds: list[int]
+    patients: list[str]
+    every: dict[Cell, Part]
+    first: dict[Cell, Part]
+
+
+def summarise_ranking(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
+    """Summary rows `ranking` and `clinical` of the tables of the stage `ranking`.
+
+    The headline is the raw score; stratum `uniform`, `cohort` or `shuffled` the same on another scale. By way and t
+    the metrics of the tables; `gap`, a metric less that of what `reference` names, on the same patients: of
+    `linearity`, of `raw`, or of the same way at t=0. Rows with `reference` `shuffled genes` are means and quantiles
+    over shuffled bundles, and `p_value`, its metric in `reference`, the share of them that do no worse.
+
+    Raises
+    ------
+    ConfigError : a table is not complete.
+
+    """
+    read = _read(tables)
+    resampled = Resampled.of(len(read.patients), resamples=resamples, confidence=confidence, purpose="ranking")
+    rows = [*_metrics(read, resampled), *_gaps(read, resampled), *_null(tables["null"], read, confidence)]
+    rows += [*_constant(tables, read, resampled), *_counts(tables)]
+    whole = pd.concat(rows, ignore_index=True)
+    of_labels = whole["target"] == CLINICAL
+    setting = {"allocation": "random", "start": "uniform"}
+    made = [
+        summary_rows(name, part.assign(**setting))
+        for name, part in (("ranking", whole[~of_labels]), ("clinical", whole[of_labels]))
+    ]
+    return pd.concat(made, ignore_index=True)
+
+
+def _read(tables: Mapping[str, pd.DataFrame]) -> Read:
+    patients = [str(name) for name in pd.unique(tables["labels"]["patient"])]
+    decisions = _complete("decisions", tables, ["scale", "method", "target", "seed"], patients)
+    rankings = _complete("rankings", tables, ["scale", "method", "seed"], patients)
+    truth = tables["truth"]
+    axes = {"target": axis_of(truth, ["scale", "target"]), "patient": axis_among(truth["patient"], patients)}
+    cases = Complete.of("table truth", truth, axes)
+    totals = {
+        metric: dict(zip(axes["target"].labels, cases.column(name).astype(np.float64), strict=True))
+        for metric, name in (("accuracy", "duels"), (PRIOR_WRONG, "prior_wrong"))
+    }
+    every, first = dict[Cell, Part](), dict[Cell, Part]()
+    for metric in ("accuracy", PRIOR_WRONG, "p_at_k"):
+        cube = decisions.column(metric).astype(np.float64)
+        for i, (scale, method, target, _) in enumerate(decisions.axes["run"].labels):
+            each = totals[metric][scale, target] if metric in totals else np.ones(len(patients))
+            _add(every, first, Cell(scale, method, target, metric), cube[i], np.repeat(each[:, None], cube.shape[2], 1))
+    for metric in (*AGAINST_LABELS, "correlation"):
+        cube = rankings.column(metric, may_miss=True).astype(np.float64)
+        for i, (scale, method, _) in enumerate(rankings.axes["run"].labels):
+            cell = Cell(scale, method, SIZE if metric == "correlation" else CLINICAL, metric)
+            _add(every, first, cell, cube[i], (~np.isnan(cube[i])).astype(np.float64))
+    weights = _complete("posterior", tables, ["seed"], patients)
+    for metric in WEIGHTS:
+        cube = weights.column(metric).astype(np.float64)
+        for each in cube:
+            _add(every, first, Cell(RAW, COMPARED[0], POSTERIOR, metric), each, np.ones_like(each))
+    rounds = [int(t) for (t,) in decisions.axes["t"].labels]
+    return Read(rounds, patients, {cell: part for cell, part in every.items() if part[1].any()}, first)
+
+
+def _complete(name: str, tables: Mapping[str, pd.DataFrame], keys: list[str], patients: list[str]) -> Complete:
+    table = tables[name]
+    axes = {"run": axis_of(table, keys), "patient": axis_among(table["patient"], patients), "t": axis_of(table, ["t"])}
+    return Complete.of(f"table {name}", table, axes)
+
+
+def _add(every: dict[Cell, Part], first: dict[Cell, Part], cell: Cell, values: Floats, cases: Floats) -> None:
+    """Add one run's sums to those of its cell."""
+    values = np.rint(np.nan_to_num(values) / GRAIN) * GRAIN
+    first.setdefault(cell, (values, cases))
+    before = every.get(cell, (np.zeros_like(values), np.zeros_like(cases)))
+    every[cell] = before[0] + values, before[1] + cases
+
+
+def _metrics(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    for cell, part in read.every.items():
+        yield resampled.mean([part]).assign(t=read.rounds, **cell.keys)
+
+
+def _gaps(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """A way less another, and less itself at no observation; both resampled together."""
+    for cell, part in read.every.items():
+        if cell.metric == PRIOR_WRONG or cell.target in BESIDE:
+            continue
+        against = {}
+        if cell.method in COMPARED:
+            against[f"{cell.metric} of {LINEARITY}"] = read.every[cell._replace(method=LINEARITY)]
+        if cell.scale != RAW and cell.target == CLINICAL:
+            against[f"{cell.metric} of {RAW}"] = read.every[cell._replace(scale=RAW)]
+        if cell.metric == "accuracy":
+            start = (np.repeat(each[:, :1], len(read.rounds), axis=1) for each in part)
+            against["accuracy at t=0"] = (next(start), next(start))
+        for reference, other in against.items():
+            gap = resampled.gap([part], [other])
+            yield gap.assign(t=read.rounds, **cell.keys).assign(metric="gap", reference=reference)
+
+
+def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.DataFrame]:
+    """What shuffled bundles come to, and how often they do no worse than the real one along the same orders.
+
+    p is (1 + shuffled bundles that are no worse) / (1 + all of them); what is no target has none.
+    """
+    place = {t: i for i, t in enumerate(read.rounds)}
+    known = null.dropna(subset=["value"])
+    for key, part in known.groupby(["scale", "method", "target", "metric", "t"], sort=False):
+        cell, t = Cell(*map(str, key[:4])), int(str(key[4]))
+        values = part["value"].to_numpy(dtype=float)
+        low, high = interval(values[:, None], confidence=confidence)
+        rows = [{"value": values.mean(), "low": low[0], "high": high[0], "reference": SHUFFLED}]
+        right, cases = (each[:, place[t]].sum() for each in read.first[cell])
+        if cell.target not in BESIDE:
+            p = (1 + (values >= right / cases - 1e-6).sum()) / (1 + len(values))
+            rows.append({"value": p, "metric": "p_value", "reference": cell.metric})
+        table = pd.DataFrame([cell.keys | {"t": t, "n": len(values)} | row for row in rows])
+        yield table
+
+
+def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """What looks at no patient: the larger support; and, chosen on these same, a sign for each duel and prevalence."""
+    for (scale, target), part in tables["truth"].groupby(["scale", "target"], sort=False):
+        counts = part.set_index("patient").loc[read.patients]
+        constant, larger, cases = (counts[[name]].to_numpy(dtype=float) for name in ("majority", "larger", "duels"))
+        keys = Cell(str(scale), "", str(target), "majority").keys
+        if cases.any():
+            yield resampled.mean([(constant, cases)]).assign(**keys)
+            words = " ".join(filter(None, (keys["stratum"], "larger_support")))
+            yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "stratum": words})
+    labels, k = _labels(tables["labels"], read)
+    known, positive = ~np.isnan(labels), (labels == 1).sum(axis=1)
+    prevalence = np.nansum(labels, axis=0) / np.maximum(known.sum(axis=0), 1)
+    place = (prevalence[:, None] < prevalence).sum(axis=1)
+    areas = patient_auroc(np.broadcast_to(place, (len(labels), 1, len(place))), labels)
+    shown = {"auroc": (areas, ~np.isnan(areas))}
+    for metric, at in (("p_at_k", np.minimum(k, known.sum(axis=1))), ("r_precision", positive)):
+        share = positives_by_prevalence(labels, at) / np.maximum(at, 1)
+        shown[metric] = (share[:, None], ((positive > 0) & (k > 0))[:, None])
+    for metric, (share, has) in shown.items():
+        if has.any():
+            values = np.rint(np.where(has, share, 0.0) / GRAIN) * GRAIN
+            rows = resampled.mean([(values, has.astype(np.float64))])
+            yield rows.assign(metric=metric, target=CLINICAL, stratum="prevalence_order")
+
+
+def _labels(labels: pd.DataFrame, read: Read) -> tuple[Floats, int]:
+    """(P, N), NaN where missing; and k'."""
+    wide = labels.pivot(index="patient", columns="entity", values="label").loc[read.patients]
+    return wide.to_numpy(dtype=np.float64, na_value=np.nan), int(labels["k_clinical"].iloc[0])
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    truth, entities, labels = (tables[name] for name in ("truth", "entities", "labels"))
+    n, k, k_clinical = labels["entity"].nunique(), labels["k"].iloc[0], labels["k_clinical"].iloc[0]
+    for (scale, target), part in truth.groupby(["scale", "target"], sort=False):
+        if (target == OWN) == (scale != RAW):
+            every = len(part) * n * (n - 1) // 2
+            words = [str(scale)] if scale != RAW else []
+            counts = {"tied_at_full_observation": (every - int(part["duels"].sum()), every)}
+            counts["without_spread"] = (int((entities.loc[entities["scale"] == scale, "sd"] == 0).sum()), n)
+            yield _lines(counts, words).assign(target=str(target))
+    classes = labels.dropna(subset="label").groupby("patient")["label"].agg(["min", "max"])
+    patients, labelled = labels["patient"].nunique(), labels.dropna(subset="label")["entity"].nunique()
+    counts = {
+        "patients_without_positive": (patients - int((classes["max"] == 1).sum()), patients),
+        "patients_of_one_class": (patients - int((classes["max"] > classes["min"]).sum()), patients),
+        "labelled": (labelled, n),
+        "k_clinical": (int(k_clinical), labelled),
+        "not_comparable": (int(labelled < 2 * k), labelled),
+    }
+    yield _lines(counts, []).assign(target=CLINICAL)
+
+
+def _lines(counts: Mapping[str, tuple[int, int]], words: list[str]) -> pd.DataFrame:
+    rows = [{"stratum": " ".join([*words, name]), "value": float(value), "n": n} for name, (value, n) in counts.items()]
+    return pd.DataFrame(rows).assign(metric="count")

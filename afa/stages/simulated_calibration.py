@@ -1,0 +1,316 @@
+"""Simulation-based calibration of the binary posterior: are its probabilities right where the model is?
+
+For each entity pairs (y, x) are drawn, y fair and x exactly from p_y. After some features of the support the posterior
+is P(y = 1 | x_obs), the logistic function of the calibrated l-hat. Were labels drawn from the true posterior, y would
+have every rank among them equally often: exact inference must pass, the shortfall of mean-field is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import chdtrc, expit
+
+from afa.bundle import Bundle
+from afa.engine.elbo_difference import elbo_differences
+from afa.engine.elimination import log_partitions
+from afa.errors import ConfigError, Fault, InferenceError
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.orders import random_order
+from afa.stages.base import Column, Stage
+from afa.stages.columns import columns
+from afa.stages.drawn import drawn_patients, generator_of
+from afa.stats.accuracy import Resampled
+from afa.stats.summary import summary_rows
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap, Calibration, Inference
+
+STEP = Column("", "observed features of the support, or whole")
+STAGE = Stage(
+    inputs=("bundle",),
+    settings=("calibration.simulated", "inference"),
+    by_patient=False,
+    tables={
+        "draws": columns(
+            "entity draw label step t inference probability rank iterations capped ascended bundle",
+            step=STEP,
+            t=Column("observations", "observed features of the support"),
+            iterations=Column("sweeps", "damped sweeps of the two solves"),
+        ),
+        "left_out": columns("entity reason bundle"),
+        "histogram": columns("inference step bin count", step=STEP),
+        "uniformity": columns("inference step draws chi_square p_value gap ece brier", step=STEP),
+    },
+    space_mb=0.5,
+)
+EXPERIMENT = "simulated_calibration"
+COUNTS = (0, 1, 2, 4, 8, 16)
+WHOLE = "whole"
+LABELS_DRAWN = 99
+COLUMNS = [
+    "entity",
+    "draw",
+    "label",
+    "step",
+    "t",
+    "inference",
+    "probability",
+    "rank",
+    "iterations",
+    "capped",
+    "ascended",
+]
+RANK_BINS = 20
+PROBABILITY_BINS = 10
+HISTOGRAM = ["inference", "step", "bin", "count"]
+UNIFORMITY = ["inference", "step", "draws", "chi_square", "p_value", "gap", "ece", "brier"]
+
+
+def run(
+    bundle: Bundle, *, calibration: Calibration, inference: Inference, threads: int | None = None
+) -> dict[str, pd.DataFrame]:
+    """The tables of `simulated_calibration` and of `rank_uniformity`."""
+    solver = Solver(**dict(inference))
+    tables = simulated_calibration(bundle, draws=calibration.simulated, solver=solver, threads=threads)
+    return {**tables, **rank_uniformity(tables["draws"])}
+
+
+def simulated_calibration(
+    bundle: Bundle,
+    *,
+    entities: Sequence[str] | None = None,
+    counts: Sequence[int] = COUNTS,
+    draws: int = 200,
+    solver: Solver,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Draw labelled patients from every entity's own models and ask for the posterior along a random order.
+
+    entities : those to do, all by default, so that shards can be joined. counts : numbers of observed support features
+    at which to ask; those that an entity's support does not hold are left out, the whole support is always added.
+
+    Returns two tables.
+
+    `draws`, by (entity, draw, step, inference): the true `label`; `t`, features of the support observed; `probability`
+    of class 1 in [0, 1]; `rank` of the label among 99 drawn from that probability, 0 to 99, ties broken at random; what
+    the two mean-field solves took. `step` is the count as text, or `whole`; inference is `exact` or `mean_field`.
+
+    `left_out`, by entity: those too dense for exact inference, and the reason.
+
+    Raises
+    ------
+    ConfigError : a count below 0, or no draw.
+
+    """
+    if draws < 1 or min(counts, default=0) < 0:
+        found = f"{draws} draws, counts {', '.join(map(str, counts))}"
+        step = "correct the settings"
+        raise ConfigError(Fault(EXPERIMENT, found, "at least one draw, counts of 0 or more", step))
+    tables, left_out = [], []
+    for entity in bundle.entities if entities is None else entities:
+        try:
+            table = _simulate(bundle, entity, sorted(set(counts)), draws, solver, threads)
+        except InferenceError as error:
+            left_out.append({"entity": entity, "reason": error.faults[0].found})
+        else:
+            tables.append(table.assign(entity=entity))
+    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    found_tables = {
+        "draws": whole.reindex(columns=COLUMNS),
+        "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]),
+    }
+    return {name: table.assign(bundle=bundle.name) for name, table in found_tables.items()}
+
+
+def _simulate(
+    bundle: Bundle, entity: str, counts: Sequence[int], draws: int, solver: Solver, threads: int | None
+) -> pd.DataFrame:
+    """The rows of one entity: draws, then steps, then inferences."""
+    mrf = bundle.mrf(entity)
+    labels = generator_of(EXPERIMENT, entity, "label").integers(0, 2, draws).astype(np.int8)
+    values = drawn_patients(mrf, labels, EXPERIMENT, entity)
+    support = mrf.support
+    steps = {**{str(t): t for t in counts if t <= len(support)}, WHOLE: len(support)}
+    place = np.full((draws, mrf.n_features), mrf.n_features)
+    names = [bundle.features[j] for j in support]
+    for draw in range(draws):
+        order = random_order(names, patient=f"{entity}, draw {draw}", seed=0, experiment=EXPERIMENT)
+        place[draw, support[order]] = np.arange(len(support))
+    seen = place[:, None, :] < np.array(list(steps.values()))[:, None]
+    observed = seen.reshape(-1, mrf.n_features)
+    known = np.repeat(values, len(steps), axis=0)
+    states = np.concatenate([np.zeros((1, mrf.n_features), dtype=bool), observed])
+    log_z = log_partitions(mrf, states, np.concatenate([known[:1], known]), threads=threads)
+    exact = log_z[:, 0] - log_z[:, 1]
+    solved = elbo_differences(bundle, entity, observed, known, solver=solver, threads=threads)
+    none = np.zeros(len(observed), dtype=np.int32)
+    log_odds = {
+        "exact": (exact[1:] - exact[0], none, none, none),
+        "mean_field": (solved.calibrated, solved.iterations, solved.capped, solved.ascended),
+    }
+    uniforms = generator_of(EXPERIMENT, entity, "posterior labels").random((draws, LABELS_DRAWN + 1))
+    tables = []
+    for inference, (odds, iterations, capped, ascended) in log_odds.items():
+        probability = expit(odds)
+        table = {
+            "draw": np.repeat(np.arange(draws), len(steps)),
+            "label": np.repeat(labels, len(steps)),
+            "step": np.tile(np.array(list(steps), dtype=object), draws),
+            "t": np.tile(np.array(list(steps.values())), draws),
+            "inference": inference,
+            "probability": probability,
+            "rank": ranks(probability.reshape(draws, -1), labels, uniforms).ravel(),
+            "iterations": iterations,
+            "capped": capped,
+            "ascended": ascended,
+        }
+        tables.append(pd.DataFrame(table))
+    return pd.concat(tables, ignore_index=True)
+
+
+def ranks(probability: Floats, labels: NDArray[np.int8], uniforms: Floats) -> NDArray[np.int64]:
+    """(n, T) rank of each label among labels drawn from each probability, (n, T); 0 to the number drawn.
+
+    labels : (n,). uniforms : (n, L + 1) in [0, 1); the first L of a row draw its labels, the last breaks its ties.
+    """
+    drawn, tie_break = uniforms[:, :-1], uniforms[:, -1:]
+    ones = (drawn[:, None, :] < probability[:, :, None]).sum(axis=2)
+    zeros = drawn.shape[1] - ones
+    positive = labels[:, None] == 1
+    below, tied = np.where(positive, zeros, 0), np.where(positive, ones, zeros)
+    rank: NDArray[np.int64] = below + np.floor(tie_break * (tied + 1)).astype(np.int64)
+    return rank
+
+
+@dataclass(frozen=True)
+class PosteriorSums:
+    """Sums over the draws of each of P units, from which the measures follow for any weights of the units, (R, P).
+
+    ranks : (P, 100) draws with each rank. excess : (P, 10) probabilities less labels, summed by bin of probability.
+    squares, n : (P,) sums of (probability - label)^2, and draws.
+    """
+
+    ranks: Floats
+    excess: Floats
+    squares: Floats
+    n: Floats
+
+    @classmethod
+    def of(cls, draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> PosteriorSums:
+        """Sums of a part of the table `draws`; `unit` is the unit of each row."""
+        probability, label = draws["probability"].to_numpy(np.float64), draws["label"].to_numpy(np.float64)
+        low = np.minimum((probability * PROBABILITY_BINS).astype(np.int64), PROBABILITY_BINS - 1)
+        rank = draws["rank"].to_numpy(np.int64)
+        return cls(
+            ranks=_counted(unit, rank, n_units, LABELS_DRAWN + 1, np.ones(len(rank))),
+            excess=_counted(unit, low, n_units, PROBABILITY_BINS, probability - label),
+            squares=_counted(unit, unit * 0, n_units, 1, (probability - label) ** 2)[:, 0],
+            n=_counted(unit, unit * 0, n_units, 1, np.ones(len(rank)))[:, 0],
+        )
+
+    def uniformity(self) -> tuple[NDArray[np.int64], float, float]:
+        """Histogram of the ranks in 20 bins, its chi-square against uniform, and the p-value of that."""
+        binned = self.ranks.sum(axis=0).reshape(RANK_BINS, -1).sum(axis=1)
+        expected = binned.sum() / RANK_BINS
+        chi_square = float(((binned - expected) ** 2 / expected).sum())
+        return binned.astype(np.int64), chi_square, float(chdtrc(RANK_BINS - 1, chi_square))
+
+    def gap(self, weights: Floats) -> Floats:
+        """Largest absolute difference between the distribution functions of the ranks and of the uniform, (R,)."""
+        counts = np.cumsum(weights @ self.ranks, axis=1)
+        uniform = np.arange(1, counts.shape[1] + 1) / counts.shape[1]
+        largest: Floats = np.abs(counts / counts[:, -1:] - uniform).max(axis=1)
+        return largest
+
+    def calibration_error(self, weights: Floats) -> Floats:
+        """Mean over draws of |mean probability - share of class 1| of their bin, (R,)."""
+        error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
+        return error
+
+    def brier(self, weights: Floats) -> Floats:
+        """Mean of (probability - label)^2, (R,)."""
+        score: Floats = (weights @ self.squares) / (weights @ self.n)
+        return score
+
+
+def _counted(
+    unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats
+) -> Floats:
+    """(n_units, n_columns) sums of values, each at its unit and column."""
+    sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
+    return sums.reshape(n_units, n_columns).astype(np.float64)
+
+
+def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """What the ranks and probabilities of all entities together say, by inference and step.
+
+    `histogram`, by (inference, step, bin): `count` of ranks in each of 20 bins of 5. `uniformity`, by (inference,
+    step): `draws`; `chi_square` of the histogram against uniform, 19 degrees of freedom, and its `p_value`; `gap`, the
+    largest absolute difference between the distribution functions of the ranks and of the uniform; `ece`, expected
+    calibration error in ten bins; `brier` score.
+    """
+    histograms = [pd.DataFrame(columns=HISTOGRAM)] if draws.empty else []
+    rows: list[dict[str, str | int | float]] = []
+    for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
+        label = {"inference": str(inference), "step": str(step)}
+        sums, one = PosteriorSums.of(part, np.zeros(len(part), dtype=np.int64), 1), np.ones((1, 1))
+        counts, chi_square, p_value = sums.uniformity()
+        measures = {"gap": sums.gap(one)[0], "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]}
+        rows.append({**label, "draws": len(part), "chi_square": chi_square, "p_value": p_value, **measures})
+        histograms.append(pd.DataFrame({"bin": range(RANK_BINS), "count": counts}).assign(**label))
+    histogram = pd.concat(histograms, ignore_index=True)[HISTOGRAM]
+    return {"histogram": histogram, "uniformity": pd.DataFrame(rows, columns=UNIFORMITY)}
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `calibration` on drawn patients, all entities together: `ece`, `brier` and `gap` by inference and t.
+
+    `reference` is the inference and t the number of observed support features, with the stratum `simulated`; after the
+    whole support, which differs from entity to entity, t is empty and the stratum `simulated_whole`. `rate` in the
+    stratum `simulated_uniformity_p` (`simulated_whole_uniformity_p`) is the p-value of uniform ranks. Intervals: a
+    percentile bootstrap over the numbers of the draws, each standing for one patient of every entity. A resampled
+    `gap` is larger than the gap itself, so that it has no interval; beside it, as reference `uniform`, is what truly
+    uniform ranks stay below with probability `confidence`.
+    """
+    draws = tables["draws"]
+    n_units = 1 if draws.empty else int(draws["draw"].max()) + 1
+    resampled = Resampled.of(n_units, **dict(bootstrap), purpose=EXPERIMENT)
+    rows = []
+    for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
+        sums = PosteriorSums.of(part, part["draw"].to_numpy(np.int64), n_units)
+        stratum = "simulated_whole" if step == WHOLE else "simulated"
+        t = np.nan if step == WHOLE else int(str(step))
+        ece, brier = (resampled.statistic(of, len(part)) for of in (sums.calibration_error, sums.brier))
+        n, gap = len(part), sums.gap(np.ones((1, n_units)))
+        found = [
+            ece.assign(metric="ece", stratum=stratum),
+            brier.assign(metric="brier", stratum=stratum),
+            pd.DataFrame({"metric": "gap", "stratum": stratum, "value": gap, "n": n}),
+            pd.DataFrame(
+                {"metric": "rate", "stratum": f"{stratum}_uniformity_p", "value": [sums.uniformity()[2]], "n": n}
+            ),
+        ]
+        rows.append(pd.concat(found, ignore_index=True).assign(reference=str(inference), t=t))
+        if inference == "exact":
+            limit = [uniform_gap(n, **dict(bootstrap))]
+            table = pd.DataFrame({"metric": "gap", "stratum": stratum, "value": limit, "n": n})
+            rows.append(table.assign(reference="uniform", t=t))
+    left_out = [float(len(tables["left_out"]))]
+    count = pd.DataFrame({"metric": "count", "stratum": "simulated_left_out", "value": left_out})
+    whole = pd.concat([*rows, count], ignore_index=True)
+    return summary_rows("calibration", whole.assign(method="two_elbo", target="drawn"))
+
+
+def uniform_gap(n: int, *, resamples: int, confidence: float) -> float:
+    """The `gap` that n uniform ranks stay below with this probability, from simulated ranks."""
+    n_ranks = LABELS_DRAWN + 1
+    counts = generator_of(EXPERIMENT, "uniform", n).multinomial(n, np.full(n_ranks, 1 / n_ranks), size=resamples)
+    gaps = np.abs(np.cumsum(counts, axis=1) / n - np.arange(1, n_ranks + 1) / n_ranks).max(axis=1)
+    return float(np.quantile(gaps, confidence))

@@ -1,0 +1,136 @@
+"""The numbers of the rules of stopping over a cohort: who stops early, after how many features, and who wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.mrf import Floats
+from afa.stages.allocation.acquisition import QUARTILES, table_of_rounds
+from afa.stats.accuracy import Part, Resampled
+from afa.stats.arrays import Complete, axis_among, axis_of
+from afa.stats.summary import summary_rows
+
+
+def summarise_stopping(top_k: pd.DataFrame, tasks: pd.DataFrame, *, resamples: int, confidence: float) -> pd.DataFrame:
+    """Summary rows `stopping` of the tables of `afa.stages.stopping.tables`, all patients together.
+
+    By method (`linearity`: the top k, `two_elbo`: the binary tasks), allocation and rule of stopping (`reference`):
+    `rate`, of those stopped before full observation the share whose answer differs from it (a decision of 0 is half
+    wrong, tasks tied at full observation are left out); strata `stopped`, the share of all that stop; `nominal`, the
+    error that the level stands for; `members`, the wrong share of the top k. `count`, quartiles of the features used,
+    all of them where nothing stops. Tasks with a label: `balanced_accuracy` of those stopped, at the stop and, stratum
+    `full_observation`, of the same ones there. Once: counts of ties and of labels.
+    """
+    patients = [str(name) for name in pd.unique(tasks["patient"])]
+    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="stopping")
+    rows = [*_top_k_rows(top_k, patients, resampled), *_task_rows(tasks, patients, resampled)]
+    setting = {"schedule": "every", "start": "uniform"}
+    return summary_rows("stopping", pd.concat(rows, ignore_index=True).assign(**setting))
+
+
+def _top_k_rows(top_k: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    last_round, likelihood = int(top_k["t"].max()), {"target": "likelihood"}
+    for (allocation, gain), part in top_k.groupby(["allocation", "gain"], sort=False):
+        keys = {"patient": axis_among(part["patient"], patients), "rule": axis_of(part, ["stopping", "level"])}
+        table = Complete.of(f"table top_k, {allocation}", part, keys)
+        rules = _Rules("linearity", str(allocation), str(gain), table.axes["rule"].labels)
+        stopped, wrong = table.column("stopped").astype(np.float64), table.column("wrong").astype(np.float64)
+        error = stopped * (wrong > 0), stopped
+        members = stopped * wrong, stopped * table.column("members")
+        yield rules.label(resampled.mean([error])).assign(metric="rate", **likelihood)
+        yield rules.label(resampled.mean([members])).assign(metric="rate", stratum="members", **likelihood)
+        yield rules.label(resampled.mean([(stopped, np.ones_like(stopped))])).assign(metric="rate", stratum="stopped")
+        yield rules.nominal(stopped.sum(axis=0)).assign(**likelihood)
+        yield from _features_used(table.column("t")[:, None], last_round, rules, resampled)
+
+
+def _task_rows(tasks: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    last_round, entities = int(tasks["t"].max()), [str(name) for name in pd.unique(tasks["entity"])]
+    for number, ((allocation, gain), part) in enumerate(tasks.groupby(["allocation", "gain"], sort=False)):
+        keys = {
+            "patient": axis_among(part["patient"], patients),
+            "entity": axis_among(part["entity"], entities),
+            "rule": axis_of(part, ["stopping", "level"]),
+        }
+        table = Complete.of(f"table tasks, {allocation}", part, keys)
+        rules = _Rules("two_elbo", str(allocation), str(gain), table.axes["rule"].labels)
+        stopped, decision = table.column("stopped") > 0, table.column("decision")
+        truth, label = table.column("likelihood"), 2 * table.column("clinical", may_miss=True) - 1
+        if number == 0:
+            yield _left_out(truth[..., 0], label[..., 0])
+        error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
+        yield rules.label(resampled.mean([error])).assign(metric="rate", target="likelihood")
+        every = _share(stopped.astype(np.float32), np.ones_like(stopped))
+        yield rules.label(resampled.mean([every])).assign(metric="rate", stratum="stopped")
+        yield rules.nominal(error[1].sum(axis=0)).assign(target="likelihood")
+        yield from _features_used(table.column("t"), last_round, rules, resampled)
+        for stratum, answer in ((None, decision), ("full_observation", truth)):
+            sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
+            if all(total.any() for _, total in sides):
+                table_of = rules.label(resampled.mean(sides))
+                yield table_of.assign(metric="balanced_accuracy", stratum=stratum, target="clinical")
+
+
+class _Rules:
+    """What names the rules of stopping under one allocation in the summary, in the order of the columns."""
+
+    def __init__(self, method: str, allocation: str, gain: str, labels: Sequence[tuple[str, float]]) -> None:
+        self._keys = {"method": method, "guide": method, "gain": gain or None, "allocation": allocation}
+        self._names = [_name(str(stopping), float(level)) for stopping, level in labels]
+        nominal = {"certain": 1.0, "probability": None}
+        self._nominal = [
+            1 - (nominal[stopping] or float(level)) if stopping in nominal else np.nan for stopping, level in labels
+        ]
+
+    def label(self, table: pd.DataFrame) -> pd.DataFrame:
+        """One row for each rule, less those that have no case."""
+        return table.assign(reference=self._names, **self._keys)[table["n"] > 0]
+
+    def nominal(self, cases: Floats) -> pd.DataFrame:
+        """The error that a rule's level stands for, where it stands for one."""
+        table = pd.DataFrame({"value": self._nominal, "n": cases.astype(np.int64), "metric": "rate"})
+        return self.label(table.assign(stratum="nominal")).dropna(subset="value")
+
+    def at(self, i: int) -> dict[str, str | None]:
+        return self._keys | {"reference": self._names[i]}
+
+
+def _name(stopping: str, level: float) -> str:
+    if stopping == "certain":
+        return stopping
+    return f"{stopping} {100 * level:g}%" if stopping == "budget" else f"{stopping} {level:g}"
+
+
+def _features_used(
+    t: NDArray[np.float32], last_round: int, rules: _Rules, resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Quartiles of the rounds of the stops, (P, E, rules), all patients and entities together."""
+    weights = np.vstack([np.ones(resampled.weights.shape[1]), resampled.weights])
+    rounds = np.arange(last_round + 1)
+    for i in range(t.shape[-1]):
+        by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
+        reached = weights @ by_then
+        first = [(reached >= share * reached[:, -1:]).argmax(axis=1) for share in QUARTILES.values()]
+        table = table_of_rounds(np.stack(first, axis=1).astype(np.float64), resampled.confidence, last_round)
+        strata = np.array([*QUARTILES], dtype=object)
+        yield table.assign(stratum=strata, n=t.shape[0] * t.shape[1], metric="count", **rules.at(i))
+
+
+def _share(right: NDArray[np.float32], among: NDArray[np.bool_]) -> Part:
+    """(P, rules) sums over entities of what is right, and of cases, from arrays (P, E, rules)."""
+    sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
+    return sums, among.sum(axis=1).astype(np.float64)
+
+
+def _left_out(truth: NDArray[np.float32], label: NDArray[np.float32]) -> pd.DataFrame:
+    """Tasks tied at full observation, and those that have a label; (P, E) each."""
+    counts = {("tied_at_full_observation", "likelihood"): truth == 0, ("labelled", "clinical"): ~np.isnan(label)}
+    rows = [
+        {"stratum": stratum, "target": target, "value": float(mask.sum()), "n": mask.size}
+        for (stratum, target), mask in counts.items()
+    ]
+    return pd.DataFrame(rows).assign(metric="count", method="two_elbo")

@@ -1,0 +1,178 @@
+"""Where each rule of stopping ends an acquisition, and what the answer is worth there (`afa.planner.Stop`).
+
+Every patient of a cohort is followed to full observation, in the top-k setting and as a binary task of each entity; a
+rule stops at the first round at which it holds. What is answered then is held against what full observation answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.closure import STRENGTH, Coupling
+from afa.cohort.cohort import Cohort
+from afa.engine.rounds import full_observation
+from afa.engine.stopping import watch, watch_task
+from afa.engine.tasks import task_of
+from afa.errors import ConfigError, Fault, SanityError
+from afa.inference.meanfield import Solver
+from afa.orders import random_order
+from afa.stages.allocation.tables import Targets
+from afa.stages.stopping.levels import Halt, Levels
+
+RANDOM, GREEDY = "random", "greedy"
+STORED = {"gain": "cmi", "schedule": "every"}
+"""The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
+
+
+def stopping_tables(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    orders: Mapping[str, NDArray[np.int64]],
+    levels: Levels,
+    *,
+    k: int,
+    seed: int,
+    solver: Solver,
+    coupling: Coupling = "differential",
+    strength: float = STRENGTH,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
+
+    orders : by allocation rule, (P, M) features as the rule chose them for these patients in the top-k setting; the
+    random order of `seed` is followed beside them, and beside that of `greedy` in the binary tasks.
+    coupling, strength : which two class models a task has (`afa.closure`).
+
+    Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by entity. `t`: the round of the
+    stop; `stopped`: whether it lies before full observation.
+
+    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, any of
+    those that tie for the last places being right.
+
+    `tasks`: `decision` at the stop, `likelihood` at full observation, the signs of the score; `clinical`, the label.
+
+    Raises
+    ------
+    SanityError : full observation contradicts an answer that was certain.
+
+    """
+    names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
+    drawn = [random_order(bundle.features, patient=name, seed=seed) for name in names]
+    random = np.array(drawn, dtype=np.int64).reshape(values.shape)
+    unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
+    targets = Targets.of(full_observation(bundle, values, solver=solver), unlabelled, k, 0)
+    parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
+    for allocation, order in {**orders, RANDOM: random}.items():
+        watched = watch(bundle, values, order, k=k, solver=solver, threads=threads)
+        for halt, rounds in levels.stops(watched):
+            wrong = _wrong_members(watched.inside[np.arange(len(names)), rounds], targets)
+            answers = {"members": np.int16(k), "wrong": wrong}
+            parts["top_k"].append(_rows(names, allocation, halt, rounds, values.shape[1], answers))
+    for entity in bundle.entities:
+        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=strength)
+        labels = _labels(cohort, entity, patients)
+        for allocation, of_task in ((GREEDY, None), (RANDOM, random)):
+            seen = watch_task(task, values, of_task, threads=threads)
+            for halt, rounds in levels.stops(seen):
+                decision = seen.decision[np.arange(len(names)), rounds]
+                answers = {"decision": decision, "likelihood": seen.decision[:, -1], "clinical": labels}
+                rows = _rows(names, allocation, halt, rounds, values.shape[1], answers)
+                parts["tasks"].append(rows.assign(entity=entity))
+    tables = {name: _by_patient(rows, names, cohort.name, bundle.name) for name, rows in parts.items()}
+    check_certain(tables)
+    return tables
+
+
+def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
+    """A `SanityError` where full observation contradicts an answer that was certain."""
+    for name, table in tables.items():
+        certain = table[(table["stopping"] == "certain") & table["stopped"]]
+        differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
+        if differs.any():
+            case = certain[differs].iloc[0]
+            keys = [key for key in ("patient", "entity", "allocation") if key in table]
+            where = ", ".join(f"{key} {case[key]}" for key in keys)
+            found = f"an answer certain at t = {case['t']} that full observation contradicts"
+            step = "this is a fault of the program: report the bundle and this patient"
+            raise SanityError(Fault(f"stopping, {name}, {where}", found, "none", step))
+
+
+def stored_orders(
+    folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str], report: Callable[[str], None]
+) -> dict[str, NDArray[np.int64]]:
+    """By rule, (P, M) features in the order of the table `choices` of the allocation stage, for P patients by name.
+
+    A rule that the table does not have with `cmi` and the schedule `every` is left out, which `report` is told.
+
+    Raises
+    ------
+    ConfigError : there is no such table, or a rule lacks a patient or a round in it.
+
+    """
+    file, column = folder / "choices.parquet", {feature: j for j, feature in enumerate(bundle.features)}
+    if not file.is_file():
+        raise ConfigError(Fault(str(file), "no such file", "the table choices of the allocation stage", "run it first"))
+    kept = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
+    choices = pd.read_parquet(file, columns=["patient", "allocation", "t", "feature"], filters=kept)
+    choices = choices[choices["patient"].isin(list(names))]
+    orders = {}
+    for rule in rules:
+        of_rule = choices[choices["allocation"] == rule]
+        if of_rule.empty and names:
+            report(f"{rule} is left out: the allocation grid does not have it with {STORED['gain']} at every round")
+            continue
+        wide = of_rule.assign(feature=of_rule["feature"].map(column)).pivot(
+            index="patient", columns="t", values="feature"
+        )
+        order = wide.reindex(list(names)).to_numpy(dtype=np.float64)
+        every = np.arange(len(bundle.features))
+        if order.shape != (len(names), len(every)) or (np.sort(order, axis=1) != every).any():
+            where, expected = f"{file}, rule {rule}", f"all {len(every)} features of each of {len(names)} patients"
+            raise ConfigError(Fault(where, "other choices", expected, "run the allocation stage again"))
+        orders[rule] = np.ascontiguousarray(order, dtype=np.int64)
+    return orders
+
+
+def _wrong_members(answer: NDArray[np.bool_], targets: Targets) -> NDArray[np.int16]:
+    """(P,) members of answers (P, N) beyond those that are right at full observation."""
+    right = (answer & targets.sure).sum(axis=1) + np.minimum((answer & targets.tied).sum(axis=1), targets.slots)
+    wrong: NDArray[np.int16] = (targets.k - right).astype(np.int16)
+    return wrong
+
+
+def _labels(cohort: Cohort, entity: str, patients: Sequence[int]) -> Any:
+    """(P,) labels of one entity, missing where the cohort has none."""
+    if entity not in cohort.labels:
+        return pd.array([pd.NA] * len(patients), dtype="Int8")
+    return cohort.labels[entity].array[list(patients)].astype("Int8")
+
+
+def _rows(
+    names: Sequence[str],
+    allocation: str,
+    halt: Halt,
+    rounds: NDArray[np.int64],
+    last_round: int,
+    answers: Mapping[str, Any],
+) -> pd.DataFrame:
+    gain = "" if allocation == RANDOM else STORED["gain"]
+    table = pd.DataFrame({"patient": list(names), "allocation": allocation, "gain": gain, **halt._asdict()})
+    return table.assign(t=rounds.astype(np.int16), stopped=rounds < last_round, **answers)
+
+
+def _by_patient(parts: Sequence[pd.DataFrame], names: Sequence[str], cohort: str, bundle: str) -> pd.DataFrame:
+    """All rows ordered by patient, so that parts of the patients join to the whole."""
+    whole = pd.concat(parts, ignore_index=True)
+    codes = pd.Categorical(whole["patient"], categories=list(names)).codes
+    whole = whole.iloc[np.argsort(codes, kind="stable")].reset_index(drop=True).assign(cohort=cohort, bundle=bundle)
+    keys = ["cohort", "bundle", "patient", "entity", "allocation", "gain", "stopping", "level"]
+    first = [key for key in keys if key in whole]
+    return whole[[*first, *(column for column in whole if column not in first)]]

@@ -1,0 +1,180 @@
+"""summary.csv: every number that the report's tables show, one to a line, so that two runs compare with a diff."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from afa.errors import ConfigError, Fault
+from afa.files import atomic_file
+from afa.spreadsheet import marked_table, unmarked_table
+
+COLUMNS = [
+    "table",
+    "metric",
+    "method",
+    "guide",
+    "gain",
+    "allocation",
+    "schedule",
+    "stratum",
+    "entity",
+    "target",
+    "reference",
+    "coupling",
+    "start",
+    "t",
+    "value",
+    "low",
+    "high",
+    "n",
+]
+TABLES = [
+    "sign_accuracy_random",
+    "chaos_gap",
+    "allocation_sign",
+    "allocation_p_at_k",
+    "certified_round",
+    "bracket_rate",
+    "layer0_bundle",
+    "layer0_synthetic",
+    "binary",
+    "gauge_agreement",
+    "gauge_correlation",
+    "gauge_accuracy",
+    "calibration",
+    "clinical",
+    "specificity",
+    "labels",
+    "ranking",
+    "acquisition_saved",
+    "elicitation_error",
+    "meanfield_vs_exact",
+    "labels_needed",
+    "null",
+    "elicitation_health",
+    "stopping",
+    "llm_baselines",
+    "sanity",
+    "errata",
+]
+METRICS = [
+    "accuracy",
+    "balanced_accuracy",
+    "auroc",
+    "average_precision",
+    "prevalence",
+    "majority",
+    "p_at_k",
+    "r_precision",
+    "rate",
+    "gap",
+    "count",
+    "correlation",
+    "ece",
+    "brier",
+    "contraction",
+    "iterations",
+    "nats",
+    "cost",
+    "rank",
+    "p_value",
+]
+Labelled = tuple[pd.DataFrame, Mapping[str, object]]
+"""Rows of a summary, and the columns that are the same on all of them."""
+KEYS = COLUMNS[: COLUMNS.index("value")]
+TEXT = COLUMNS[: COLUMNS.index("t")]
+
+
+def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
+    """One table of the rows of all parts, with the labels of each part on all of its rows.
+
+    A column may be of some tables and in the labels of others. Labels are put on all rows at once: one part after the
+    other took most of the time of a summary.
+    """
+    tables, labels = zip(*parts, strict=True)
+    whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
+    part = np.repeat(np.arange(len(tables)), list(map(len, tables)))
+    columns = pd.DataFrame(list(labels), index=np.arange(len(tables))).take(part)
+    for name, column in columns.set_axis(whole.index).items():
+        whole[name] = column.where(column.notna(), whole[name]) if name in whole else column
+    return whole
+
+
+def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of one table in the summary's form: columns that do not apply are empty.
+
+    Raises
+    ------
+    ValueError : an unknown table, metric or column, or two rows with the same key: a fault of the caller.
+
+    """
+    if table not in TABLES:
+        raise ValueError(f"{table} is no table of the summary")
+    unknown = sorted(set(rows.columns) - set(COLUMNS)) + sorted(set(rows["metric"]) - set(METRICS))
+    if unknown:
+        raise ValueError(f"not in the summary's form: {', '.join(unknown)}")
+    complete = rows.assign(table=table).reindex(columns=COLUMNS)
+    if complete.duplicated(KEYS).any():
+        raise ValueError(f"{table} has two rows with the same key")
+    return complete
+
+
+def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
+    """Write all rows, sorted by table in the fixed order and then as given; numbers to 10 significant digits."""
+    order = {name: i for i, name in enumerate(TABLES)}
+    whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
+    whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable")
+    with atomic_file(path) as temporary:
+        marked_table(whole).to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def read_summary(path: str | Path) -> pd.DataFrame:
+    """Rows that `write_summary` wrote; empty cells are missing values, whatever the column.
+
+    Raises
+    ------
+    ConfigError : the file is missing, or its columns are not those of a summary.
+
+    """
+    path = _present(path)
+    rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
+    _check_columns(path, list(rows.columns))
+    return unmarked_table(rows, TEXT)
+
+
+def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
+    """Write the rows of several summaries as one, sorted like those of `write_summary`; every cell stays as it is.
+
+    Raises
+    ------
+    ConfigError : as of `read_summary`.
+
+    """
+    rows: list[list[str]] = []
+    for part in map(_present, parts):
+        with part.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file)
+            _check_columns(part, next(reader, []))
+            rows += filter(None, reader)
+    order = {name: i for i, name in enumerate(TABLES)}
+    rows.sort(key=lambda row: order.get(row[0], len(order)))
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+
+
+def _present(path: str | Path) -> Path:
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", "a summary", "run its stage first"))
+    return path
+
+
+def _check_columns(path: Path, columns: list[str]) -> None:
+    if columns != COLUMNS:
+        found, step = f"columns {', '.join(columns[:5])}, ...", "run its stage again"
+        raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))

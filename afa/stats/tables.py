@@ -1,0 +1,89 @@
+"""The tables of a stage: one folder of Parquet files, the same bytes for the same numbers, with checksums in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from afa.errors import ConfigError, Fault
+from afa.files import atomic_folder
+
+T = TypeVar("T")
+
+
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path) -> None:
+    """Write each table as `<name>.parquet`; the folder appears when all are complete."""
+    with atomic_folder(folder) as temporary:
+        for name, table in tables.items():
+            write_parquet(table, temporary / f"{name}.parquet")
+
+
+def write_parquet(table: pd.DataFrame, path: Path) -> None:
+    """Write a table without its index; every page of the file has a checksum."""
+    table.to_parquet(path, index=False, compression="zstd", write_page_checksum=True)
+
+
+def read_table(folder: str | Path, name: str) -> pd.DataFrame:
+    """One table of a stage's folder. Raises `ConfigError` where it is damaged or not there."""
+    return _read(Path(folder), name, pd.read_parquet)
+
+
+class Tables(Mapping[str, pd.DataFrame]):
+    """The tables of a stage's folder by name, each read when it is asked for."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return read_table(self.folder, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(path.stem for path in self.folder.glob("*.parquet")))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
+    """Join the same-named tables of all shards, in the order given; the result does not depend on their number.
+
+    Shards are parts of the patients or of the entities, in order; a table that names patients is sorted by them.
+    Raises `ConfigError` where a shard lacks a table that another has, or where there is none at all.
+    """
+    names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
+    if not names:
+        step = "remove that folder and run its stage again"
+        raise ConfigError(Fault(str(shards[0]), "no tables", "the tables of a shard", step))
+    with atomic_folder(folder) as temporary:
+        for name in names:
+            parts = [_read(shard, name, pq.read_table) for shard in shards]
+            filled = [part for part in parts if part.num_rows] or parts[:1]
+            joined = _by_patient(pa.concat_tables(filled, promote_options="default"))
+            pq.write_table(joined, temporary / f"{name}.parquet", compression="zstd", write_page_checksum=True)
+
+
+def _read(folder: Path, name: str, read: Callable[..., T]) -> T:
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", f"the table {name} of a stage", "run that stage first"))
+    try:
+        return read(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        found = f"a damaged table ({str(error).splitlines()[0]})"
+        step = "remove it and give the command again that made it; the workflow makes it anew by itself"
+        raise ConfigError(Fault(str(path), found, "what was written there", step)) from None
+
+
+def _by_patient(table: pa.Table) -> pa.Table:
+    """Rows by ascending patient, else as they are."""
+    if "patient" not in table.column_names:
+        return table
+    patients = table["patient"].combine_chunks().dictionary_encode()
+    place = np.argsort(np.argsort(np.array(patients.dictionary.to_pylist(), dtype=object)))
+    return table.take(pa.array(np.argsort(place[patients.indices.to_numpy()], kind="stable")))

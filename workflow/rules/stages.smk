@@ -1,0 +1,100 @@
+# Every stage of afa/stages: its tables, in shards where it has them, and its rows of the summary.
+# Stages whose tables are made by rules of their own: allocation.smk, health.smk.
+BY_HAND = ("allocation", "elicitation_health")
+
+
+# No function of a rule may look at the variables of the loop: it would see those of the last stage.
+for name, stage in STAGES.items():
+    job = f"{name}_shard" if stage.sharded else name
+    part = f"{job}/{{shard}}" if stage.sharded else job
+    made = f"{RUN}/shards/{name}/{{shard}}" if stage.sharded else f"{RUN}/tables/{name}"
+
+    if name not in BY_HAND:
+
+        rule:
+            name:
+                job
+            input:
+                **tables_of(stage.inputs),
+            output:
+                tables=temp(directory(made)) if stage.sharded else directory(made),
+            log:
+                f"{RUN}/logs/{part}.log",
+            benchmark:
+                f"{RUN}/benchmarks/{part}.tsv"
+            group:
+                f"shards_of_{name}" if stage.sharded else name
+            conda:
+                ENVIRONMENT
+            threads: 1
+            resources:
+                mem_mb=memory,
+                runtime=minutes,
+            params:
+                stage=name,
+                inputs=input_options,
+                shard=shard_option,
+                settings=settings_of(stage.settings),
+                code=stage_digest(name, "run"),
+            shell:
+                "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
+                " --threads {threads} --out {output.tables} > {log} 2>&1"
+
+    if stage.sharded and name not in BY_HAND:
+
+        rule:
+            name:
+                name
+            input:
+                shards=expand(made, shard=SHARDS),
+            output:
+                tables=directory(f"{RUN}/tables/{name}"),
+            log:
+                f"{RUN}/logs/{name}.log",
+            benchmark:
+                f"{RUN}/benchmarks/{name}.tsv"
+            group:
+                name
+            conda:
+                ENVIRONMENT
+            resources:
+                mem_mb=memory,
+                runtime=minutes,
+            params:
+                code=command_digest("stage:gather"),
+            shell:
+                "afa gather {input.shards} --out {output.tables} > {log} 2>&1"
+
+    if stage.summary is not None:
+
+        rule:
+            name:
+                f"{name}_summary"
+            input:
+                **tables_of(stage.beside),
+                tables=f"{RUN}/tables/{name}",
+            output:
+                rows=f"{RUN}/summary/{name}.csv",
+            log:
+                f"{RUN}/logs/{name}_summary.log",
+            benchmark:
+                f"{RUN}/benchmarks/{name}_summary.tsv"
+            group:
+                name
+            conda:
+                ENVIRONMENT
+            resources:
+                mem_mb=memory,
+                runtime=minutes,
+            params:
+                stage=name,
+                inputs=input_options,
+                settings=settings_of(stage.summary),
+                code=stage_digest(name, "summarise"),
+            shell:
+                "afa summarise {params.stage} {input.tables} {params.inputs} --settings {params.settings:q}"
+                " --out {output.rows} > {log} 2>&1"
+
+
+include: "allocation.smk"
+include: "health.smk"
