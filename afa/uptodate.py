@@ -1,0 +1,184 @@
+"""Whether a result is up to date, by content: its job's record says what it read and what it made, and both are there.
+
+Snakemake asks by date, and only after results that another job needs: it forgets a job that failed, as what follows it
+is still there, and it does not see that a file was replaced by an older one. Here every job of the plan is asked. It
+runs again unless its inputs have the content that it read and its outputs the content that it made. Settings, code and
+the list of inputs are Snakemake's to compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import IOFile, is_flagged
+from snakemake.logging import logger
+from snakemake.persistence import PersistenceBase
+
+from afa.errors import Fault
+from afa.files import sha256_of
+
+LARGE = 10_000_000
+"""Bytes. A larger file is read again only when its size or its time has changed."""
+
+AGAIN = "give the same command again: it makes this anew"
+
+_KEY = "afa: stamp"  # in a record of Snakemake's, beside its own checksums of inputs
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a job read and made, path -> content; `temporary` are those outputs that go when they have been used."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    temporary: tuple[str, ...]
+
+
+class Contents:
+    """Contents and stamps of the paths in Snakemake's `records`; each path is read once."""
+
+    def __init__(self, records: PersistenceBase) -> None:
+        self._records = records
+        self._known: dict[str, str] = {}
+
+    def stamp(self, output: str) -> Stamp | None:
+        """The stamp of the job that made a path; None where no job that ended well did."""
+        record = self._records.metadata(IOFile(output))
+        kept = (record.input_checksums or {}).get(_KEY) if record is not None else None
+        return Stamp(kept["inputs"], kept["outputs"], tuple(kept["temporary"])) if kept else None
+
+    def now(self, path: str, kept: str = "") -> str:
+        """The content of a path; of a temporary file that is gone, the content that it had. `kept` as `content_of`."""
+        if path not in self._known:
+            self._known[path] = content_of(path, kept)
+        if not self._known[path] and (maker := self.stamp(path)) and path in maker.temporary:
+            return maker.outputs[path]
+        return self._known[path]
+
+    def made(self, path: str) -> str:
+        """The content of an output that has just been written."""
+        self._known.pop(path, None)
+        return self.now(path)
+
+    def fault(self, output: str) -> Fault | None:
+        """What is not up to date about the job that made a path; None where it is."""
+        stamp = self.stamp(output)
+        if stamp is None:
+            found = "no record of what its job read and made"
+            return Fault(output, found, "the record of a job that ended well", AGAIN)
+        for path, made in stamp.outputs.items():
+            if not _same(self.now(path, made), made):
+                found = "another content" if self.now(path) else "nothing"
+                return Fault(path, found, "what its job made", AGAIN)
+        for path, read in stamp.inputs.items():
+            if not _same(self.now(path, read), read):
+                found = "another content" if self.now(path) else "nothing"
+                return Fault(path, found, f"what was read to make {output}", AGAIN)
+        return None
+
+
+def content_of(path: str | Path, kept: str = "") -> str:
+    """A digest of a file, or of all files in a folder but hidden ones; "" where nothing is there.
+
+    That of a large file has its size and time too. Where these are those of `kept`, `kept` is returned unread.
+    """
+    path = Path(path)
+    if path.is_dir():
+        digest = hashlib.sha256()
+        for file in sorted(path.rglob("[!.]*")):
+            if file.is_file():
+                digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\0".encode())
+        return digest.hexdigest()
+    if not path.is_file():
+        return ""
+    status = path.stat()
+    as_of = f" {status.st_size} {status.st_mtime_ns}" if status.st_size > LARGE else ""
+    return kept if as_of and kept.endswith(as_of) else sha256_of(path) + as_of
+
+
+def _same(one: str, other: str) -> bool:
+    return one.partition(" ")[0] == other.partition(" ")[0]
+
+
+def decide_by_content(rules: str) -> None:
+    """Have Snakemake decide by content too which jobs run, for rules in files under the folder `rules`."""
+    _folders.add(rules)
+    if PersistenceBase.incomplete is not _incomplete:
+        PersistenceBase.incomplete, PersistenceBase.finished = _incomplete, _finished
+
+
+_folders: set[str] = set()
+_contents: dict[PersistenceBase, Contents] = {}
+_plain_incomplete, _plain_finished = PersistenceBase.incomplete, PersistenceBase.finished
+
+
+@wraps(_plain_incomplete)
+async def _incomplete(records: PersistenceBase, job: Any) -> list[Any]:
+    """Called for every job of a plan: force those that are not up to date."""
+    if _decides(job):
+        contents = _contents.setdefault(records, Contents(records))
+        # Read before any job is: a file that is edited while jobs run may not be what they have read.
+        stamp = contents.stamp(job.output[0])
+        kept = stamp.inputs if stamp else {}
+        for path in _sources(job):
+            contents.now(path, kept.get(path, ""))
+        fault = next(filter(None, map(contents.fault, map(str, job.output))), None)
+        if fault is not None:
+            records.dag.forcefiles.update(job.output)
+            if records.has_metadata(job):
+                logger.info(f"afa: {fault.where}: found {fault.found}; expected {fault.expected}. It is made anew.")
+    incomplete: list[Any] = await _plain_incomplete(records, job)
+    return incomplete
+
+
+@wraps(_plain_finished)
+async def _finished(records: PersistenceBase, job: Any) -> None:
+    """Called after every job: stamp it. One that failed has lost its outputs soon, or has none."""
+    await _plain_finished(records, job)
+    if not _decides(job):
+        return
+    contents = _contents.setdefault(records, Contents(records))
+    records._clear_cache()
+    made = [str(path) for dependency in records.dag.dependencies[job] for path in dependency.output]
+    inputs = {path: contents.now(path) for path in map(str, job.input) if path in made or not Path(path).is_dir()}
+    outputs = {path: contents.made(path) for path in map(str, job.output)}
+    temporary = tuple(str(path) for path in job.output if is_flagged(path, "temp"))
+    if all(outputs.values()):
+        for path in job.output:
+            record = records.metadata(path)
+            record.input_checksums[_KEY] = asdict(Stamp(inputs, outputs, temporary))
+            records._write_record(str(path), record)
+
+
+def _decides(job: Any) -> bool:
+    main = job.rule.workflow.is_main_process
+    return main and bool(job.output) and any(job.rule.snakefile.startswith(folder) for folder in _folders)
+
+
+def _sources(job: Any) -> list[str]:
+    """The input files of a job that no job makes; a folder's files are inputs beside it where they count."""
+    made = {str(path) for dependency in job.dag.dependencies[job] for path in dependency.output}
+    return [path for path in map(str, job.input) if path not in made and not Path(path).is_dir()]
+
+
+def remove_temporaries(workflow: Any) -> None:
+    """Remove temporary outputs of the rules of a run that ended well, all but those asked for.
+
+    Snakemake removes them after the job that used them. A kill in between leaves them to nobody.
+    """
+    for rule in {job.rule for job in workflow.dag.jobs}:
+        for output in rule.output:
+            if is_flagged(output, "temp"):
+                for path in Path().glob(re.sub(r"\{.*?\}", "*", str(output))):
+                    if not any(Path(target).is_relative_to(path) for target in workflow.dag.targetfiles):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                        if not any(path.parent.iterdir()):
+                            os.removedirs(path.parent)
