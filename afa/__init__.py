@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle, load_bundle, validate_bundle
+    from afa.cohort.encode_table import encode
     from afa.errors import AfaError
     from afa.inference.annealed import annealed
     from afa.inference.exact import exact
@@ -34,6 +35,7 @@ _HOME = {
     "Stop": "afa.planner",
     "TopKPlanner": "afa.planner",
     "annealed": "afa.inference.annealed",
+    "encode": "afa.cohort.encode_table",
     "exact": "afa.inference.exact",
     "load_bundle": "afa.bundle",
     "load_session": "afa.session",
@@ -52,6 +54,7 @@ __all__ = [
     "Stop",
     "TopKPlanner",
     "annealed",
+    "encode",
     "exact",
     "load_bundle",
     "load_session",

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 
 from afa.closure import contraction
-from afa.mrf import ROUNDING, Evidence, PairwiseMRF
+from afa.mrf import ROUNDING, Evidence, PairwiseMRF, difference_terms
 from afa.preference import gaussian_sign
 
 GAMMA = 0.05
@@ -38,6 +38,20 @@ def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, floa
     """The interval that S(x) lies in under every completion, `form` as `l1_budget` has it (eq:l1-bracket)."""
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
+
+
+def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
+    """The interval that E_a(x) - E_b(x) lies in under every completion, and whatever is never measured.
+
+    Each unobserved term and pair adds its least or its largest value, or nothing (docs/decisions.md, F12). For the
+    paper's models it is the tight `l1_interval` of D_ab; for models of probabilities it need not be symmetric.
+    """
+    at = a.constant - b.constant
+    unary, pairs = difference_terms(a, b)
+    parts = [unary, pairs.reshape(len(pairs), 9)]
+    low = sum(float(np.nanmin(part, axis=1, initial=0.0).sum()) for part in parts)
+    high = sum(float(np.nanmax(part, axis=1, initial=0.0).sum()) for part in parts)
+    return at + low, at + high
 
 
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:

@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import MeanField, Solver, mean_field
-from afa.mrf import Evidence, PairwiseMRF
+from afa.mrf import Evidence, Floats, PairwiseMRF
 
 Coupling = Literal["differential", "shared"]
 COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
@@ -61,6 +63,50 @@ def class_models(
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
     """The models of class 1 and class 0 under either closure; `strength` matters to `shared` alone."""
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
+
+
+def explicit_models(
+    with_entity: ArrayLike,
+    without: ArrayLike,
+    shared: ArrayLike | sp.sparray,
+    condition: ArrayLike | sp.sparray,
+    *,
+    prior: float = 0.0,
+    kappa: float = 0.0,
+    features: tuple[str, ...] = (),
+) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 from the probabilities of the values in each (docs/decisions.md, F2, F3).
+
+    with_entity, without : (M, 3), P_1 and P_0 of -1, 0, +1. shared : (M, M), couplings of both classes; condition :
+    those of class 1 beside them. All are scaled by one factor, at most 1, so that every state has one fixed point.
+    prior : log-odds before any observation, kappa : log Z_1 - log Z_0 at no observation, 0 in mean-field; class 1 holds
+    their difference, so that E_1 - E_0 is S, and F_1 - F_0 the log-odds. features : M distinct names.
+
+    >>> one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
+    >>> round(one.energy([1]) - zero.energy([1]), 5)
+    1.38629
+    """
+    in_one, in_zero = sp.csr_array(shared) + sp.csr_array(condition), sp.csr_array(shared, dtype=np.float64)
+    steepest = max(
+        float((slopes_bound(p) * abs(couplings).sum(axis=1)).max(initial=0.0))
+        for p, couplings in ((with_entity, in_one), (without, in_zero))
+    )
+    factor = STRENGTH / max(steepest, STRENGTH)
+    one = PairwiseMRF.of_probabilities(with_entity, factor * in_one, prior - kappa, features)
+    zero = PairwiseMRF.of_probabilities(without, factor * in_zero, 0.0, features)
+    return one, zero
+
+
+def slopes_bound(probabilities: ArrayLike) -> Floats:
+    """(M,) bounds on the slope in h of the mean of exp(f(s) + h s), f(s) = log of `probabilities`, (M, 3) (F2d).
+
+    With two values 1/4; with three 2r/(1 + 2r) where r = sqrt(P(+) P(-)) / P(0) is at least 1/4, else 1/(4(1 - 4r^2)).
+    """
+    low, middle, high = np.asarray(probabilities, dtype=np.float64).T
+    r = np.sqrt(low * high) / middle
+    narrow = np.minimum(r, 1 / 4)
+    bounds: Floats = np.where(r >= 1 / 4, 2 * r / (1 + 2 * r), 1 / (4 * (1 - 4 * narrow**2)))
+    return bounds
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:

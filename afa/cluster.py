@@ -18,16 +18,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.linkage import cluster_labels, model_distances
-from afa.engine.packed import pack
-from afa.engine.sharing import sharing_of
+from afa.engine.layout import pack, sharing_of
+from afa.engine.linkage import C_MIN, T_RE, cluster_labels, model_distances
 from afa.errors import Fault, PlannerError
-from afa.mrf import VALUES, Floats, PairwiseMRF
+from afa.mrf import RELATIVE_TIE, VALUES, Floats, PairwiseMRF
 
 Clusters = tuple[tuple[int, ...], ...]
-C_MIN = 5
-T_RE = 50
-RELATIVE_TIE = 1e-9
 
 
 class Clustering:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import sysconfig
 from functools import cache
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from afa.errors import ConfigError, Fault
@@ -23,6 +25,12 @@ DIGEST_LENGTH = 16
 def code_digest(root: str) -> str:
     """SHA-256 over the code reached from `root`: a module, `afa.cohort.encode`, or `module:function`."""
     return _digest(code_parts(root))
+
+
+def stage_digest(name: str, function: str) -> str:
+    """Digest of the code of one job of a stage: its `run` or its `summarise`, and the command that calls it."""
+    command = {"run": "stage", "summarise": "summarise"}[function]
+    return code_digest(f"afa.stages.{name}:{function}") + code_digest(f"afa.cli.stage:{command}")
 
 
 def code_parts(root: str) -> dict[str, str]:
@@ -62,6 +70,59 @@ def notebook_parts(notebook: str | Path) -> dict[str, str]:
         where = str(notebook)
         raise ConfigError(Fault(where, f"no notebook ({error})", "cells of Python", "mend the notebook")) from None
     return _with_imported({}, imported)
+
+
+def user_files(module: str) -> list[Path]:
+    """The file of a module, and of every module that it imports, but of afa, of Python and of installed packages.
+
+    Empty where there is no such module; a file that is no Python is a `ConfigError`.
+    """
+    files: dict[str, Path] = {}
+    pending = [module]
+    while pending:
+        name = pending.pop()
+        # The package first: to find a module in it Python imports the package.
+        top, _ = _found(name.partition(".")[0])
+        file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
+        if file is None or name in files:
+            continue
+        files[name] = file
+        pending += [] if _is_installed(file) else _all_imports(file, package)
+    return list(dict.fromkeys(files.values()))
+
+
+def _all_imports(file: Path, package: str | None) -> list[str]:
+    """The names of all modules that a file may import; some are names in modules."""
+    try:
+        statements = list(ast.walk(ast.parse(file.read_bytes())))
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(Fault(str(file), f"no Python ({error})", "a module", "correct the file")) from None
+    found: list[str] = []
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            found += [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            base = statement.module or ""
+            if statement.level:
+                base = resolve_name("." * statement.level + base, package or "")
+            found += [base, *(f"{base}.{alias.name}" for alias in statement.names)]
+    return found
+
+
+def _is_installed(file: Path) -> bool:
+    folders = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
+    return any(file.is_relative_to(folder) for folder in (*folders, PACKAGE))
+
+
+def _found(module: str) -> tuple[Path | None, str | None]:
+    """The source of a module and the package it is in; None where there is no such module."""
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return None, None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None, None
+    return Path(spec.origin), spec.parent
 
 
 def _without_magics(cell: str) -> str:
@@ -131,6 +192,21 @@ def _reached_nodes(tree: ast.Module, function: str) -> list[ast.stmt]:
             reached.append(statement)
             pending += [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in defined]
     return sorted(reached, key=lambda statement: statement.lineno)
+
+
+def definition(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """The statements of a module that define a name at its top, all that it needs and those imports, in file order."""
+    needed = _reached_nodes(tree, name)
+    used = {node.id for statement in needed for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    imports: list[ast.stmt] = []
+    for statement in tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            names = [a for a in statement.names if future or (a.asname or a.name.partition(".")[0]) in used]
+            if names:
+                statement.names = names
+                imports.append(statement)
+    return [*imports, *needed]
 
 
 def _imports(node: ast.AST, module: str) -> set[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import io
 import math
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +22,10 @@ from afa.regularfile import read_whole
 
 ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbage collector and read half as fast
 SHOWN_PER_KIND = 50
+LARGEST_UNPACKED = 2 << 30
 LONGEST_NAME = 200
+LARGEST = 1e100
+"""Of larger numbers neither sums nor squares are sure to be finite."""
 _LONGEST_SHOWN = 60
 _MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would take seconds for each
 
@@ -28,12 +33,13 @@ _MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would ta
 class RowFaults:
     """The faults of one file, in line order.
 
-    Beyond `SHOWN_PER_KIND` rows with the same fault in the same column, the rest are counted in one line, so that
-    a wrong column of a million rows stays readable.
+    Beyond `most` rows with the same fault in the same column, the rest are counted in one line, so that a wrong column
+    of a million rows stays readable.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, most: int = SHOWN_PER_KIND) -> None:
         self.path = str(path)
+        self.most = most
         self._by_kind: dict[tuple[str, str], list[tuple[int, Fault]]] = {}
         self._unshown: dict[tuple[str, str], int] = {}
 
@@ -41,14 +47,19 @@ class RowFaults:
         """Note a fault at a 1-based line; `line` 0 means the whole file, `column` "" the whole row."""
         kind = (column, expected)
         shown = self._by_kind.setdefault(kind, [])
-        if len(shown) == SHOWN_PER_KIND:
+        if len(shown) == self.most:
             self._unshown[kind] = self._unshown.get(kind, 0) + 1
             return
         where = self.path + (f", line {line}" if line else "") + (f", column {column}" if column else "")
         shown.append((line, Fault(where, found, expected, next_step)))
 
     def listed(self) -> list[Fault]:
-        """All faults in line order, followed by one for each kind that was cut short."""
+        """All faults in line order, followed by one for each kind that was cut short; of one, its own line says so."""
+        if self.most == 1:
+            for kind, count in self._unshown.items():
+                ((line, fault),) = self._by_kind[kind]
+                self._by_kind[kind] = [(line, replace(fault, found=f"{fault.found}, and {count:,} more such rows"))]
+            self._unshown = {}
         numbered = sorted((pair for shown in self._by_kind.values() for pair in shown), key=lambda pair: pair[0])
         return [fault for _, fault in numbered] + [
             Fault(
@@ -75,19 +86,35 @@ class CsvTable:
         return len(self.lines)
 
 
+def separator_of(path: str | Path) -> str:
+    """A tab for `.tsv`, else a comma; `.gz` behind it does not matter."""
+    return "\t" if Path(str(path).removesuffix(".gz")).suffix == ".tsv" else ","
+
+
+def read_header(path: str | Path) -> list[str]:
+    """The names of the columns; none where `read_table` will say why there are none."""
+    text = _text_of(Path(path), RowFaults(path))
+    try:
+        reader = csv.reader(io.StringIO(text or "", newline=""), delimiter=separator_of(path), strict=True)
+        return next(reader, [])
+    except csv.Error:
+        return []
+
+
 def read_table(
     path: str | Path,
     *,
     required: Sequence[str],
     optional: Sequence[str] = (),
     unread: Collection[str] = (),
+    whole_rows: bool = False,
     faults: RowFaults,
 ) -> CsvTable:
-    """Read a UTF-8 CSV file with a header; what is wrong with it goes to `faults`.
+    """Read a UTF-8 CSV file (`.tsv`: tabs; `.gz`: packed) with a header; what is wrong with it goes to `faults`.
 
     Columns in `unread` are allowed but not kept. Blank lines are skipped, a row shorter than the header is filled
-    with empty texts, and a row longer than the header is a fault and left out. A file that cannot be read, or lacks a
-    required column, gives a table without rows.
+    with empty texts, or with `whole_rows` a fault, and a row longer than the header is a fault and left out. A file
+    that cannot be read, or lacks a required column, gives a table without rows.
     """
     wanted = [column for column in (*required, *optional) if column not in unread]
     columns: dict[str, list[str]] = {column: [] for column in wanted}
@@ -95,15 +122,16 @@ def read_table(
     text = _text_of(Path(path), faults)
     if text is None:
         return CsvTable(np.array(lines, dtype=np.int64), columns)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    separator = separator_of(path)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         header = next(reader, None)
         if not header:
             step = f"write the header {','.join((*required, *optional))}"
             faults.add(1 if header == [] else 0, "", "no header", "a header row", step)
-        elif _header_is_usable(header, required, optional, faults):
+        elif _header_is_usable(header, required, optional, faults, separator):
             shared: dict[str, str] = {}
-            rows = _rows(reader, len(header), lines, faults)
+            rows = _rows(reader, len(header), lines, faults, whole_rows)
             while block := list(islice(rows, ROWS_PER_BLOCK)):
                 for name, values in zip(header, zip(*block, strict=True), strict=True):
                     if name in columns:
@@ -125,24 +153,27 @@ def number_column(
     high: float = math.inf,
     empty: float | None = None,
 ) -> NDArray[np.float64]:
-    """The finite numbers (n_rows,) of a column within [low, high]; NaN where faulty.
+    """The numbers (n_rows,) of a column within [low, high] and of at most `LARGEST`; NaN where faulty.
 
     An empty text counts as `empty` where that is given, and as a fault otherwise.
     """
     texts = table.columns[column]
-    parsed = {text: _number(text) for text in set(texts)}
+    parsed = {text: number(text) for text in set(texts)}
     if empty is not None:
         parsed[""] = empty
     values = np.fromiter(map(parsed.__getitem__, texts), dtype=np.float64, count=len(texts))
     with np.errstate(invalid="ignore"):
         wrong = ~(np.isfinite(values) & (values >= low) & (values <= high))
+        beyond = np.isfinite(values) & (np.abs(values) > LARGEST)
+    wrong |= beyond
     if empty is not None:
         wrong &= np.fromiter(map(bool, texts), dtype=bool, count=len(texts))
     expected = "a finite number"
     if math.isfinite(low):
         expected = f"a number in [{low:g}, {high:g}]" if math.isfinite(high) else f"a finite number >= {low:g}"
     for row in np.flatnonzero(wrong).tolist():
-        faults.add(int(table.lines[row]), column, quoted(texts[row]), expected, "correct the number")
+        size = f", at most {LARGEST:g} in size" if beyond[row] else ""
+        faults.add(int(table.lines[row]), column, quoted(texts[row]), expected + size, "correct the number")
     return np.where(wrong, np.nan, values) + 0.0
 
 
@@ -213,6 +244,15 @@ def quoted(text: str) -> str:
 def _text_of(path: Path, faults: RowFaults) -> str | None:
     try:
         data = read_whole(path)
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = packed.read(LARGEST_UNPACKED + 1)
+            if len(data) > LARGEST_UNPACKED:
+                faults.add(0, "", f"more than {LARGEST_UNPACKED:,} bytes unpacked", "a smaller table", "split it")
+                return None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        faults.add(0, "", f"what gzip refuses ({error})", "a packed text", "pack or fetch it again")
+        return None
     except OSError as error:
         faults.add(0, "", error.strerror or "an error", "a readable file", "check the path")
         return None
@@ -228,11 +268,12 @@ def _text_of(path: Path, faults: RowFaults) -> str | None:
 
 
 def _header_is_usable(
-    header: Sequence[str], required: Sequence[str], optional: Sequence[str], faults: RowFaults
+    header: Sequence[str], required: Sequence[str], optional: Sequence[str], faults: RowFaults, separator: str
 ) -> bool:
     known = (*required, *optional)
-    if len(header) == 1 and (mark := next((mark for mark in ";\t|" if mark in header[0]), None)):
-        faults.add(1, "", f"columns separated by {mark!r}", "columns separated by commas", "save it with commas")
+    if len(header) == 1 and (mark := next((mark for mark in ";\t|," if mark in header[0]), None)):
+        wanted = "commas" if separator == "," else "tabs"
+        faults.add(1, "", f"columns separated by {mark!r}", f"columns separated by {wanted}", f"save it with {wanted}")
         return False
     missing = [column for column in required if column not in header]
     repeated = [name for name, count in Counter(header).items() if count > 1]
@@ -251,7 +292,9 @@ def _header_is_usable(
     return not missing and len(set(header)) == len(header)
 
 
-def _rows(reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults) -> Iterator[list[str]]:
+def _rows(
+    reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
+) -> Iterator[list[str]]:
     """Rows of exactly `width` fields, up to one that is not CSV; appends the line on which each begins to `lines`."""
     begin = reader.line_num + 1  # type: ignore[attr-defined]
     while True:
@@ -265,6 +308,9 @@ def _rows(reader: Iterator[list[str]], width: int, lines: list[int], faults: Row
         if len(row) > width:
             step = "put a text that holds a comma in quotes"
             faults.add(begin, "", f"{len(row)} fields", f"{width}, as in the header", step)
+        elif row and whole and len(row) < width:
+            step = "complete the row: the file may have been cut short"
+            faults.add(begin, "", f"{len(row)} fields", f"all {width} of the header", step)
         elif row:
             lines.append(begin)
             yield row if len(row) == width else row + [""] * (width - len(row))
@@ -276,7 +322,8 @@ def _add_unreadable(faults: RowFaults, begin: int, error: csv.Error) -> None:
     faults.add(begin, "", f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row")
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """The number that a cell holds, NaN where it holds none; digits of other scripts and `1_000` are none."""
     try:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:

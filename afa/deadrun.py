@@ -1,4 +1,4 @@
-"""What a dead run of the workflow leaves, and when it may be removed: its lock, and folders it was about to remove.
+"""The lock that a dead run of the workflow leaves, and when it may be removed.
 
 Snakemake's own lock is a file that outlives a killed Snakemake and names nobody. Beside it every run, and every job
 of it (`workflow/scripts/job.sh`), holds a shared lock of the kernel on one file, which ends with its holder. Where
@@ -7,17 +7,15 @@ that file can be locked exclusively nobody is alive, and a lock of Snakemake's t
 
 from __future__ import annotations
 
-import base64
 import fcntl
-import shutil
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from afa.errors import Fault, ResourceError
+
 ALIVE = "alive"  # in the folder `.snakemake`; names the machine that the runs are on
-TIME_STAMP = ".snakemake_timestamp"  # in every folder that a job has made
 
 _joined: dict[Path, IO[str]] = {}  # open, and so locked, until this process ends
 
@@ -25,16 +23,27 @@ _joined: dict[Path, IO[str]] = {}  # open, and so locked, until this process end
 def join_the_living(state: str | Path) -> str | None:
     """Count this process among the living of the folder `state` (`.snakemake`) until it ends.
 
-    A lock of Snakemake's that is there is removed if it must be a dead run's, with the folders that the run had half
-    removed; a text says why it was not, if so. Where the folder cannot be written or the file system has no locks
-    nothing is done, and Snakemake's lock stands as it is.
+    A lock of Snakemake's that is there is removed if it must be a dead run's; a text says why it was not, if so. Where
+    the file system has no locks nothing is done, and Snakemake's lock stands as it is.
+
+    Raises
+    ------
+    ResourceError : a folder that cannot be written.
+
     """
     folder = Path(state).absolute()
     if folder in _joined:
         return None
-    with suppress(OSError):
+    try:
         folder.mkdir(exist_ok=True)
         file = _joined[folder] = (folder / ALIVE).open("a+", encoding="utf-8")
+    except OSError as error:
+        found, step = (
+            error.strerror or str(error),
+            "copy the project to a folder of your own, or correct its permissions",
+        )
+        raise ResourceError(Fault(str(folder), found, "a folder that can be written", step)) from None
+    with suppress(OSError):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = True
@@ -67,29 +76,12 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f" Next step: if no run is alive on {place}, type snakemake --unlock, then the same again."
         )
     if alone:
-        if locks or last not in {"", here}:
-            _remove_half_removed(folder)
         for lock in locks:
             lock.unlink()
         file.truncate(0)
         file.write(here)
         file.flush()
     return None
-
-
-def _remove_half_removed(state: Path) -> None:
-    """Remove the folders among the recorded outputs that lack Snakemake's time stamp.
-
-    Snakemake removes a folder file by file, and notes only afterwards that its job has begun. Of one that was being
-    removed some files may be left; without the stamp it has the time of that removal, and looks newly made.
-    """
-    records = state / "metadata"
-    for record in records.rglob("*"):
-        key = "".join(part.removeprefix("@") for part in record.relative_to(records).parts)
-        with suppress(ValueError):  # a folder on the way to a long name
-            output = state.parent / base64.urlsafe_b64decode(key).decode()
-            if record.is_file() and output.is_dir() and not (output / TIME_STAMP).exists():
-                shutil.rmtree(output)
 
 
 def _holders(alive: Path) -> list[int]:
@@ -101,14 +93,3 @@ def _holders(alive: Path) -> list[int]:
                 pids.add(int(link.parts[2]))
     own = Path("/proc/self").resolve().name
     return sorted(pids - {int(own)})
-
-
-def remove_gathered(run: str | Path, targets: Iterable[str]) -> None:
-    """Remove the shards of stages whose tables are complete, unless one of `targets` asks for them.
-
-    Snakemake removes them after the stage's gathering; a kill just before leaves them to nobody.
-    """
-    for shards in (Path(run) / "shards").glob("*"):
-        wanted = any(Path(target).is_relative_to(shards) for target in targets)
-        if not wanted and (Path(run) / "tables" / shards.name).is_dir():
-            shutil.rmtree(shards)

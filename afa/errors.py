@@ -61,7 +61,7 @@ class BundleError(AfaError):
 
 
 class CohortError(AfaError):
-    """A cohort's samples, expression values or labels cannot be used as configured."""
+    """A table of patients, its features, values or labels, or a series, cannot be used as it is or as configured."""
 
 
 class DownloadError(AfaError):

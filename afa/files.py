@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,18 +25,22 @@ _RANDOM_PART = "[a-z0-9_]" * 8  # what `tempfile` puts between prefix and suffix
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it into place on success, remove it on any error.
 
     The temporary name keeps the suffix of `path`, so that writers which look at it choose the same format. An
     `OSError` for want of room on the disk names `path`.
+    private : a new file is for its owner alone; one that is there keeps its owner and mode, and is found through links.
     """
-    target = Path(path)
+    target = Path(path).resolve() if private else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with _naming(target), _claimed(target.parent, f".{target.stem}.", target.suffix, _new_file) as temporary:
         try:
             yield temporary
-            temporary.chmod(0o666 & ~_umask())
+            if private:
+                _give_as(target, temporary)
+            else:
+                temporary.chmod(0o666 & ~_umask())
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -71,6 +76,15 @@ def sha256_of(path: str | Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes, read in blocks."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _give_as(target: Path, temporary: Path) -> None:
+    """Give a new file the owner and the mode of the one whose place it takes; without one, it is its owner's alone."""
+    with suppress(FileNotFoundError):
+        status, own = target.stat(), temporary.stat()
+        if (status.st_uid, status.st_gid) != (own.st_uid, own.st_gid):
+            os.chown(temporary, status.st_uid, status.st_gid)
+        temporary.chmod(stat.S_IMODE(status.st_mode))
 
 
 @contextmanager

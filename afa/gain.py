@@ -12,20 +12,21 @@ import numpy as np
 from scipy.special import expit, xlogy
 
 from afa.inference.meanfield import Solver, mean_field
-from afa.inference.result import Marginals
-from afa.mrf import VALUES, Evidence, Floats
-from afa.preference import linearity, stack_a, two_elbo
+from afa.inference.result import Marginals, probabilities_of
+from afa.mrf import VALUES, Evidence, Floats, difference_terms
+from afa.preference import half_range, linearity, stack_a, two_elbo
 
 ZERO_GAIN = 1e-12
 TARGETS = ("linearity", "two_elbo", "stack_a")
 
 
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
-    """|delta_f^eff| of the duel D_ab at every feature, shape (M,), zero where observed (eq:wald_mag).
+    """Half the range of u_f, the duel's effective term, at every feature, (M,); zero where observed (eq:wald_mag).
 
-    The most that observing a feature can add at once to the running constant; no inference is needed.
+    For the paper's models it is |delta_f^eff|, the most that observing a feature can add at once to the running
+    constant. No inference is needed.
     """
-    return np.abs(a.field - b.field)
+    return half_range(difference_terms(a, b)[0])
 
 
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
@@ -58,8 +59,7 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Floats) -> Floa
 
 def site_probabilities(marginals: Marginals) -> Floats:
     """(M, 3) probabilities of -1, 0, +1 at every feature; uniform outside the support."""
-    m, q = marginals.first, marginals.second
-    return np.stack([(q - m) / 2, 1 - q, (q + m) / 2], axis=1)
+    return probabilities_of(marginals.first, marginals.second)
 
 
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
@@ -75,7 +75,8 @@ def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Sol
     predictive = weight * site_probabilities(now[0].marginals) + (1 - weight) * site_probabilities(now[1].marginals)
     gain = np.zeros(a.mrf.n_features)
     for feature in np.flatnonzero(~a.observed):
-        for column, value in enumerate(VALUES):
+        for column in np.flatnonzero(a.mrf.possible[feature]):
+            value = VALUES[column]
             ahead = [state.observe(int(feature), value) for state in (a, b)]
             after = score(ahead, [mean_field(state.mrf, state, solver=solver) for state in ahead])
             gain[feature] += predictive[feature, column] * abs(after - before)

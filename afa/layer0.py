@@ -166,7 +166,7 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
                 centroid=centroid,
                 radius=float(away.sum(axis=1).max()),
                 spread=float(away.max()),
-                score=expected_score(Evidence.of(model), solution.marginals.first),
+                score=expected_score(Evidence.of(model), solution.marginals),
                 norm=float(np.abs(centroid).sum()),
                 contraction=float(beta[members].max()),
                 converged=solution.converged,

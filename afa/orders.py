@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+PAPER_ROUNDS = (0, 10, 50, 100, 150)
+"""Observations at which the paper's tables stand, and before which it ranks its candidates again."""
+
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
     """Feature indices in the random order of one patient and seed, shape (M,).
@@ -25,3 +28,14 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
         key.update(feature.encode())
         keys.append(key.digest())
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+
+
+def random_orders(
+    features: Sequence[str], patients: Sequence[str], seeds: Sequence[int], *, experiment: str = "random"
+) -> NDArray[np.int64]:
+    """The random orders of several patients, one per seed, (n_patients, n_seeds, M)."""
+    orders = [
+        [random_order(features, patient=patient, seed=seed, experiment=experiment) for seed in seeds]
+        for patient in patients
+    ]
+    return np.array(orders, dtype=np.int64).reshape(len(patients), len(seeds), len(features))

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import erf
 
 from afa.inference.meanfield import MeanField
-from afa.inference.result import Marginals
-from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF
+from afa.inference.result import Marginals, probabilities_of
+from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF, difference_terms
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
@@ -39,20 +39,28 @@ def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, m
         return duels_of(cross_expectations(evidence, marginals))
     scores = np.zeros((len(evidence), len(evidence)))
     for a, b in np.ndindex(scores.shape):
-        mean = (marginals[a].first + marginals[b].first) / 2
+        mean = _mixture(marginals[a], marginals[b])
         scores[a, b] = expected_score(evidence[a], mean) - expected_score(evidence[b], mean)
     return scores
 
 
+def _mixture(a: Marginals, b: Marginals) -> Marginals:
+    return Marginals(a.free, (a.first + b.first) / 2, (a.second + b.second) / 2)
+
+
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
     """(N, N) array of E_{q_u}[S_v | x_obs]: row u gives the marginals, column v the score (supp:pair-level)."""
-    return np.array([[expected_score(state, of.first) for state in evidence] for of in marginals])
+    return np.array([[expected_score(state, of) for state in evidence] for of in marginals])
 
 
-def expected_score(evidence: Evidence, first: Floats) -> float:
-    """Expected energy of the conditioned model under a product measure with first moments `first`, shape (M,)."""
-    quadratic = 0.5 * first @ (evidence.mrf.couplings @ first)
-    return float(evidence.constant + evidence.field @ first + quadratic)
+def expected_score(evidence: Evidence, marginals: Marginals) -> float:
+    """Expected energy of the conditioned model under the product measure of `marginals`."""
+    hidden = ~evidence.observed
+    centre = 0.0 if evidence.mrf.centre is None else evidence.mrf.centre
+    about = np.where(hidden, marginals.first - centre, 0.0)
+    p = probabilities_of(marginals.first, marginals.second)
+    linear = (p * np.where(p > 0, evidence.terms, 0.0))[hidden].sum()
+    return float(evidence.constant + linear + 0.5 * about @ (evidence.mrf.couplings @ about))
 
 
 def duels_of(cross: Floats) -> Floats:
@@ -115,12 +123,19 @@ def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Flo
 
 def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) -> float:
     """sigma_D^2: unary terms by the variance of the mixture at each feature, couplings by their bound (eq:sigma-D)."""
-    hidden = ~a.observed
-    mean = (of_a.first + of_b.first) / 2
-    variance = (of_a.second + of_b.second) / 2 - mean**2
-    unary = ((a.field - b.field) ** 2 * variance)[hidden].sum()
-    coupling = (a.mrf.couplings - b.mrf.couplings)[hidden][:, hidden]
-    return float(unary + (coupling.data**2).sum() / 2)
+    unary, pairs = difference_terms(a, b)
+    mixture = _mixture(of_a, of_b)
+    p = probabilities_of(mixture.first, mixture.second)
+    value = np.where(p > 0, unary, 0.0)
+    variance = (p * value**2).sum(axis=1) - (p * value).sum(axis=1) ** 2
+    half = half_range(pairs.reshape(len(pairs), 9))
+    return float(variance[~a.observed].sum() + (half**2).sum())
+
+
+def half_range(values: Floats) -> Floats:
+    """Half the range of each row (n,) of `values` (n, k), NaN left out."""
+    spread: Floats = (np.nanmax(values, axis=1) - np.nanmin(values, axis=1)) / 2 if len(values) else np.zeros(0)
+    return spread
 
 
 def gaussian_sign(mean: float, variance: float) -> float:
@@ -151,13 +166,16 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """(N, N) counts of the observations that vote for a and for b, by sign(delta_i^eff x_i) when made."""
+    """(N, N) counts of the observations that vote for a and for b, by the sign of u_i(x_i) when made.
+
+    For the paper's models u_i(x_i) is delta_i^eff x_i, and a value of 0 does not vote.
+    """
     tie = tie_of(models)
     evidence = [Evidence.of(model) for model in models]
     positive, negative = np.zeros((len(models),) * 2), np.zeros((len(models),) * 2)
     for feature, value in observations:
-        fields = np.array([state.field[feature] for state in evidence])
-        vote = (fields[:, None] - fields[None, :]) * value
+        terms = np.array([state.terms[feature, value + 1] for state in evidence])
+        vote = terms[:, None] - terms[None, :]
         positive += vote > tie
         negative += vote < -tie
         evidence = [state.observe(feature, value) for state in evidence]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 import afa
 from afa.allocate import Rule
@@ -34,9 +34,9 @@ class _BundleUsed(_Strict):
 
 
 class _SolverUsed(_Strict):
-    damping: float
-    tolerance: float
-    max_iterations: int
+    damping: float = Field(gt=0, le=1)
+    tolerance: float = Field(gt=0)
+    max_iterations: int = Field(ge=1)
 
 
 class _StopUsed(_Strict):
@@ -55,7 +55,7 @@ class _Settings(_Strict):
     solver: _SolverUsed
     start: str
     look_ahead: str
-    costs: dict[str, float] | str | None
+    costs: dict[str, Annotated[float, Field(ge=0)]] | Literal["equal"] | None
     panels: dict[str, list[str]]
     stop: _StopUsed
     patient: str
@@ -74,6 +74,14 @@ class _Step(_Strict):
     cost: float = Field(ge=0)
     reason: str
 
+    @model_validator(mode="after")
+    def _fits(self) -> _Step:
+        if len(self.values) != len(self.features) or len(set(self.features)) < len(self.features):
+            raise ValueError("one value for each feature, and each feature once")
+        if any((value is None) != (self.kind == "skip") for value in self.values):
+            raise ValueError("no value for a feature that is skipped, and a value for every other")
+        return self
+
 
 class _Session(_Strict):
     session: Literal[1] = Field(description="version of this format")
@@ -83,11 +91,19 @@ class _Session(_Strict):
     settings: _Settings
     steps: tuple[_Step, ...]
 
+    @model_validator(mode="after")
+    def _one_question(self) -> _Session:
+        other = ("k", "layer0") if self.question == "binary" else ONE_ENTITY
+        if extra := self.settings.model_fields_set.intersection(other):
+            raise ValueError(f"the settings of one question: {', '.join(sorted(extra))} belongs to the other")
+        return self
+
 
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
 
-    It holds the values that were observed: it is as private as they are. A `PlannerError` where it cannot be written.
+    It holds the values that were observed: a new file is for its owner alone, an earlier one keeps its mode and owner.
+    A `PlannerError` where it cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.bundle import load_bundle
@@ -107,11 +123,12 @@ def save_session(planner: Planner, path: str | Path) -> None:
         "settings": planner.settings,
         "steps": [_plain(action) for action in planner.actions],
     }
+    contents = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
     try:
-        with atomic_file(path) as temporary:
-            temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    except OSError as error:
-        found = error.strerror or "an error"
+        with atomic_file(path, private=True) as temporary:
+            temporary.write_bytes(contents)
+    except (OSError, ValueError) as error:
+        found = (isinstance(error, OSError) and error.strerror) or "a name that no file can have"
         raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
 
 
@@ -146,17 +163,16 @@ def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = 
         raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a rule of one's own", expected, "pass it"))
     options["allocation"] = allocation or options["allocation"]
     options["solver"] = Solver(**options["solver"])
-    options["stop"] = Stop(**options["stop"])
-    if options["gain"] != "f_target":
-        options["target"] = None
-    planner = _planner(stored.question, bundle, options, path)
     try:
+        options["stop"] = Stop(**options["stop"])
+        planner = _planner(stored.question, bundle, options, path)
         planner.repeat(Action(**step.model_dump()) for step in stored.steps)
-    except (PlannerError, ValueError) as error:
-        found = error.faults[0].found if isinstance(error, PlannerError) else "features and values of unequal number"
-        where = f"{path}, {error.faults[0].where}" if isinstance(error, PlannerError) else f"{path}, key steps"
-        step_ = "take the session from a copy that nobody edited"
-        raise PlannerError(Fault(where, found, "steps that can follow each other", step_)) from None
+    except PlannerError as error:
+        fault = error.faults[0]
+        if not fault.where.startswith(str(path)):
+            step_ = "take the session from a copy that nobody edited"
+            fault = Fault(f"{path}, {fault.where}", fault.found, fault.expected, step_)
+        raise PlannerError(fault) from None
     return planner
 
 

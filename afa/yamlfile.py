@@ -125,7 +125,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        found = getattr(error, "problem", None) or "text that is not YAML"
+        found = (getattr(error, "problem", None) or "text that is not YAML").removeprefix("found ")
         raise ConfigError(Fault(where, found, "valid YAML", "mend that line")) from None
     except _WORSE_THAN_YAML as error:
         raise ConfigError(Fault(str(path), f"text that is not YAML ({error})", "valid YAML", "mend it")) from None
@@ -156,7 +156,8 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
         if item["type"] == "extra_forbidden":
             known = _known_keys(model, item["loc"][:-1])
             close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
-            step = f"rename it to {close[0]}" if close else f"remove it; known keys: {', '.join(known)}"
+            step = "remove it" + (f"; known keys: {', '.join(known)}" if known else "")
+            step = f"rename it to {close[0]}" if close else step
             yield Fault(place, "an unknown key", "only known keys", step)
         elif item["type"] == "missing":
             yield Fault(place, "nothing", "a value", "add the key")

@@ -1,4 +1,4 @@
-"""The command line: one subcommand per stage, files in and files out; a rule of the workflow is one call.
+"""The command line: files in and files out; a rule of the workflow is one call.
 
 Imports stand inside the commands, so that `afa --help` is quick and each command's code digest covers what that
 command runs and nothing else.
@@ -14,23 +14,20 @@ from typing import Annotated
 import typer
 
 from afa.cli import (
-    accurate,
     baselines,
     bundle,
     cohort,
     doctor,
     elicit,
+    encode,
     experiment,
+    field,
     formats,
-    labels,
-    labels_needed,
     plan,
-    ranking,
     report,
     simulate,
-    stopping,
+    stage,
     summary,
-    topk,
 )
 from afa.cli.mishaps import as_error
 
@@ -44,25 +41,17 @@ app.add_typer(cohort.app, name="cohort")
 bundle.app.add_typer(formats.app)
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
-experiment.app.add_typer(topk.app)
+app.add_typer(field.app, name="field")
 experiment.app.add_typer(baselines.experiments)
 summary.app.add_typer(baselines.summaries)
-experiment.app.add_typer(stopping.experiments)
-experiment.app.add_typer(labels.experiments)
-experiment.app.add_typer(accurate.experiments)
-experiment.app.add_typer(labels_needed.experiments)
-experiment.app.add_typer(ranking.experiments)
-summary.app.add_typer(stopping.summaries)
-summary.app.add_typer(labels.summaries)
-summary.app.add_typer(accurate.summaries)
-summary.app.add_typer(labels_needed.summaries)
-summary.app.add_typer(ranking.summaries)
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(summary.app, name="summary")
 app.add_typer(report.app)
+app.add_typer(stage.app)
 app.command()(plan.plan)
 app.command()(doctor.doctor)
 app.command()(simulate.simulate)
+app.command()(encode.encode)
 
 DEBUG = "--debug"
 

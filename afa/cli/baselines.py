@@ -47,9 +47,10 @@ def experiment_baselines(
     out: Out,
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks")] = False,
     model: Annotated[str, typer.Option(help="the model; empty: AFA_LLM_MODEL, or the only one of the record")] = "",
-    methods: Annotated[str, typer.Option(help="mrf_llm, rag_llm, or both")] = "mrf_llm,rag_llm",
+    methods: Annotated[str, typer.Option(help="of mrf_llm, rag_llm, knowledge_llm")] = "mrf_llm,rag_llm",
     tasks: Annotated[str, typer.Option(help="binary, top_k, or both")] = "binary,top_k",
     turns: Annotated[str, typer.Option(help="checkpoints, stateless or trajectory")] = "checkpoints",
+    horizon: Annotated[int | None, typer.Option(min=1, help="turn by turn: observations at most")] = None,
     order: Annotated[str, typer.Option(help="what is observed at checkpoints: planner or random")] = "planner",
     rounds: Annotated[str, typer.Option(help="comma-separated t that are read out, beside 0 and M")] = "10,50,100,150",
     patients: Annotated[int, typer.Option(min=1, help="how many patients are asked about")] = 10,
@@ -73,11 +74,11 @@ def experiment_baselines(
     from afa.baselines.protocol import Protocol
     from afa.baselines.setting import Setting
     from afa.baselines.stage import run_baselines
-    from afa.elicit.account import Caps, Prices
+    from afa.elicit.budget import Caps, Prices
     from afa.elicit.study import load_study
-    from afa.experiments.inputs import check_duels, load_inputs, numbers, top_k_size
-    from afa.experiments.tables import write_tables
     from afa.inference.meanfield import Solver
+    from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
+    from afa.stats.tables import write_tables
 
     potentials, people = load_inputs(bundle, cohort)
     about = load_study(study)
@@ -90,8 +91,9 @@ def experiment_baselines(
         patients=patients,
         seed=seed,
         entities=tuple(entity or ()),
-        k=k if tasks == "binary" else top_k_size(potentials, k, typer.echo),
+        k=k if tasks == "binary" else top_k_size(potentials, k),
         answers=about.settings.manner.answers,
+        horizon=horizon,
     )
     if "top_k" in plan.tasks:
         check_duels(potentials, bundle)
@@ -128,9 +130,9 @@ def summary_baselines(
     """Language models that plan: their decisions beside the planner's, and what they cost."""
     from afa.baselines.stage import TABLES
     from afa.baselines.summary import summarise_baselines
-    from afa.elicit.account import Prices
-    from afa.experiments.summary import write_summary
-    from afa.experiments.tables import read_table
+    from afa.elicit.budget import Prices
+    from afa.stats.summary import write_summary
+    from afa.stats.tables import read_table
 
     parts = {name: read_table(tables, name) for name in TABLES}
     prices = Prices(prompt_price, answer_price, currency)
@@ -141,9 +143,9 @@ def _replayed(record: Path, study: Study, plan: Protocol, model: str) -> Opened:
     """A record without any call, of which nothing is to be said."""
     from afa.baselines.asked import recorded
     from afa.baselines.protocol import prompts_of
-    from afa.elicit.store import Store
+    from afa.elicit.record import Record
 
-    source = recorded(Store(record), model or None, study.settings.manner, prompts_of(plan))
+    source = recorded(Record(record), model or None, study.settings.manner, prompts_of(plan))
     return source, lambda _: None, lambda: None
 
 
@@ -159,7 +161,7 @@ def _live(record: Path, study: Study, plan: Protocol, model: str, terms: Terms) 
         typer.echo(f"left to ask: {shown(estimate(trials, plan, source), terms.prices)}")
 
     def after() -> None:
-        typer.echo(f"the record has used: {shown(source.client.account.used, terms.prices)}")
+        typer.echo(f"the record has used: {shown(source.client.budget.used, terms.prices)}")
 
     return source, before, after
 
@@ -168,8 +170,8 @@ def _abstracts(study: Study, folder: Path, record: Path, shown: int, *, online: 
     """What is retrieved on a phenotype: from the cache in the record's folder, and live from the services too."""
     from dataclasses import replace
 
-    from afa.elicit.literature import literature
-    from afa.elicit.store import Question
+    from afa.elicit.record import Question
+    from afa.elicit.retrieval import literature
 
     settings = study.settings.model_copy(update={"abstracts": shown})
     found = literature(replace(study, settings=settings), folder, record, online=online)

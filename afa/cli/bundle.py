@@ -20,7 +20,7 @@ def bundle_build(
     dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
 ) -> None:
     """Build a bundle from recorded answers by consensus."""
-    from afa.elicit.recorded_bundle import build_recorded_bundle
+    from afa.elicit.stages import build_recorded_bundle
     from afa.files import atomic_file
 
     bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree)
@@ -43,7 +43,7 @@ def bundle_copy(source: Annotated[Path, typer.Argument(help="bundle folder")], o
 @app.command("validate")
 def bundle_validate(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
-    from afa.bundle_read import read_folder
+    from afa.bundle.read import read_folder
     from afa.errors import BundleError
 
     read = read_folder(bundle)
@@ -61,7 +61,7 @@ def bundle_new(
     folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
 ) -> None:
     """Write the files of a bundle, to be filled in."""
-    from afa.bundle_template import write_template
+    from afa.bundle.template import write_template
 
     made = write_template(name, folder)
     typer.echo(f"wrote {made}: fill in its files, then run `afa bundle validate {made}`")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from afa.cli.encode import ControlRows
 from afa.cli.options import (
     AliasFile,
     BundleFolder,
@@ -20,6 +21,9 @@ from afa.cli.options import (
     Threshold,
 )
 
+if TYPE_CHECKING:
+    from afa.bundle import Bundle
+
 app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.", no_args_is_help=True)
 
 
@@ -29,25 +33,56 @@ def cohort_fetch(
     out: Out,
     cache: Annotated[Path, typer.Option(help="where files fetched from GEO are kept")] = Path("data/geo"),
     mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, instead of GEO")] = None,
+    extract: Annotated[Path | None, typer.Option(help="what `afa cohort extract` wrote, instead of the series")] = None,
 ) -> None:
-    """Fetch a series from GEO, or find it in a mirror, and write down which files it is made of."""
-    from afa.cohort.config import load_cohort_config
+    """Fetch a series from GEO, or find it or a table in a mirror or an extract; note its files."""
     from afa.cohort.geo import fetch
+    from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
-    source = fetch(load_cohort_config(config), cache=cache, mirror=mirror)
+    settings = load_cohort_file(config)
+    if isinstance(settings, TableCohort):
+        files = find_table(settings, mirror)
+        files.write(out)
+        typer.echo(f"table: {files.table} ({files.table.stat().st_size:,} bytes)")
+        return
+    source = fetch(settings, cache=cache, mirror=mirror, extract=extract)
     source.write(out)
     for part in (source.metadata, source.expression):
         typer.echo(f"{part.form}: {part.path} ({part.bytes:,} bytes)")
+
+
+@app.command("extract")
+def cohort_extract(
+    config: CohortFile,
+    source: SourceFile,
+    bundle: BundleFolder,
+    out: Out,
+    aliases: AliasFile = None,
+    ensembl: EnsemblFile = None,
+) -> None:
+    """Write the rows of a bundle's genes, and the characteristics that the cohort reads, of all samples of a series."""
+    from afa.bundle import load_bundle
+    from afa.cohort import geo
+    from afa.cohort.build import origin_files, row_tiers
+    from afa.cohort.config import load_cohort_config
+    from afa.cohort.extract import write_extract
+    from afa.cohort.genes import read_ensembl, row_ids
+
+    settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
+    tiers = row_tiers(settings, model.features, _other_names(model, aliases), read_ensembl(ensembl) if ensembl else {})
+    samples = geo.read_samples(files)
+    values = geo.read_expression(files, settings.expression, samples, row_ids(tiers))
+    write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
+    typer.echo(f"{len(values.values)} rows of {values.n_rows}, {len(samples)} samples into {out}")
 
 
 @app.command("simulate")
 def cohort_simulate(config: CohortFile, bundle: BundleFolder, out: Out) -> None:
     """Write a simulated series in GEO's layout, with its ground truth beside it."""
     from afa.bundle import load_bundle
-    from afa.cohort.config import load_cohort_config
+    from afa.cohort.config import load_cohort_config, simulation_config
     from afa.cohort.geo_writer import write_geo_layout
     from afa.cohort.simulate import simulate
-    from afa.cohort.simulation_config import simulation_config
 
     settings = load_cohort_config(config)
     write_geo_layout(simulate(simulation_config(settings), load_bundle(bundle)), settings, out)
@@ -71,12 +106,26 @@ def cohort_build(
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
-    from afa.cohort.config import load_cohort_config
-    from afa.cohort.genes import read_aliases, read_ensembl
+    from afa.cohort.genes import read_ensembl
     from afa.cohort.geo import Source
+    from afa.cohort.table_cohort import (
+        TableCohort,
+        TableFiles,
+        build_table_cohort,
+        encode_cohort,
+        load_cohort_file,
+    )
 
-    settings, model = load_cohort_config(config), load_bundle(bundle)
-    other_names = read_aliases(aliases) if aliases else {}
+    settings, model = load_cohort_file(config), load_bundle(bundle)
+    if isinstance(settings, TableCohort):
+        files = TableFiles.read(source)
+        encoded = encode_cohort(settings, files, features=model.features)
+        build_table_cohort(settings, files, encoded, model.entities, out)
+        for note in encoded.notes:
+            typer.echo(note)
+        patients, columns = encoded.values.shape
+        typer.echo(f"{patients} patients x {columns} features into {out}")
+        return
     cohort = build_cohort(
         settings,
         Source.read(source),
@@ -86,7 +135,7 @@ def cohort_build(
         level=level,
         reference=reference,
         threshold=threshold,
-        aliases={name: (*model.aliases.get(name, ()), *other_names.get(name, ())) for name in model.features},
+        aliases=_other_names(model, aliases),
         ensembl=read_ensembl(ensembl) if ensembl else None,
     )
     write_cohort(cohort, out)
@@ -109,22 +158,25 @@ def cohort_by_cohort(
     from afa.bundle import load_bundle
     from afa.cohort.build import Coding, build_cohorts
     from afa.cohort.cohort import write_cohort
-    from afa.cohort.config import load_cohort_config
-    from afa.cohort.genes import read_aliases, read_ensembl
+    from afa.cohort.genes import read_ensembl
     from afa.cohort.geo import Source
-    from afa.experiments.inputs import amounts
+    from afa.cohort.table_cohort import TableCohort, TableFiles, build_by_cohort, load_cohort_file
     from afa.files import atomic_folder
+    from afa.stages.inputs import amounts
 
-    model = load_bundle(bundle)
-    other_names = read_aliases(aliases) if aliases else {}
+    model, settings = load_bundle(bundle), load_cohort_file(config)
+    if isinstance(settings, TableCohort):
+        steps = amounts("--thresholds", thresholds)
+        build_by_cohort(settings, TableFiles.read(source), steps, model.features, model.entities, out)
+        return
     codings = [Coding(reference="cohort", threshold=value) for value in amounts("--thresholds", thresholds)]
     cohorts = build_cohorts(
-        load_cohort_config(config),
+        settings,
         Source.read(source),
         model.features,
         model.entities,
         codings,
-        aliases={name: (*model.aliases.get(name, ()), *other_names.get(name, ())) for name in model.features},
+        aliases=_other_names(model, aliases),
         ensembl=read_ensembl(ensembl) if ensembl else None,
     )
     with atomic_folder(out) as folder:
@@ -132,6 +184,14 @@ def cohort_by_cohort(
             write_cohort(cohort, folder / f"{coding.threshold:g}")
             flat = cohort.provenance["genes_without_spread"]
             typer.echo(f"threshold {coding.threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
+
+
+def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ...]]:
+    """The other names of each feature: the bundle's own, then those of the table of aliases."""
+    from afa.cohort.genes import read_aliases
+
+    table = read_aliases(aliases) if aliases else {}
+    return {name: (*model.aliases.get(name, ()), *table.get(name, ())) for name in model.features}
 
 
 @app.command("show")
@@ -148,8 +208,30 @@ def cohort_show(cohort: Annotated[Path, typer.Argument(help="cohort folder")]) -
 def cohort_new(
     name: Annotated[str, typer.Argument(help="name of the cohort: lower case, digits, - and _")],
     folder: Annotated[Path, typer.Option(help="where the cohorts' files are")] = Path("config/cohorts"),
+    table: Annotated[Path | None, typer.Option(help="a plain table of patients, instead of a series of GEO")] = None,
+    features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
+    labels: Annotated[Path | None, typer.Option(help="with --table: patients, then entities: 0, 1 or nothing")] = None,
+    controls: ControlRows = None,
 ) -> None:
-    """Write a cohort's configuration, to be filled in."""
-    from afa.cohort.template import write_template
+    """Write a cohort's configuration: to be filled in for a series, complete for a table."""
+    from afa.cohort.config import write_template
+    from afa.cohort.encode_table import control_rows
+    from afa.cohort.table_cohort import write_table_cohort
+    from afa.errors import ConfigError, Fault
 
-    typer.echo(f"wrote {write_template(name, folder)}: fill it in, then run with COHORT={name}")
+    if table is None:
+        if features or labels or controls:
+            step = "add --table, or leave them out"
+            raise ConfigError(Fault("--features, --labels, --controls", "no --table", "the table they belong to", step))
+        typer.echo(f"wrote {write_template(name, folder)}: fill it in, then run with COHORT={name}")
+        return
+    if features is None:
+        step = "write a CSV with feature,kind,unit,low,high,values,p_low,p_high,definition"
+        raise ConfigError(Fault("--features", "nothing", "the features.csv of the table", step))
+    path, encoded = write_table_cohort(
+        name, folder, table=table, features=features, labels=labels, controls=control_rows(controls)
+    )
+    for note in encoded.notes:
+        typer.echo(note)
+    patients, columns = encoded.values.shape
+    typer.echo(f"wrote {path}: {patients} patients x {columns} features; run with COHORT={name} and a BUNDLE of them")

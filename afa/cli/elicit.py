@@ -13,9 +13,9 @@ from afa.cli.options import Out
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from afa.elicit.literature import Literature
-    from afa.elicit.live import Asking, Terms
-    from afa.elicit.source import Source
+    from afa.elicit.live import Live, Terms
+    from afa.elicit.retrieval import Literature
+    from afa.elicit.stages import Source
     from afa.elicit.study import Study
 
 app = typer.Typer(help="Elicitation: ask models or read a record, filter, build a bundle.", no_args_is_help=True)
@@ -43,8 +43,8 @@ def elicit_import(
     out: Annotated[Path, typer.Option("--out", help="folder of answers to write recorded.jsonl into")],
 ) -> None:
     """Write answers that were recorded as files of another form as a record."""
-    from afa.elicit.imported import imported
-    from afa.elicit.record_file import write_record
+    from afa.elicit.raw import imported
+    from afa.elicit.record import write_record
 
     typer.echo(f"{write_record(imported(folder), out, 'recorded'):,} answers into {out}")
 
@@ -64,9 +64,9 @@ def elicit_unary(
     at_once: AtOnce = 4,
 ) -> None:
     """The genes of each phenotype by each voter: tables asked, named, dropped, and citations."""
-    from afa.elicit.stage_tables import write_stage
     from afa.elicit.stages import unary_stage
     from afa.elicit.study import load_study
+    from afa.elicit.tables import write_stage
 
     settings = load_study(study)
     terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
@@ -79,26 +79,28 @@ def elicit_unary(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree: MinAgree = 2) -> None:
-    """Keep the genes that enough voters name, all with one direction: tables kept and dropped."""
-    from afa.elicit.stage_tables import read_stage, write_stage
+    """Keep the genes that enough voters name, all with one direction: tables kept, dropped and agreement."""
     from afa.elicit.stages import consensus_stage
     from afa.elicit.study import load_study
+    from afa.elicit.tables import read_stage, write_stage
 
     tables = consensus_stage(load_study(study), read_stage(unary, "named")["named"], min_agree=min_agree)
     write_stage(out, tables)
-    typer.echo(f"{len(tables['kept']):,} genes kept, {len(tables['dropped']):,} dropped")
+    agreed = tables["agreement"][:1]
+    said = "".join(f"; voters agree on {row.share:.0%}, kappa {row.kappa:.2f}" for row in agreed.itertuples())
+    typer.echo(f"{len(tables['kept']):,} genes kept, {len(tables['dropped']):,} dropped{said}")
 
 
 @app.command("evidence")
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: Out) -> None:
-    """Keep the genes with a reference that was retrieved, where the study asks for that: tables kept and dropped."""
-    from afa.elicit.stage_tables import read_stage, write_stage
+    """Keep the genes that a retrieved abstract speaks of, where the study asks for that: kept, dropped, references."""
     from afa.elicit.stages import evidence_stage
     from afa.elicit.study import load_study
+    from afa.elicit.tables import read_stage, write_stage
 
     settings = load_study(study)
-    named, kept = read_stage(unary, "named")["named"], read_stage(consensus, "kept")["kept"]
-    tables = evidence_stage(settings, named, kept)
+    named, kept = read_stage(unary, "named", "references"), read_stage(consensus, "kept")["kept"]
+    tables = evidence_stage(settings, named["named"], kept, named["references"])
     write_stage(out, tables)
     off = "" if settings.settings.references else "; the study does not filter by references"
     typer.echo(f"{len(tables['kept']):,} genes kept, {len(tables['dropped']):,} dropped{off}")
@@ -120,9 +122,9 @@ def elicit_pairwise(
     at_once: AtOnce = 4,
 ) -> None:
     """Every pair of the genes that are left of a phenotype: tables asked, pairs, dropped, and citations."""
-    from afa.elicit.stage_tables import read_stage, write_stage
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.study import load_study
+    from afa.elicit.tables import read_stage, write_stage
 
     settings = load_study(study)
     kept = read_stage(evidence, "kept")["kept"]
@@ -145,9 +147,9 @@ def elicit_bundle(
     dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
 ) -> None:
     """Build the bundle that the tables of the other stages make."""
-    from afa.elicit.stage_tables import read_stage, write_csv
     from afa.elicit.stages import bundle_stage
     from afa.elicit.study import load_study
+    from afa.elicit.tables import read_stage, write_csv
 
     stages = {
         "unary": read_stage(unary, "asked", "named", "dropped"),
@@ -170,14 +172,13 @@ def elicit_estimate(
     answer_price: AnswerPrice = 0.0,
 ) -> None:
     """What a live run would still use at most; nothing is asked."""
-    from afa.elicit.account import Prices
+    from afa.elicit.budget import Prices
     from afa.elicit.live import Terms
-    from afa.elicit.outlook import outlook
     from afa.elicit.study import load_study
 
     settings = load_study(study)
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
-    table = outlook(_asking(settings, study, record, terms, asks=False)[0], min_agree=min_agree)
+    table = _live(settings, study, record, terms, asks=False)[0].outlook(min_agree=min_agree)
     typer.echo(table.to_string(index=False))
 
 
@@ -188,15 +189,14 @@ def elicit_account(
     answer_price: AnswerPrice = 0.0,
 ) -> None:
     """What the answers of a record have used, by prompt, run, model and outcome."""
-    from afa.elicit.account import Prices
-    from afa.elicit.outlook import account_table
-    from afa.elicit.store import Store
+    from afa.elicit.budget import Prices, account_table
+    from afa.elicit.record import Record
 
-    store = Store(record)
-    table = account_table(store.entries(), Prices(prompt_price, answer_price))
+    answers = Record(record)
+    table = account_table(answers, Prices(prompt_price, answer_price))
     typer.echo(table.to_string(index=False) if len(table) else f"no answers in {record}")
-    if store.torn:
-        typer.echo(f"{store.torn} attempts broke off while they were written, and are not counted")
+    if answers.torn:
+        typer.echo(f"{answers.torn} attempts broke off while they were written, and are not counted")
 
 
 @app.command("merge")
@@ -207,7 +207,7 @@ def elicit_merge(
     prompt: Annotated[str, typer.Option(help="only answers to the wording whose digest begins so")] = "",
 ) -> None:
     """Put records of several people into one, the same for any order of them."""
-    from afa.elicit.merging import merge
+    from afa.elicit.record import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
@@ -221,7 +221,7 @@ def _terms(
     answer_price: float,
     at_once: int,
 ) -> Terms:
-    from afa.elicit.account import Caps, Prices
+    from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms
 
     return Terms(Caps(calls, tokens, money), Prices(prompt_price, answer_price), no_caps, at_once)
@@ -229,39 +229,38 @@ def _terms(
 
 def _opened(settings: Study, study: Path, record: Path | None, terms: Terms | None) -> tuple[Source, Literature | None]:
     """Where answers come from: models by these terms, or without terms the record."""
-    from afa.elicit.source import Record
-    from afa.elicit.store import Store
+    from afa.elicit.record import Record
+    from afa.elicit.stages import Recorded
 
     if terms is not None:
-        asking, literature = _asking(settings, study, record, terms, asks=True)
-        return asking.source(typer.echo), literature
+        return _live(settings, study, record, terms, asks=True)
     folder = _record_of(study, record)
-    source = Record(Store(folder).entries(), settings.settings.models, str(folder))
+    source = Recorded(Record(folder).entries(), settings.settings.known_models, str(folder))
     return source, _literature(settings, study, folder, online=False)
 
 
-def _asking(
+def _live(
     settings: Study, study: Path, record: Path | None, terms: Terms, *, asks: bool
-) -> tuple[Asking, Literature | None]:
-    """Clients for the study; where nothing is to be asked, without an endpoint and a key."""
+) -> tuple[Live, Literature | None]:
+    """The models of the study; where nothing is to be asked, without an endpoint and a key."""
     import os
 
     from afa.elicit.endpoint import MODEL, Endpoint
-    from afa.elicit.live import asking
-    from afa.elicit.worded import no_abstracts
+    from afa.elicit.live import live
+    from afa.elicit.prompts import no_abstracts
 
-    nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
-    endpoint = Endpoint.from_environment() if asks else nowhere
+    model = os.environ.get(MODEL, "").strip() or "a model to be named"
+    nowhere = None if asks else Endpoint("http://localhost/v1", model, "no-key")
     folder = _record_of(study, record)
     literature = _literature(settings, study, folder, online=asks)
     abstracts = no_abstracts if literature is None else literature.shown if asks else literature.expected
-    return asking(settings, folder, terms, abstracts, endpoint), literature
+    return live(settings, folder, terms, abstracts, nowhere, typer.echo), literature
 
 
 def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> Literature | None:
     if not settings.settings.abstracts:
         return None
-    from afa.elicit.literature import literature
+    from afa.elicit.retrieval import literature
 
     return literature(settings, study, record, online=online)
 

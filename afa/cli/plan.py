@@ -37,50 +37,51 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
 ) -> None:
     """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
+    import io
     import sys
+    from contextlib import suppress
 
     from rich.console import Console
 
     from afa.bundle import load_bundle
     from afa.cli.first_use import tell_first_use
     from afa.dialogue.jsonlines import converse
+    from afa.dialogue.keeping import open_session
     from afa.dialogue.opening import new_planner, read_panels, resumed_planner
     from afa.dialogue.terminal import Terminal
-    from afa.planner import Planner, Stop
-    from afa.session import save_session
+    from afa.planner import Stop
 
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):  # bytes that are not UTF-8 are an unknown name, and no traceback
+            stream.reconfigure(errors="surrogateescape")
     model = load_bundle(bundle)
     options = {"coupling": coupling, "score": score, "gain": gain, "allocation": allocation, "patient": patient}
     rules = {"--budget": budget, "--certain": certain, "--probability": probability, "--min-gain": min_gain}
+    ordered = read_panels(panels) if panels else None
     tell_first_use()
-    if session is not None and session.exists():
-        given: dict[str, Any] = {f"--{name}": value for name, value in options.items()}
-        given |= {"--k": k, "--entity": entity, "--costs": costs, "--panels": panels, **rules}
-        planner = resumed_planner(session, model, given)
-    else:
-        planner = new_planner(
-            model,
-            k=k,
-            entity=entity,
-            panels=read_panels(panels) if panels else None,
-            stop=Stop(budget, certain is not False, probability, min_gain),
-            costs="equal" if costs == "equal" else None,
-            **{name: value for name, value in options.items() if value is not None},
-        )
-
-    def keep(planner: Planner) -> None:
-        if session is not None:
-            save_session(planner, session)
-
-    keep(planner)
-    if json:
-        for line in converse(planner, sys.stdin, keep):
-            typer.echo(line)
-            sys.stdout.flush()
-        return
-    console = Console()
-    Terminal(planner, console, lambda prompt: console.input(prompt, markup=False), keep).run()
-    if session is not None:
-        typer.echo(f"kept in {session}")
-    elif planner.actions:
-        typer.echo("not kept; --session FILE keeps a session")
+    with open_session(session) as keeper:
+        if session is not None and keeper.found:
+            given: dict[str, Any] = {f"--{name}": value for name, value in options.items()}
+            given |= {"--k": k, "--entity": entity, "--costs": costs, "--panels": ordered, **rules}
+            planner = resumed_planner(session, model, given)
+        else:
+            planner = new_planner(
+                model,
+                k=k,
+                entity=entity,
+                panels=ordered,
+                stop=Stop(budget, certain is not False, probability, min_gain),
+                costs="equal" if costs == "equal" else None,
+                **{name: value for name, value in options.items() if value is not None},
+            )
+            keeper.keep(planner)
+        if json:
+            for line in converse(planner, sys.stdin, keeper):
+                typer.echo(line)
+                sys.stdout.flush()
+            return
+        with suppress(ImportError):  # where it is there, a typed line can be edited
+            import readline  # noqa: F401
+        Terminal(planner, Console(), input, keeper).run()
+        if words := keeper.closing_words(planner):
+            typer.echo(words)

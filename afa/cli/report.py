@@ -20,8 +20,8 @@ def notebook(
     page: Annotated[Path | None, typer.Option(help="HTML page to write too, without the code")] = None,
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
-    from afa.experiments.inputs import pairs
     from afa.report.notebook import run_notebook
+    from afa.stages.inputs import pairs
 
     run_notebook(source, out, pairs("--parameter", parameter or []), page=page)
 
@@ -36,9 +36,9 @@ def publish_tables(
 ) -> None:
     """Write every table as CSV and Parquet, the paper's beside ours, and a data dictionary with units."""
     from afa.cohort.cohort import load_cohort
-    from afa.experiments.inputs import paper_tables
-    from afa.experiments.summary import read_summary
     from afa.report.publish import publish
+    from afa.stages.inputs import paper_tables
+    from afa.stats.summary import read_summary
 
     n_features = len(load_cohort(cohort).features)
     publish(read_summary(summary), paper_tables(paper), stage or [], out, n_features=n_features)
@@ -55,11 +55,11 @@ def compare_with_paper(
 ) -> None:
     """Write the paper and this run side by side: each printed cell and each claim with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
-    from afa.experiments.summary import read_summary
     from afa.report.answers import load_answers
     from afa.report.comparison import compare, load_printed, write_comparison
     from afa.report.readings import facts_of
     from afa.report.verdicts import Rules
+    from afa.stats.summary import read_summary
 
     answers, facts = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort))
     rules = Rules(confidence, largest_error)
@@ -80,11 +80,11 @@ def explorer_page(
     threads: Threads = 1,
 ) -> None:
     """Write a page to step through some patients' acquisition, by any rule; one file, nothing fetched."""
-    from afa.experiments.explorer import explore
-    from afa.experiments.inputs import check_duels, load_inputs, top_k_size
-    from afa.experiments.tables import read_table
     from afa.inference.meanfield import Solver
+    from afa.report.explored import explore
     from afa.report.explorer import write_explorer
+    from afa.stages.inputs import check_duels, load_inputs, top_k_size
+    from afa.stats.tables import read_table
 
     model, members = load_inputs(bundle, cohort)
     check_duels(model, bundle)
@@ -93,11 +93,11 @@ def explorer_page(
         members,
         read_table(tables, "choices"),
         most=patients,
-        k=top_k_size(model, k, typer.echo),
+        k=top_k_size(model, k),
         solver=Solver(damping, tolerance, max_iterations),
         threads=threads,
     )
-    write_explorer(explored, out, typer.echo)
+    write_explorer(explored, out)
 
 
 @app.command("benchmarks")
@@ -118,11 +118,14 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Out,
 ) -> None:
-    """Write every job behind some results, with its command, code and times, and the digests of what it made."""
+    """Write every job behind some results: command, code, times, digests. Fail where a result is not what they made."""
     from afa.report.provenance import trace, write_provenance
     from afa.report.records import Records
 
-    write_provenance(trace(target, Records(records).job), out, root=records.resolve().parent, lock=lock)
+    kept = Records(records)
+    jobs = trace(target, kept.job)
+    kept.check(target, jobs)
+    write_provenance(jobs, out, root=records.resolve().parent, lock=lock)
 
 
 @app.command("report")
@@ -137,4 +140,4 @@ def report_page(
     """Write the report of a finished run: one page with everything in it, and nothing fetched."""
     from afa.report.page import Texts, parts_of, write_page
 
-    write_page(run, parts_of(part), Texts(paper, docs, captions), out, typer.echo)
+    write_page(run, parts_of(part), Texts(paper, docs, captions), out)

@@ -16,6 +16,7 @@ from afa.cohort.config import load_cohort_config
 from afa.config import RunConfig
 from afa.doctor.finding import Finding, counted, ok, size_text, warning
 from afa.errors import ConfigError, Fault, ReportError
+from afa.stages import stages
 
 STORED = Path("resources/benchmarks")
 COHORTS = Path("config/cohorts")
@@ -25,34 +26,17 @@ SPACE_PATIENTS = 167
 SPACE_MB = {
     "bundle": 0.3,
     "cohort": 2.5,
-    "sign": 4.3,
-    "chaos": 2.5,
-    "allocation": 25.8,
-    "layer1": 2.0,
-    "stopping": 0.3,
-    "layer0": 0.1,
-    "layer0_synthetic": 0.3,
-    "binary": 12.6,
-    "labels": 9.0,
-    "labels_needed": 5.0,
-    "ranking": 1.2,
-    "calibration": 2.1,
-    "simulated_calibration": 0.5,
-    "elicitation_error": 0.1,
-    "elicitation_health": 0.4,
-    "gauge": 29.4,
-    "accurate": 4.5,
-    "sanity": 0.4,
+    **{name: stage.space_mb for name, stage in stages().items()},
     "errata": 0.1,
     "notebooks": 18.5,
     "report": 70.7,
 }
 """MB of tables, summaries and pages that each stage of the demo cohort left, 167 patients on the recorded bundle."""
 
-SHARDED = ("sign", "chaos", "allocation", "layer1", "stopping", "gauge")
+SHARDED = [name for name, stage in stages().items() if stage.sharded]
 """Stages whose tables lie twice on the disk while their shards are gathered."""
 
-WITHOUT_PATIENTS = frozenset({"bundle", "layer0_synthetic", "simulated_calibration", "notebooks"})
+WITHOUT_PATIENTS = {"bundle", "notebooks", *(name for name, stage in stages().items() if not stage.by_patient)}
 """Stages that take as long for any cohort."""
 
 _STAGES = {
@@ -102,7 +86,7 @@ def stage_of(rule: str) -> str:
         return _STAGES[rule]
     if rule.endswith("_notebook"):
         return "notebooks"
-    for ending in ("_shard", "_summary", "_truth"):
+    for ending in ("_shard", "_summary"):
         rule = rule.removesuffix(ending)
     return rule
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from afa.config import RunConfig
+from afa.config import RunConfig, carried_extract
 from afa.doctor import estimate as estimates
 from afa.doctor.facts import Facts
 from afa.doctor.finding import Finding, counted, of_error, warning
@@ -23,7 +23,7 @@ from afa.doctor.inputs import (
 )
 from afa.doctor.llm_planners import check_baselines
 from afa.doctor.machine import check_cores, check_disk, check_environment, check_memory, check_profile
-from afa.doctor.series import check_network, check_samples, check_series
+from afa.doctor.series import check_genes, check_network, check_samples, check_series
 from afa.doctor.settings import read_settings
 from afa.errors import ReportError
 
@@ -106,8 +106,11 @@ def _check_inputs(run: RunConfig, refused: frozenset[str]) -> tuple[list[Finding
         entities = content.entities if content else ()
         if content:
             findings += check_labels(config, entities)
-        found, series = check_series(config, mirror=run.geo_mirror, cache=run.geo_cache)
+        extract = carried_extract(run, config.series)
+        found, series = check_series(config, mirror=run.geo_mirror, cache=run.geo_cache, extract=extract)
         findings += found
+        if content:
+            findings += check_genes(config, series, content.features)
         to_fetch = series.to_fetch
         found, patients = check_samples(config, run, series, entities)
         findings += found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,23 +11,21 @@ import pandas as pd
 
 from afa.bundle import load_bundle, validate_bundle
 from afa.cohort.cohort import load_cohort
-from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.config import CohortConfig, simulation_config
 from afa.cohort.genes import read_aliases, read_ensembl
 from afa.cohort.geo import Source
-from afa.cohort.simulation_config import simulation_config
+from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file, read_table_labels
 from afa.config import RunConfig, cohort_file
 from afa.doctor.finding import Finding, counted, fault, of_error, ok, warning
-from afa.elicit.answered import check_answered, genes_named, outcomes
-from afa.elicit.endpoint import BASE_URL, KEY, MODEL
-from afa.elicit.questions import unary_questions
-from afa.elicit.source import Record
-from afa.elicit.stages import consensus_stage
-from afa.elicit.store import Store
-from afa.elicit.study import RECORD_FOLDER, load_study
-from afa.elicit.usable import usable_genes
+from afa.doctor.series import ALIASES, ENSEMBL
+from afa.elicit.consensus import check_voters, consensus
+from afa.elicit.record import Record
+from afa.elicit.stages import Recorded
+from afa.elicit.study import RECORD_FOLDER, Study, load_study, unary_questions
+from afa.elicit.tables import check_answered, genes_named, outcomes, usable_genes
 from afa.errors import AfaError, Fault
-from afa.experiments.inputs import check_duels, paper_tables
-from afa.experiments.portfolio_config import load_portfolio
+from afa.stages.inputs import check_duels, paper_tables
+from afa.stages.layer0_synthetic.config import load_portfolio
 
 COHORTS = Path("config/cohorts")
 _FEW = 5
@@ -35,26 +33,26 @@ _FEW = 5
 
 @dataclass(frozen=True)
 class Content:
-    """What a bundle is about: its entities, in order, and how many features they share."""
+    """What a bundle is about: its entities, in order, and the features that they share, with their other names."""
 
     entities: tuple[str, ...]
-    n_features: int
+    features: Mapping[str, Sequence[str]]
 
 
 def is_project() -> bool:
     """Whether this is the folder that a run starts from."""
-    return Path("Snakefile").is_file()
+    return Path("workflow/Snakefile").is_file()
 
 
 def check_project() -> list[Finding]:
     """The files of the project that every run reads, and whether another run holds the folder."""
     if not is_project():
-        step = "go to the project's folder, the one with the Snakefile"
-        return [fault("project", f"{Path.cwd()}: found no Snakefile", step)]
+        step = "go to the project's folder, the one with workflow/Snakefile"
+        return [fault("project", f"{Path.cwd()}: found no workflow/Snakefile", step)]
     findings = []
     for read, path in (
-        (read_aliases, Path("resources/genes/aliases.csv")),
-        (read_ensembl, Path("resources/genes/ensembl.csv")),
+        (read_aliases, ALIASES),
+        (read_ensembl, ENSEMBL),
         (load_portfolio, Path("config/portfolio.yaml")),
         (paper_tables, Path("resources/paper")),
     ):
@@ -76,7 +74,7 @@ def check_bundle(run: RunConfig) -> tuple[list[Finding], Content | None]:
         described, content, notes = _elicited(run) if run.bundle is None else _own(run.bundle)
     except AfaError as error:
         return of_error("bundle", error), None
-    findings = [ok("bundle", f"{described}, {len(content.entities)} entities, {content.n_features} features")]
+    findings = [ok("bundle", f"{described}, {len(content.entities)} entities, {len(content.features)} features")]
     findings += [warning("bundle", note) for note in notes]
     if run.top_k >= len(content.entities):
         smaller = len(content.entities) - 1
@@ -90,19 +88,23 @@ def _elicited(run: RunConfig) -> tuple[str, Content, list[str]]:
     settings = run.elicitation
     study = load_study(settings.study)
     record = settings.record or settings.study / RECORD_FOLDER
-    entries = Record(Store(record).entries(), study.settings.models).answers(unary_questions(study))
+    entries = Recorded(Record(record).entries(), study.settings.known_models).answers(unary_questions(study))
     asked = outcomes(unary_questions(study), entries)
-    notes = list(_lacking(run, asked))
+    notes = list(_lacking(run, asked, study))
     if not settings.live:
         check_answered(asked, str(record))
     named, _ = usable_genes(genes_named(entries), most_genes=study.settings.most_genes)
-    kept = consensus_stage(study, named, min_agree=settings.min_agree)["kept"]
+    kept = consensus(named, min_agree=settings.min_agree, runs=study.settings.voters).kept
     described = f"{'live' if settings.live else 'recorded'} elicitation of {settings.study}"
     agreeing = f"{settings.min_agree} of {len(study.settings.voters)} runs agreeing"
-    return f"{described}, {agreeing}", Content(tuple(study.names), kept["gene"].nunique()), notes
+    return (
+        f"{described}, {agreeing}",
+        Content(tuple(study.names), dict.fromkeys(sorted(kept["gene"].unique()), ())),
+        notes,
+    )
 
 
-def _lacking(run: RunConfig, asked: pd.DataFrame) -> Iterator[str]:
+def _lacking(run: RunConfig, asked: pd.DataFrame, study: Study) -> Iterator[str]:
     """What a live run needs, and is still to ask."""
     settings = run.elicitation
     if not settings.live:
@@ -110,7 +112,12 @@ def _lacking(run: RunConfig, asked: pd.DataFrame) -> Iterator[str]:
     lacking = int((asked["outcome"] != "answered").sum())
     if lacking:
         yield f"live: {lacking} of {len(asked)} questions for genes are still to be asked, before pairs and features"
-    for name in (BASE_URL, MODEL, KEY):
+    voters = {run: study.settings.voter(run) for run in study.settings.voters}
+    try:
+        check_voters({run: f"{voter.model} at {voter.address}" for run, voter in voters.items()}, study)
+    except AfaError:
+        yield "live: voters are runs of one model, which the study does not say, and the stage that asks will stop"
+    for name in study.settings.variables:
         if not os.environ.get(name):
             yield f"live: {name} is not set, and the stage that asks will stop"
     if settings.calls is None and settings.tokens is None and settings.money is None:
@@ -121,19 +128,40 @@ def _own(folder: Path) -> tuple[str, Content, list[str]]:
     bundle = load_bundle(folder)
     check_duels(bundle, folder)
     _, notes = validate_bundle(folder)
-    return f"{folder}, {bundle.name} {bundle.version}", Content(bundle.entities, len(bundle.features)), notes
+    return (
+        f"{folder}, {bundle.name} {bundle.version}",
+        Content(bundle.entities, {name: bundle.aliases.get(name, ()) for name in bundle.features}),
+        notes,
+    )
 
 
 def check_cohort_file(run: RunConfig) -> tuple[list[Finding], CohortConfig | None]:
     """The cohort's file, with its simulation where it has one."""
     try:
         path = cohort_file(run, COHORTS)
-        config = load_cohort_config(path)
+        config = load_cohort_file(path)
+        if isinstance(config, TableCohort):
+            return _check_table(run, path, config), None
         if config.origin == "simulated":
             simulation_config(config)
     except AfaError as error:
         return of_error("cohort", error), None
     return [ok("cohort", f"{path}: {config.title}")], config
+
+
+def _check_table(run: RunConfig, path: Path, config: TableCohort) -> list[Finding]:
+    """Whether the table is there, can be encoded and has no gaps; labels are read too."""
+    files = find_table(config, run.tables)
+    encoded = encode_cohort(config, files)
+    patients, features = encoded.values.shape
+    if files.labels is not None:
+        read_table_labels(files.labels, list(encoded.values.index), encoded.controls)
+    found = [ok("cohort", f"{path}: {config.title}, {patients} patients x {features} features")]
+    found += [warning("cohort", note) for note in encoded.notes]
+    if gaps := int(encoded.values.isna().to_numpy().sum()):
+        told = f"{gaps:,} missing values in the table: a stage refuses them where the bundle has that feature"
+        found.append(warning("cohort", told))
+    return found
 
 
 def check_labels(config: CohortConfig, entities: Sequence[str]) -> list[Finding]:

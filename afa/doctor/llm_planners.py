@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from afa.config import Baselines, RunConfig
+from afa.config import Baselines, RunConfig, language_models
 from afa.doctor.finding import Finding, fault, of_error, ok, warning
 from afa.elicit.endpoint import BASE_URL, KEY, MODEL
 from afa.elicit.pubmed import EMAIL
-from afa.elicit.store import Store
+from afa.elicit.record import Record
 from afa.elicit.study import load_study
 from afa.errors import AfaError
 
@@ -18,13 +18,13 @@ CHECK = "baselines"
 
 def check_baselines(run: RunConfig, entities: Sequence[str]) -> list[Finding]:
     """Whether the settings of `baselines` can be carried out; `entities` are the bundle's, empty where not known."""
-    settings = run.baselines
+    settings = language_models(run)
     if settings.folder is None:
-        return [ok(CHECK, "off: no record of answers, and not live")]
+        return [ok(CHECK, "off: not live, and no record of answers to these settings")]
     findings = list(_faults(settings, entities))
     try:
         load_study(settings.study)
-        answers = sum(1 for _ in Store(settings.folder).entries()) if settings.folder.exists() else 0
+        answers = sum(1 for _ in Record(settings.folder).entries()) if settings.folder.exists() else 0
     except AfaError as error:
         return findings + of_error(CHECK, error)
     if not answers and not settings.live:

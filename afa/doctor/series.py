@@ -11,18 +11,20 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from afa.cohort.config import CohortConfig
+from afa.cohort.build import read_values
+from afa.cohort.config import CohortConfig, simulation_config
 from afa.cohort.encode import encode
+from afa.cohort.genes import Names, read_aliases, read_ensembl
 from afa.cohort.geo import GEO_URL, Source, SourceFile, fetch, read_samples, series_folder
 from afa.cohort.labels import make_labels
 from afa.cohort.select import select
-from afa.cohort.simulation_config import simulation_config
 from afa.config import RunConfig
 from afa.doctor.facts import Facts
 from afa.doctor.finding import Finding, fault, of_error, ok, size_text, warning
 from afa.errors import AfaError
 from afa.files import sha256_of
 
+ALIASES, ENSEMBL = Path("resources/genes/aliases.csv"), Path("resources/genes/ensembl.csv")
 LARGEST_READ_MB = 100.0
 """Compressed files above this are not read to their end: it would take longer than a look should."""
 
@@ -38,7 +40,9 @@ class Series:
     to_fetch: tuple[str, ...] | None = ()
 
 
-def check_series(config: CohortConfig, *, mirror: Path | None, cache: Path) -> tuple[list[Finding], Series]:
+def check_series(
+    config: CohortConfig, *, mirror: Path | None, cache: Path, extract: Path | None = None
+) -> tuple[list[Finding], Series]:
     """The series' files, looked for where the run will look for them."""
     if config.origin == "simulated":
         findings = [ok("series", "simulated by the run itself")]
@@ -47,7 +51,26 @@ def check_series(config: CohortConfig, *, mirror: Path | None, cache: Path) -> t
         return findings, Series()
     if mirror is not None:
         return _in_mirror(config, mirror, cache)
+    if extract is not None:
+        try:
+            source = fetch(config, cache=cache, extract=extract)
+        except AfaError as error:
+            return of_error("series", error), Series(to_fetch=None)
+        return [ok("series", f"{config.series}: the extract that the project carries, {extract}")], Series(source)
     return _in_cache(config, cache)
+
+
+def check_genes(config: CohortConfig, series: Series, features: Names) -> list[Finding]:
+    """Whether an extract carries what the cohort's file and the bundle need; `features` with their other names."""
+    if series.samples is None or not series.samples.is_extract:
+        return []
+    try:
+        aliases, ensembl = read_aliases(ALIASES), read_ensembl(ENSEMBL)
+        names = {name: (*others, *aliases.get(name, ())) for name, others in features.items()}
+        read_values(config, series.samples, list(features), names, ensembl)
+    except AfaError as error:
+        return of_error("series", error)
+    return []
 
 
 def places(config: CohortConfig) -> tuple[list[str], list[str]]:

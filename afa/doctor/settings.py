@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from afa.config import RunConfig, check_run_config, own_rule_files
 from afa.doctor.finding import Finding, fault, of_error, ok
 from afa.errors import AfaError, ConfigError, Fault
-from afa.experiments.inputs import amounts, numbers, words
 from afa.yamlfile import read_mapping
 
 MAIN_FILE = Path("config/config.yaml")
@@ -112,16 +110,8 @@ def _is_sound(document: dict[str, Any]) -> bool:
     return True
 
 
-NAMES_OF_ONES_OWN = {("allocation", "rules"), ("baselines", "entities")}
-"""Lists that no stage reads as numbers or known words: the first is tried below, the second may be empty."""
-
-
 def _late_faults(run: RunConfig) -> Iterator[Finding]:
     """What the configuration allows key by key and a stage would refuse, by the functions that the stages call."""
-    for section, model in run:
-        for name, values in model if isinstance(model, BaseModel) else ():
-            if isinstance(values, tuple) and (section, name) not in NAMES_OF_ONES_OWN:
-                yield from _tried(_check_list, f"key {section}.{name}", values)
     flips = run.elicitation_error.flips
     if flips[0] != 0:
         step = "let the list begin with 0, which all others are held against"
@@ -133,22 +123,12 @@ def _late_faults(run: RunConfig) -> Iterator[Finding]:
     yield from _own_rule_faults(run)
 
 
-def _check_list(where: str, values: tuple[object, ...]) -> None:
-    text = ",".join(map(str, values))
-    if any(isinstance(value, str) for value in values):
-        words(where, text, list(dict.fromkeys(map(str, values))))
-    elif any(isinstance(value, float) for value in values):
-        amounts(where, text)
-    else:
-        numbers(where, text)
-
-
 def _own_rule_faults(run: RunConfig) -> list[Finding]:
     """Classes of one's own that cannot be imported; their modules run here as they do in the run."""
     own = [name for name in run.allocation.rules if ":" in name]
     if not own or (lost := _tried(own_rule_files, run)):
         return lost if own else []
-    from afa.experiments.own_rule import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
+    from afa.stages.allocation.own_rule import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
 
     findings = []
     for name in own:

@@ -16,8 +16,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from afa.errors import ConfigError, Fault
-from afa.experiments.summary import KEYS
 from afa.report.verdicts import OPERATORS
+from afa.stats.summary import KEYS
 from afa.yamlfile import load_model
 
 Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]

@@ -17,7 +17,8 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     """One row per job of `folder`, a run's `benchmarks`, by rule and job, with the columns of `JOB_COLUMNS`.
 
     A job is the wildcards of its rule, `f_target/3-of-4`, and empty where there are none. seconds : wall time.
-    max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read, as is `cpu_seconds`.
+    max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read. cpu_seconds : what the
+    job's shell wrote of it and its children beside Snakemake's file; without that Snakemake's samples, or missing.
     shards : files of another number of shards are of an earlier run under the same name, and left out.
 
     Raises
@@ -61,12 +62,22 @@ def _measured(path: Path) -> tuple[float | None, float | None, float | None]:
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     try:
-        return _number(rows[-1]["s"]), _number(rows[-1]["max_rss"]), _number(rows[-1]["cpu_time"])
+        seconds, memory, sampled = (_number(rows[-1][name]) for name in ("s", "max_rss", "cpu_time"))
+        times = path.with_suffix(".times")
+        return seconds, memory, _processor_seconds(times.read_text(encoding="ascii")) if times.exists() else sampled
     except (IndexError, KeyError, ValueError) as error:
         fault = Fault(
             str(path), f"no measurement ({error})", "columns s, max_rss and cpu_time", "remove it, or run again"
         )
         raise ReportError(fault) from None
+
+
+def _processor_seconds(times: str) -> float:
+    """The sum of what the shell's `times` printed, as `0m1.25s`: user and system time of itself and of its children."""
+    parts = [part.removesuffix("s").split("m") for part in times.split()]
+    if len(parts) != 4:
+        raise ValueError(f"times are {times!r}")
+    return sum(60 * int(minutes) + float(seconds) for minutes, seconds in parts)
 
 
 def _number(text: str | None) -> float | None:

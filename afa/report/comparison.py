@@ -32,6 +32,7 @@ from afa.report.verdicts import (
     judge_statement,
 )
 from afa.spreadsheet import marked_table
+from afa.stats.tables import write_parquet
 
 CELL, NUMBER = "cell", "number"
 COLUMNS = [
@@ -135,7 +136,7 @@ def write_comparison(comparison: pd.DataFrame, folder: Path) -> None:
         for name, table in (("comparison", comparison), ("verdicts", count_verdicts(comparison))):
             safe = marked_table(table)
             safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
-            table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
+            write_parquet(table, temporary / f"{name}.parquet")
 
 
 def load_printed(folder: Path) -> dict[str, pd.DataFrame]:

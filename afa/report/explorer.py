@@ -14,8 +14,8 @@ from typing import Any
 import bokeh
 from bokeh.resources import Resources
 
-from afa.experiments.explorer import Explored
 from afa.files import atomic_file
+from afa.report.explored import Explored
 from afa.report.page_parts import packed, style, template
 
 SCRIPTS = ("explorer_words.js", "explorer_data.js", "explorer_charts.js", "explorer.js")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -27,6 +26,7 @@ from afa.report.page_parts import packed, style, template
 from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
+from afa.stats.tables import read_table
 from afa.yamlfile import load_model
 
 SHORT = 12
@@ -86,7 +86,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
     _check_complete(run, parts, texts)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
-    comparison = pd.read_parquet(run / "comparison" / "comparison.parquet")
+    comparison = read_table(run / "comparison", "comparison")
     headlines = load_model(texts.paper / "headlines.yaml", Headlines).headlines
     decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
     templates = Environment(
@@ -103,7 +103,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         cohort=load_cohort(run / "cohort"),
         bundle=load_bundle(run / "bundle"),
         told=tell(headlines, comparison),
-        counted=list(counted(pd.read_parquet(run / "comparison" / "verdicts.parquet"))),
+        counted=list(counted(read_table(run / "comparison", "verdicts"))),
         judged=JUDGED,
         lines=every_line(comparison),
         chapters=_chapters(run, parts, texts, config, provenance["jobs"]),
@@ -167,7 +167,7 @@ def _tables(folder: Path) -> list[dict[str, Any]]:
     """The published tables: name, rows, columns, size on disk."""
     told = []
     for path in sorted(folder.glob("*.parquet"), key=lambda path: (path.stem != DICTIONARY, path.stem)):
-        table = pd.read_parquet(path)
+        table = read_table(folder, path.stem)
         told.append({"name": path.stem, "rows": len(table), "columns": ", ".join(map(str, table.columns))})
     return told
 

@@ -38,14 +38,15 @@ PACKAGES = (
 class Job:
     """One finished job.
 
-    outputs : what it made, path -> SHA-256; a folder stands as its files. inputs : paths, as the job was given them.
+    outputs : what it made, path -> SHA-256; a folder stands as its files. inputs : paths that the job was given, each
+    with the digest of what it read (`afa.uptodate.content_of`), "" for a folder whose files are named beside it.
     command : the shell command with every setting. code : digests of the package's code behind the command.
     started, ended : UTC, to the second.
     """
 
     rule: str
     outputs: dict[str, str]
-    inputs: tuple[str, ...]
+    inputs: Mapping[str, str]
     command: str
     code: tuple[str, ...]
     started: str

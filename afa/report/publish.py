@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afa.files import atomic_folder
+from afa.orders import PAPER_ROUNDS
 from afa.report.binary_form import binary_form
 from afa.report.dictionary import dictionary_of
 from afa.report.lines import Lines
 from afa.report.paper_tables import TABLES, paper_table
 from afa.spreadsheet import marked_table
+from afa.stats.tables import write_parquet
 
 DICTIONARY = "data_dictionary"
-PAPER_ROUNDS = (0, 10, 50, 100, 150)
 SUPPORT_ROUNDS = (0, 1, 2, 5, 10, 15, 20)
 
 
@@ -49,7 +50,7 @@ def publish(
         for name, table in tables.items():
             safe = marked_table(table)
             safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
-            table.to_parquet(temporary / f"{name}.parquet", index=False, compression="zstd")
+            write_parquet(table, temporary / f"{name}.parquet")
 
 
 def _applicable(rows: pd.DataFrame) -> pd.DataFrame:

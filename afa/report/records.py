@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from snakemake.persistence.file import FilePersistence
 from afa.codedigest import DIGEST_LENGTH
 from afa.errors import Fault, ReportError
 from afa.report.provenance import Job
+from afa.uptodate import AGAIN, Contents
 
 
 class Records:
@@ -29,6 +30,7 @@ class Records:
             found, step = "no records of finished jobs", "call it from the folder in which the workflow ran"
             raise ReportError(Fault(str(folder), found, "Snakemake's folder .snakemake", step))
         self._records = FilePersistence(nolock=True, path=folder.resolve())
+        self._contents = Contents(self._records)
 
     def job(self, output: str) -> Job | None:
         """The job that made `output`, without digests of its outputs; None for what no rule made."""
@@ -38,12 +40,32 @@ class Records:
         return Job(
             rule=record.rule or "",
             outputs={output: ""},
-            inputs=tuple(record.input or ()),
+            inputs=self._inputs(output, record.input or ()),
             command=" ".join((record.shellcmd or "").split()),
             code=tuple(_code_digests(record.params or [])),
             started=_time(record.starttime),
             ended=_time(record.endtime),
         )
+
+    def check(self, targets: Iterable[str], jobs: Iterable[Job]) -> None:
+        """Refuse, as a `ReportError`, results that are not what their jobs made of what lies there now.
+
+        targets : paths that must have a job. jobs : those behind them.
+        """
+        made = [output for job in jobs for output in job.outputs]
+        unmade = [target for target in targets if target not in made]
+        faults = [
+            Fault(target, "no record of its job", "the record of a job that ended well", AGAIN) for target in unmade
+        ]
+        faults += filter(None, map(self._contents.fault, made))
+        if faults:
+            raise ReportError(dict.fromkeys(faults))
+
+    def _inputs(self, output: str, paths: Iterable[str]) -> Mapping[str, str]:
+        """The paths that a job was given, with the digest of what it read there; none for a folder given by a name."""
+        stamp = self._contents.stamp(output)
+        read = stamp.inputs if stamp else {}
+        return {path: read.get(path, "").partition(" ")[0] for path in paths}
 
 
 def _code_digests(params: Iterable[Any]) -> Iterator[str]:

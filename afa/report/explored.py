@@ -1,0 +1,264 @@
+"""Acquisition step by step, for some patients: what the explorer page shows of every rule of the allocation grid.
+
+The choices are those of the table `choices`; rankings, gains and certainty are computed again along them, and what the
+table says too must come out the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.course import CERTAIN, CHOICE, RANKS, SCORES, Followed
+from afa.engine.follow import follow
+from afa.errors import ConfigError, Fault, SanityError
+from afa.inference.meanfield import Solver
+from afa.stages.allocation.tables import TARGET
+
+MOST_PATIENTS = 40
+EVERY = "every"
+SHOWN_FIRST = ("priority_all", "cmi")
+"""Rule and gain that the page opens with, and that patients are chosen by; the first of the table where it lacks it."""
+RANKED = SCORES[:3]
+"""The scores whose rankings are shown."""
+
+DIGITS = 3
+
+
+class Run(NamedTuple):
+    """One way to choose features, as the page names it; `seed` tells random orders apart."""
+
+    rule: str
+    gain: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What the page is made of, in the types of JSON.
+
+    summary : names and settings. Entities come by ascending name, so that an entity's number settles ties of name;
+    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None.
+
+    steps : one per patient: `values`, (M,) by feature, and by cell, in the order of the summary: `order`, the features
+    as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`, the t that spec A7 chose;
+    `resolved`, duels resolved by t = 0 and how many more at each later t; `certified`, the first t, or None; and by
+    score `settled`, the t from which the set of the k best is that of full observation, `moves`: the order of entities
+    at t = 0, best first, then for each t the moves that change it, from and to by turns; and `ties`: the positions
+    whose entity begins, or ceases, to be behind its next better one by name alone.
+    """
+
+    summary: dict[str, Any]
+    steps: list[dict[str, Any]]
+
+
+def explore(
+    bundle: Bundle,
+    cohort: Cohort,
+    choices: pd.DataFrame,
+    *,
+    most: int,
+    k: int,
+    solver: Solver,
+    threads: int | None = None,
+) -> Explored:
+    """Steps of at most `most` patients under each rule of the table `choices` of the allocation stage.
+
+    The schedule shown is `every`, or the table's first where it has no other. Patients: `spread_patients`.
+
+    Raises
+    ------
+    ConfigError : the table is empty, not complete, or of another bundle, cohort or k.
+    SanityError : a certificate is withdrawn.
+
+    """
+    _check(1 <= most <= MOST_PATIENTS, "number of patients", str(most), f"1 to {MOST_PATIENTS}", "choose fewer")
+    _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
+    schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
+    table = choices[choices["schedule"] == schedule]
+    keys = table[["allocation", "gain", "seed"]].drop_duplicates()
+    runs = [Run(str(rule), str(gain), int(seed)) for rule, gain, seed in keys.itertuples(index=False, name=None)]
+    shown = next((i for i, run in enumerate(runs) if run[:2] == SHOWN_FIRST), 0)
+    names = spread_patients(_of_run(table, runs[shown]), cohort.patients, most)
+    table = table[table["patient"].isin(names)]
+    parts = [_of_run(table, run) for run in runs]
+    by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
+    rows = [cohort.patients.index(name) for name in names]
+    cells = [
+        _cell(bundle, cohort.values[rows], names, run, part, by_name, k=k, solver=solver, threads=threads)
+        for run, part in zip(runs, parts, strict=True)
+    ]
+    steps = [
+        {"values": cohort.values[row].tolist()} | {name: [cell[i][name] for cell in cells] for name in cells[0][i]}
+        for i, row in enumerate(rows)
+    ]
+    summary = _summary(bundle, cohort, rows, by_name)
+    shared = {"k": k, "schedule": schedule, "cells": [run._asdict() for run in runs], "shown": shown}
+    return Explored(summary | shared, steps)
+
+
+def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Sequence[int]) -> dict[str, Any]:
+    """Names and numbers of bundle and cohort; `rows` are those of the chosen patients."""
+    labels = cohort.labels.reindex(columns=[bundle.entities[v] for v in by_name]).astype("Float64")
+    known = labels.to_numpy(dtype=np.float64, na_value=np.nan)
+    return {
+        "cohort": cohort.name,
+        "title": str(cohort.provenance.get("title", "")),
+        "series": str(cohort.provenance.get("series", "")),
+        "simulated": cohort.provenance.get("origin") == "simulated",
+        "bundle": bundle.name,
+        "version": bundle.version,
+        "cohort_size": len(cohort.patients),
+        "duels": len(bundle.entities) * (len(bundle.entities) - 1) // 2,
+        "entities": [bundle.entities[v] for v in by_name],
+        "features": list(bundle.features),
+        "scores": list(RANKED),
+        "patients": [
+            {
+                "name": cohort.patients[row],
+                "labels": [None if np.isnan(label) else int(label) for label in known[row]],
+            }
+            for row in rows
+        ],
+    }
+
+
+def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> list[str]:
+    """At most `most` patients, by name, spread over the rounds in which a run certifies their top k.
+
+    All patients are ordered by that round, those never certified last, then by name; taken are the first, the last, and
+    those at even distances between.
+    """
+    certified = run[run["certified"]].groupby("patient")["t"].min()
+    rounds = {str(name): int(t) for name, t in certified.items()}
+    ordered = sorted(patients, key=lambda name: (rounds.get(name, len(run)), name))
+    if len(ordered) <= most:
+        return sorted(ordered)
+    places = [i * (len(ordered) - 1) // max(most - 1, 1) for i in range(most)]
+    return sorted(ordered[place] for place in places)
+
+
+def _of_run(table: pd.DataFrame, run: Run) -> pd.DataFrame:
+    chosen = (table["allocation"] == run.rule) & (table["gain"] == run.gain) & (table["seed"] == run.seed)
+    return table[chosen]
+
+
+def _cell(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    names: Sequence[str],
+    run: Run,
+    part: pd.DataFrame,
+    by_name: Sequence[int],
+    *,
+    k: int,
+    solver: Solver,
+    threads: int | None,
+) -> list[dict[str, Any]]:
+    """The steps of one run, patient by patient."""
+    where = f"table choices, {' '.join(filter(None, run[:2]))}, seed {run.seed}"
+    shape = len(names), len(bundle.features) + 1
+    place = {name: i for i, name in enumerate(names)}
+    part = part.iloc[np.lexsort((part["t"], part["patient"].map(place)))]
+    again = "run the allocation stage again for this bundle and cohort"
+    whole = np.array_equal(part["t"].to_numpy(), np.tile(np.arange(shape[1]), shape[0]))
+    _check(whole, where, f"{len(part)} rows", f"each t from 0 to {shape[1] - 1} of each patient", again)
+    number = {name: j for j, name in enumerate(bundle.features)}
+    asked = [number.get(name, -1) for name in part["feature"]]
+    orders = np.array(asked, dtype=np.int64).reshape(shape)[:, 1:]
+    permuted = np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(shape[1] - 1), (shape[0], 1)))
+    _check(permuted, where, "other features", "each feature of the bundle once", again)
+    gain = run.gain or None
+    target = TARGET.get(run.gain)
+    read = RANKS | CERTAIN | CHOICE
+    settings: dict[str, Any] = {
+        "gain": gain,
+        "target": target,
+        "k": k,
+        "ranks": RANKED,
+        "solver": solver,
+        "threads": threads,
+    }
+    found = follow(bundle, values, orders, read, **settings)
+    for column, ours in (("resolved", found.resolved.sum(axis=2)), ("certified", found.certified)):
+        same = np.array_equal(part[column].to_numpy().reshape(shape), ours)
+        _check(same, f"{where}, column {column}", "other numbers", f"those of this bundle, cohort and k = {k}", again)
+    fallback = part["fallback"].to_numpy(dtype=bool).reshape(shape)
+    return [_steps(found, i, orders[i], fallback[i], by_name, k, f"{where}, {name}") for i, name in enumerate(names)]
+
+
+def _steps(
+    found: Followed,
+    path: int,
+    order: NDArray[np.int64],
+    fallback: NDArray[np.bool_],
+    by_name: Sequence[int],
+    k: int,
+    where: str,
+) -> dict[str, Any]:
+    certified = np.flatnonzero(found.certified[path])
+    if len(certified) and not found.certified[path, certified[0] :].all():
+        step = "this is a fault of the program: report the bundle and this patient"
+        raise SanityError(Fault(where, "a certificate that is withdrawn", "certain for good", step))
+    places = found.place[path].swapaxes(0, 1)[:, :, list(by_name)]
+    orders = np.argsort(places, axis=2, kind="stable")
+    return {
+        "order": order.tolist(),
+        "worth": [float(f"{worth:.{DIGITS}g}") for worth in found.worth[path]],
+        "fallback": np.flatnonzero(fallback).tolist(),
+        "resolved": np.diff(found.resolved[path].sum(axis=1), prepend=0).tolist(),
+        "certified": int(certified[0]) if len(certified) else None,
+        "settled": [settled_from(order, k) for order in orders],
+        "moves": [_moves(order.tolist()) for order in orders],
+        "ties": [_ties(np.take_along_axis(*pair, axis=1)) for pair in zip(places, orders, strict=True)],
+    }
+
+
+def settled_from(orders: NDArray[np.int64], k: int) -> int:
+    """The t from which the set of the k best stays that of the last round; `orders` (T, N) of entities, best first."""
+    inside = np.sort(orders[:, :k], axis=1)
+    other = (inside != inside[-1]).any(axis=1)
+    return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
+
+
+def _moves(orders: list[list[int]]) -> list[list[int]]:
+    """The first order, then the moves from each to the next."""
+    return [orders[0], *(moves_between(before, now) for before, now in pairwise(orders))]
+
+
+def moves_between(before: Sequence[int], now: Sequence[int]) -> list[int]:
+    """Positions from and to by turns: taking out and putting in, one after the other, makes one order of the other.
+
+    >>> moves_between([1, 2, 3, 4], [2, 3, 1, 4])
+    [0, 2]
+    """
+    order, moves = list(before), []
+    for here in range(len(order)):
+        if order[here] != now[here]:
+            if order[here + 1] == now[here]:
+                start, end = here, now.index(order[here])
+            else:
+                start, end = order.index(now[here]), here
+            order.insert(end, order.pop(start))
+            moves += [start, end]
+    return moves
+
+
+def _ties(ordered: NDArray[np.int16]) -> list[list[int]]:
+    """Per round the positions that begin or cease to tie with the one before; `ordered` (T, N) ascending places."""
+    tied = np.zeros(ordered.shape, dtype=np.int8)
+    tied[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    return [np.flatnonzero(changed).tolist() for changed in np.diff(tied, axis=0, prepend=0)]
+
+
+def _check(holds: bool, where: str, found: str, expected: str, step: str) -> None:
+    if not holds:
+        raise ConfigError(Fault(where, found, expected, step))
