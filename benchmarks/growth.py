@@ -12,9 +12,9 @@ import numpy as np
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.cohort.cohort import Cohort
-from afa.experiments.sign_convergence import sign_convergence
-from afa.inference.meanfield import Solver
 from afa.planner import TopKPlanner
+from afa.stages.settings import Inference, RandomOrder
+from afa.stages.sign import run as sign_convergence
 
 SUPPORT, DEGREE = 22, 8
 MEMORY_LIMIT = 4_000_000_000
@@ -136,10 +136,11 @@ def _decide(bundle: Bundle, rounds: int) -> tuple[list[float], list[float]]:
 
 def convergence_point(bundle: Bundle, cohort: Cohort, n_patients: int) -> dict[str, Any]:
     """Time of sign convergence on this many patients, one order each; a small cohort is gone through again."""
-    sign_convergence(bundle, cohort, [0], seeds=[0], solver=Solver())
+    orders = {"random_order": RandomOrder(seeds=(0,), starts=("uniform",)), "inference": Inference()}
+    sign_convergence(bundle, cohort, [0], **orders)
     patients = [p % len(cohort.patients) for p in range(n_patients)]
     begin = time.perf_counter()
-    sign_convergence(bundle, cohort, patients, seeds=[0], solver=Solver())
+    sign_convergence(bundle, cohort, patients, **orders)
     return {"seconds": time.perf_counter() - begin}
 
 

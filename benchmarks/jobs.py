@@ -25,15 +25,17 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads, kernel
-from afa.engine.kernels import Iteration, condition, new_state, solve_entity
-from afa.engine.packed import Packed, pack
-from afa.engine.trajectories import SCORES, SignPaths, sign_paths
-from afa.experiments.inputs import load_inputs
-from afa.experiments.sign_convergence import sign_convergence
+from afa.engine.course import SCORES
+from afa.engine.layout import Packed, pack
+from afa.engine.signs import SignPaths, sign_paths
+from afa.engine.state import Iteration, condition, new_state, solve_entity
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
 from afa.planner import TopKPlanner
+from afa.stages.inputs import load_inputs
+from afa.stages.settings import Inference, RandomOrder
+from afa.stages.sign import run as sign_convergence
 
 Result = dict[str, Any]
 
@@ -154,9 +156,10 @@ def plain_solves(inputs: Inputs, start: str) -> Result:
 
 
 def convergence(inputs: Inputs, _: str) -> Result:
-    seeds = [0, 1, 2]
+    seeds = (0, 1, 2)
+    orders = {"random_order": RandomOrder(seeds=seeds, starts=("uniform",)), "inference": Inference()}
     seconds, _ = timed(
-        lambda: sign_convergence(inputs.bundle, inputs.cohort, inputs.patients, seeds=seeds, solver=Solver()),
+        lambda: sign_convergence(inputs.bundle, inputs.cohort, inputs.patients, **orders),
         1 if inputs.quick else 3,
     )
     n = len(inputs.patients) * len(seeds)

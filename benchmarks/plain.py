@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from afa.bundle import Bundle
-from afa.inference.meanfield import LOG3, Solver, entropy, ternary_moments
-from afa.mrf import VALUES, Floats
+from afa.inference.meanfield import Solver, entropy, ternary_moments
+from afa.mrf import LOG3, VALUES, Floats
 
 ZERO_GAIN = 1e-12
 RELATIVE_TIE = 1e-9
@@ -149,7 +149,7 @@ class Patients:
         return 0.5 * ((self.cross[a, a] - self.cross[b, b]) + (self.cross[b, a] - self.cross[a, b]))
 
     def signs(self) -> NDArray[np.int8]:
-        """(7, Q, B) in the order of `afa.engine.trajectories.SCORES`."""
+        """(7, Q, B) in the order of `afa.engine.course.SCORES`."""
         a, b = self.models.pairs.T
         elbo, (first, second) = self.elbo(), self.votes
         linearity, wald, two_elbo = (

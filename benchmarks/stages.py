@@ -10,10 +10,10 @@ import numpy as np
 from afa.engine.elimination import log_partitions
 from afa.engine.gauges import gauge_paths
 from afa.engine.rules import RULE_NAMES
-from afa.experiments.allocation import GAINS, SCHEDULES, allocation_grid, cells_of
-from afa.experiments.binary import INFORMED, binary_tasks
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
+from afa.stages.allocation.tables import GAINS, SCHEDULES, allocation_grid, cells_of
+from afa.stages.binary import INFORMED, binary_tasks
 
 if TYPE_CHECKING:
     from jobs import Inputs

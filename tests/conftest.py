@@ -1,19 +1,22 @@
 """Fixtures shared by all tests, and the rule that a skipped mirror test is said aloud."""
 
 import os
+from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import settings
 
 from afa.bundle import load_bundle
-from afa.elicit.recorded_bundle import build_recorded_bundle
+from afa.elicit.stages import build_recorded_bundle
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("local", deadline=None, max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 ROOT = Path(__file__).parent.parent
+EARLY = ("workflow", "reliability", "report")
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # they hold no doctests, and all have one name
 
 
@@ -50,6 +53,19 @@ def recorded_bundle(recorded_elicitation, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle") / "recorded"
     build_recorded_bundle(recorded_elicitation, folder, min_agree=2)
     return load_bundle(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Mark what `slow.yaml` lists, and begin with what takes longest: no worker should begin it last."""
+    reasons = yaml.safe_load((ROOT / "tests" / "slow.yaml").read_text(encoding="utf-8"))
+    for name in chain.from_iterable(reasons.values()):
+        found = [item for item in items if item.nodeid.startswith(name)]
+        if not found and config.args == config.getini("testpaths"):
+            raise pytest.UsageError(f"tests/slow.yaml: found no test {name}; rename the entry, or remove it")
+        for item in found:
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.path.parent.name not in EARLY)
 
 
 def pytest_terminal_summary(terminalreporter):

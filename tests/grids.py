@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.experiments.allocation_summary import summarise_allocation
+from afa.stages.allocation.numbers import summarise_allocation
 
 RANDOM = ("random", "", "every")
 GREEDY = ("greedy", "cmi", "every")

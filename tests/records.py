@@ -2,7 +2,7 @@
 
 import json
 
-from afa.elicit.store import UNKNOWN, Entry, Question, Store
+from afa.elicit.record import UNKNOWN, Entry, Question, Record
 from afa.elicit.study import PAIR_RUN, RECORD_FOLDER
 
 WORDS = {1: "Upregulated", -1: "Downregulated"}
@@ -58,4 +58,4 @@ def _append(folder, question, document, wording, model):
         time=UNKNOWN,
         tokens=UNKNOWN,
     )
-    Store(folder / RECORD_FOLDER).append(entry)
+    Record(folder / RECORD_FOLDER).append(entry)

@@ -8,17 +8,14 @@ from hypothesis import strategies as st
 
 from afa.allocate import RULES
 from afa.cluster import clusters
-from afa.engine.allocating import follow_rule
-from afa.engine.contests import entity_budgets, new_budgets, new_contests, refresh_after
-from afa.engine.duels import duel
-from afa.engine.kernels import Iteration, new_state, observe, solve_all
+from afa.engine.budgets import duel_edges, new_budgets, update_budgets
+from afa.engine.duels import all_pairs, duel
+from afa.engine.layout import pack
 from afa.engine.linkage import cluster_labels
-from afa.engine.packed import pack
-from afa.engine.patient import Patient
-from afa.engine.rounds import READOUTS, full_observation
+from afa.engine.patient import Patient, entity_intervals
+from afa.engine.rounds import READOUTS, follow_rule, full_observation
 from afa.engine.rules import RULE_NAMES
-from afa.engine.trajectories import all_pairs
-from afa.engine.weighing import entity_intervals
+from afa.engine.state import Iteration, condition, new_state, solve_all
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 
@@ -165,22 +162,30 @@ def test_the_compiled_rules_are_the_rules_by_name():
 @settings(max_examples=30, deadline=None)
 def test_budgets_kept_up_to_date_are_those_summed_anew(bundle, data):
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
-    contests, state, iteration = new_contests(packed, pairs), new_state(packed), Iteration(0.5, 1e-4, 200, False)
-    solve_all(packed, state, iteration)
-    budgets = new_budgets(packed, contests, state)
+    edges, state, iteration = duel_edges(packed, pairs), new_state(packed), Iteration(0.5, 1e-4, 200, False)
+    solve_all(packed, state, iteration, True)
+    budgets = new_budgets(packed, edges, state)
     patient = Patient(bundle)
     for feature in [None, *data.draw(st.permutations(range(len(bundle.features))))]:
         if feature is not None:
-            value, stale = data.draw(st.sampled_from([-1, 0, 1])), np.zeros(len(pairs), dtype=bool)
-            before = budgets.whole.copy()
-            observe(packed, state, feature, value, iteration)
+            value, before = data.draw(st.sampled_from([-1, 0, 1])), budgets.whole.copy()
+            condition(packed, state, feature, value)
+            solve_all(packed, state, iteration, True)
             patient.observe(feature, value)
-            refresh_after(packed, contests, state, budgets, feature, stale)
-            assert (before[~stale] == budgets.whole[~stale]).all()
+            update_budgets(packed, edges, state, budgets, feature)
+            held = np.isin(pairs, packed.owner[packed.feature == feature]).any(axis=1)
+            assert (before[~held] == budgets.whole[~held]).all()
         anew = [duel(packed, state, a, b).budget for a, b in pairs]
         np.testing.assert_allclose(budgets.whole, anew, atol=1e-12)
-        intervals = entity_intervals(patient)
-        np.testing.assert_allclose(2 * entity_budgets(packed, state), intervals[:, 1] - intervals[:, 0], atol=1e-12)
+        hidden, slot = (
+            ~state.observed[packed.feature],
+            np.repeat(np.arange(len(packed.feature)), np.diff(packed.first_edge)),
+        )
+        left = np.where(hidden[slot] & hidden[packed.other_slot], np.abs(packed.coupling) / 2, 0.0)
+        budget = np.bincount(packed.owner, np.abs(state.field), minlength=len(packed.prior))
+        budget += np.bincount(packed.owner[slot], left, minlength=len(budget))
+        expected = state.constant[:, None] + np.outer(budget, [-1, 1])
+        np.testing.assert_allclose(entity_intervals(patient), expected, atol=1e-12)
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.data())

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.engine.trajectories import SCORES, sign_paths
+from afa.engine.course import SCORES
+from afa.engine.signs import sign_paths
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 

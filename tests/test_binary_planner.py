@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from afa.bracket import l1_interval
 from afa.closure import half_potentials, two_elbo
-from afa.engine.patient import GAIN_KINDS
+from afa.engine.gains import GAIN_KINDS
 from afa.errors import BundleError, PlannerError
 from afa.mrf import Evidence
 from afa.planner import SCORES, BinaryPlanner, TopKPlanner

@@ -3,21 +3,15 @@
 import gzip
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from commands import afa
 
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests/data/bundle_tiny"
 GENES = ROOT / "resources/genes"
-
-
-def afa(*arguments):
-    command = [str(Path(sys.executable).parent / "afa"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def assert_answers_well(result, *words):
@@ -116,9 +110,7 @@ def test_a_gene_that_the_platform_lacks_is_listed_or_dropped_on_request(copy):
     change(copy, allow_missing_genes=True)
     assert build(copy).returncode == 0
     assert yaml.safe_load((copy / "cohort/cohort.yaml").read_text())["dropped_features"] == ["MUC2"]
-    signs = afa(
-        *("experiment", "sign", "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "sign"), "--seeds", "0"
-    )
+    signs = afa(*("stage", "sign", "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "sign"))
     assert signs.returncode == 0, signs.stderr
 
 
@@ -146,7 +138,7 @@ def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
     record = afa("bundle", "build", ROOT / "resources/elicitation", "--out", tmp_path / "recorded")
     assert record.returncode == 0
     stopped = afa(
-        *("experiment", "sign", "--bundle", tmp_path / "recorded", "--cohort", copy / "cohort"),
+        *("stage", "sign", "--bundle", tmp_path / "recorded", "--cohort", copy / "cohort"),
         *("--out", tmp_path / "sign"),
     )
     assert_answers_well(stopped, "features", "build the cohort for this bundle")
@@ -154,20 +146,26 @@ def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("stage", "option"),
+    ("arguments", "words"),
     [
-        ("sign", ("--shard", "5/4")),
-        ("sign", ("--seeds", "1,1")),
-        ("sign", ("--seeds", "a")),
-        ("gauge", ("--rounds", "10,ten")),
-        ("elicitation-error", ("--flips", "0,1.5")),
-        ("elicitation-error", ("--flips", "0,none")),
+        (("sign", "--shard", "5/4"), ("--shard",)),
+        (("sign", "--settings", '{"random_order": {"seeds": [1, 1]}}'), ("key random_order.seeds", "none twice")),
+        (("sign", "--settings", '{"random_order": {"seed": [1]}}'), ("key random_order.seed", "rename it to seeds")),
+        (("sign", "--settings", '{"gauge": {"seeds": [1]}}'), ("key gauge",)),
+        (("gauge", "--settings", '{"gauge": {"rounds": [10, "ten"]}}'), ("key gauge.rounds",)),
+        (("sign", "--settings", "seeds=1"), ("--settings", "a JSON object")),
+        (
+            ("elicitation_error", "--settings", '{"elicitation_error": {"flips": [0, 1.5]}}'),
+            ("elicitation_error.flips",),
+        ),
+        (("nothing",), ("'nothing'", "the name of a stage")),
+        (("calibration",), ("no binary", "--input binary=PATH")),
     ],
 )
-def test_a_wrong_option_names_itself(copy, stage, option):
+def test_a_wrong_argument_of_a_stage_is_named(copy, arguments, words):
     assert build(copy).returncode == 0
-    base = ("experiment", stage, "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "out")
-    assert_answers_well(afa(*base, *option), option[0])
+    stopped = afa("stage", *arguments, "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "out")
+    assert_answers_well(stopped, *words)
     assert not (copy / "out").exists()
 
 
@@ -181,11 +179,9 @@ def test_one_entity_has_no_duel_and_still_is_a_task(copy, tmp_path):
     assert build(copy, bundle=single).returncode == 0
     both = ("--bundle", single, "--cohort", copy / "cohort")
     for stage in ("sign", "gauge", "sanity"):
-        assert_answers_well(
-            afa("experiment", stage, *both, "--out", tmp_path / stage), "one entity", "snakemake binary"
-        )
+        assert_answers_well(afa("stage", stage, *both, "--out", tmp_path / stage), "one entity", "snakemake binary")
         assert not (tmp_path / stage).exists()
-    ran = afa("experiment", "binary", *both, "--out", tmp_path / "binary")
+    ran = afa("stage", "binary", *both, "--out", tmp_path / "binary")
     assert ran.returncode == 0, ran.stderr
 
 
@@ -212,9 +208,8 @@ def test_every_command_has_a_help_text():
         ("cohort",),
         ("bundle",),
         ("experiment",),
-        ("experiment", "sign"),
-        ("summary",),
-        ("summary", "sign"),
+        ("stage",),
+        ("summarise",),
     ):
         shown = afa(*command, "--help")
         assert shown.returncode == 0

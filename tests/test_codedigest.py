@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from afa import codedigest
+from afa.codedigest import user_files
 from afa.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
-SIGN = "afa.cli.experiment:experiment_sign"
+SIGN = "afa.stages.sign:run"
 
 
 @pytest.fixture
@@ -73,26 +74,26 @@ def test_a_changed_function_of_an_imported_module_changes_it(package: Path) -> N
 
 def test_a_changed_module_that_is_imported_by_an_imported_one_changes_it(package: Path) -> None:
     before = digest()
-    edit(package / "engine" / "kernels.py", lambda text: text + "\n\nANOTHER = 1\n")
+    edit(package / "engine" / "state.py", lambda text: text + "\n\nANOTHER = 1\n")
     assert digest() != before
 
 
-@pytest.mark.parametrize("module", ["cohort/simulate.py", "experiments/bootstrap.py", "copeland.py"])
+@pytest.mark.parametrize("module", ["cohort/simulate.py", "stats/resampling.py", "copeland.py"])
 def test_a_changed_module_that_is_not_imported_does_not_change_it(package: Path, module: str) -> None:
     before = digest()
     edit(package / module, lambda text: text + "\n\nANOTHER = 1\n")
     assert digest() == before
 
 
-def test_a_change_in_the_command_itself_changes_it_and_no_other_commands(package: Path) -> None:
-    neighbour = "afa.cli.experiment:experiment_gather"
+def test_a_change_in_how_a_stage_is_summarised_does_not_change_how_it_is_run(package: Path) -> None:
+    neighbour = "afa.stages.sign:summarise"
     before, other = digest(), digest(neighbour)
     edit(
-        package / "cli" / "experiment.py",
-        lambda text: text.replace('words("--starts"', 'words("--start"'),
+        package / "stages" / "sign.py",
+        lambda text: text.replace('purpose="sign_convergence"', 'purpose="signs"'),
     )
-    assert digest() != before
-    assert digest(neighbour) == other
+    assert digest() == before
+    assert digest(neighbour) != other
 
 
 def test_a_package_itself_is_read_where_names_are_imported_from_it(package: Path) -> None:
@@ -159,3 +160,25 @@ def test_a_file_that_is_no_notebook_is_a_config_error_with_its_name(tmp_path: Pa
 def test_a_function_that_there_is_not_is_an_error(package: Path) -> None:
     with pytest.raises(KeyError, match="no top-level nosuch"):
         digest("afa.cli.bundle:nosuch")
+
+
+def test_the_files_of_a_users_module_are_its_own_and_those_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {
+        "rule_of_a_user.py": "import numpy.linalg\nimport afa.allocate\nfrom helpers_of_a_user import near\n",
+        "helpers_of_a_user/__init__.py": "",
+        "helpers_of_a_user/near.py": "from . import far\n",
+        "helpers_of_a_user/far.py": "import json\n",
+        "helpers_of_a_user/unused.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert user_files("no_module_of_a_user") == []
+    found = {path.relative_to(tmp_path).as_posix() for path in user_files("rule_of_a_user")}
+    assert found == set(files) - {"helpers_of_a_user/unused.py"}
+    (tmp_path / "helpers_of_a_user/far.py").write_text("def\n")
+    with pytest.raises(ConfigError, match=r"far.py: found no Python"):
+        user_files("rule_of_a_user")

@@ -14,6 +14,7 @@ from afa.allocate import RULES
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.config import RunConfig, check_run_config, cohort_file, own_rule_files
 from afa.errors import ConfigError
+from afa.stages import layer1, sanity
 from afa.yamlfile import read_mapping
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,8 @@ OURS = {
     "cohort",
     "bundle",
     "run",
+    "source",
+    "tables",
     "geo_mirror",
     "geo_cache",
     "shards",
@@ -100,6 +103,7 @@ OURS = {
     "baselines.methods",
     "baselines.tasks",
     "baselines.turns",
+    "baselines.horizon",
     "baselines.order",
     "baselines.rounds",
     "baselines.patients",
@@ -327,3 +331,7 @@ def test_the_settings_of_the_paper_are_the_defaults() -> None:
 
 def test_every_setting_is_known_to_be_the_papers_or_ours() -> None:
     assert set(ALL_KEYS) == set(FROM_PAPER) | OURS
+
+
+def test_one_random_order_is_the_default_of_layer_1_and_of_the_acceptance_tests():
+    assert layer1.Settings().seeds == sanity.Settings().seeds == (0,)

@@ -8,21 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import afa
 
 ROOT = Path(__file__).parent.parent
 
 
 def doctor(folder, *arguments):
-    scripts = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"}
-    command = [str(scripts / "afa"), "doctor", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return afa("doctor", *arguments, folder=folder, environment=environment)
 
 
 @pytest.fixture
 def checkout(tmp_path):
     """The project's files, linked into a folder of its own, with a copy of the settings."""
-    for name in ("Snakefile", "resources", "envs", "pyproject.toml", "workflow", "afa"):
+    for name in ("resources", "envs", "pyproject.toml", "workflow", "afa"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "config", tmp_path / "config")
     return tmp_path
@@ -32,13 +31,13 @@ def files(folder):
     return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_the_demo_can_start_and_nothing_is_written(checkout):
+def test_the_default_run_can_start_and_nothing_is_written(checkout):
     before = files(checkout)
     result = doctor(checkout)
     assert result.returncode == 0, result.stdout + result.stderr
     lines = result.stdout.strip().splitlines()
     assert lines[-1].startswith("no fault, ")
-    assert lines[-1].endswith("run demo can start")
+    assert lines[-1].endswith("run gse109142 can start")
     checks = {line.split()[1] for line in lines if line.startswith(("ok ", "warning "))}
     assert {"project", "config", "bundle", "cohort", "series", "samples", "built", "network"} <= checks
     assert {"environment", "estimate", "disk", "memory", "cores"} <= checks

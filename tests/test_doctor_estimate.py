@@ -32,7 +32,7 @@ def test_jobs_and_seconds_are_summed_by_stage_in_the_order_of_the_workflow():
     whole = of()
     assert by_stage(whole, "jobs") == {"cohort": 1, "layer0_synthetic": 1, "gauge": 5}
     assert by_stage(whole, "seconds") == {"cohort": 5.0, "layer0_synthetic": 100.0, "gauge": 210.0}
-    assert list(whole.stages["stage"]) == ["cohort", "layer0_synthetic", "gauge"]
+    assert list(whole.stages["stage"]) == ["cohort", "gauge", "layer0_synthetic"]
 
 
 def test_the_cores_share_the_work_but_the_longest_job_stays():
@@ -84,7 +84,7 @@ def test_space_grows_with_patients_where_there_are_patients_and_holds_the_shards
 @pytest.mark.parametrize(
     ("rule", "stage"),
     [
-        ("allocation_truth", "allocation"),
+        ("allocation_truth", "allocation_truth"),
         ("simulated_calibration_summary", "simulated_calibration"),
         ("layer0_synthetic", "layer0_synthetic"),
         ("summary", "report"),

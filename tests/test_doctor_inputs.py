@@ -14,12 +14,12 @@ from cohort.geo_layout import config, put, series_matrix
 from afa.bundle import load_bundle, save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.cohort.geo import GEO_URL, fetch, series_folder
-from afa.config import check_run_config
+from afa.config import carried_extract, check_run_config
 from afa.doctor import series as series_module
 from afa.doctor.facts import Reply, this_machine
 from afa.doctor.inputs import check_built, check_bundle, check_cohort_file, check_labels, check_project, shards_text
 from afa.doctor.llm_planners import check_baselines
-from afa.doctor.series import check_network, check_samples, check_series, places
+from afa.doctor.series import check_genes, check_network, check_samples, check_series, places
 
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -36,7 +36,8 @@ def here(tmp_path, monkeypatch):
     """A folder with the project's own files, in which the test works."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "resources").symlink_to(ROOT / "resources")
-    (tmp_path / "Snakefile").touch()
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow/Snakefile").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -54,8 +55,8 @@ def test_the_files_of_the_project_can_be_read(here):
 
 
 def test_a_folder_without_a_snakefile_is_a_fault(here):
-    (here / "Snakefile").unlink()
-    assert "no Snakefile" in words(check_project())
+    (here / "workflow/Snakefile").unlink()
+    assert "no workflow/Snakefile" in words(check_project())
 
 
 def test_a_missing_portfolio_is_a_fault(here):
@@ -72,7 +73,7 @@ def test_the_recorded_bundle_is_counted_as_it_will_be_built(here, recorded_bundl
     findings, content = check_bundle(check_run_config({}))
     assert levels(findings) == ["ok"]
     assert content.entities == recorded_bundle.entities
-    assert content.n_features == len(recorded_bundle.features)
+    assert len(content.features) == len(recorded_bundle.features)
 
 
 def test_every_fault_of_a_bundle_of_ones_own_is_a_finding(tmp_path):
@@ -91,7 +92,7 @@ def test_a_bundle_of_ones_own_without_a_fault_says_where_k_is_too_large():
     findings, content = check_bundle(check_run_config({"bundle": str(TINY), "top_k": 3}))
     assert "k is 3, and the top set will have 2" in words(findings, "warning")
     assert "fault" not in levels(findings)
-    assert content.n_features == 5
+    assert len(content.features) == 5
     assert "top set" not in words(check_bundle(check_run_config({"bundle": str(TINY), "top_k": 2}))[0], "warning")
 
 
@@ -111,7 +112,7 @@ def test_a_cohort_without_a_file_and_one_with_faults_are_faults(here):
     path = here / "config/cohorts/demo.yaml"
     document = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump({**document, "controls": {"key": "x"}, "titel": "y"}))
-    findings, found = check_cohort_file(check_run_config({}))
+    findings, found = check_cohort_file(check_run_config({"cohort": "demo"}))
     assert levels(findings) == ["fault", "fault"]
     assert found is None
 
@@ -119,7 +120,7 @@ def test_a_cohort_without_a_file_and_one_with_faults_are_faults(here):
 def test_a_simulation_with_a_fault_is_found_before_it_is_simulated(here):
     path = here / "config/cohorts/demo.yaml"
     path.write_text(path.read_text().replace("n_patients: 167", "n_patients: none"))
-    assert "simulation, key n_patients" in words(check_cohort_file(check_run_config({}))[0])
+    assert "simulation, key n_patients" in words(check_cohort_file(check_run_config({"cohort": "demo"}))[0])
 
 
 def test_label_rules_and_bundle_are_held_together():
@@ -241,7 +242,7 @@ def test_without_a_mirror_what_the_cache_lacks_is_to_be_fetched(mirror, tmp_path
 
 
 def test_a_simulated_series_needs_no_file_and_no_mirror(here, mirror):
-    _, demo = check_cohort_file(check_run_config({}))
+    _, demo = check_cohort_file(check_run_config({"cohort": "demo"}))
     assert levels(look(demo)[0]) == ["ok"]
     assert levels(look(demo, mirror)[0]) == ["ok", "warning"]
     assert look(demo, mirror)[1].to_fetch == ()
@@ -332,8 +333,11 @@ def test_a_record_that_lacks_answers_is_a_fault(here):
     assert content is None
 
 
-def test_language_models_that_plan_are_off_unless_a_setting_says_otherwise(here):
-    assert levels(check_baselines(check_run_config({}), ())) == ["ok"]
+def test_carried_answers_of_a_language_model_are_replayed_where_they_fit_and_else_nothing_is(here):
+    for settings, words in (({"cohort": "demo"}, "300 answers, replayed"), ({"cohort": "gse117993"}, "off: not live")):
+        (found,) = check_baselines(check_run_config(settings), ())
+        assert found.level == "ok"
+        assert words in found.found
 
 
 def test_live_planning_tells_what_it_lacks_before_it_asks(here, monkeypatch):
@@ -356,3 +360,17 @@ def test_a_record_of_planning_without_answers_and_an_unknown_entity_are_faults(h
     assert levels(findings) == ["fault", "fault"]
     assert "nosuch, which the bundle has not" in words(findings)
     assert "nowhere: found no answer" in words(findings)
+
+
+def test_a_carried_extract_is_looked_through_with_the_genes_of_the_bundle(here):
+    run = check_run_config({"cohort": "gse109142"})
+    _, settings = check_cohort_file(run)
+    extract = carried_extract(run, settings.series)
+    findings, series = check_series(settings, mirror=None, cache=Path("nowhere"), extract=extract)
+    assert levels(findings) == ["ok"]
+    assert series.to_fetch == ()
+    assert check_genes(settings, series, {"SQOR": (), "MUC2": ()}) == []
+    findings = check_genes(settings, series, {"MUC2": (), "MUC2L": ("NOT_CARRIED",)})
+    assert "MUC2L" in words(findings)
+    assert "SOURCE=geo" in str(findings[0])
+    assert carried_extract(check_run_config({"cohort": "gse109142", "source": "geo"}), settings.series) is None

@@ -59,7 +59,7 @@ def test_a_section_given_in_part_keeps_its_other_keys():
 def test_the_command_line_goes_over_a_file_and_a_file_over_the_project(folder):
     (folder / "mine.yaml").write_text("top_k: 7\nshards: 2\n")
     run = read_settings([Path("mine.yaml")], ["shards=9"]).run
-    assert (run.top_k, run.shards, run.cohort) == (7, 9, "demo")
+    assert (run.top_k, run.shards, run.cohort) == (7, 9, "gse109142")
 
 
 def test_the_settings_of_the_project_have_no_fault():

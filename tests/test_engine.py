@@ -10,8 +10,8 @@ from oracle import completions, energies
 
 from afa.bracket import l1_interval
 from afa.bundle import Bundle
-from afa.engine.readings import readings
-from afa.engine.trajectories import sign_paths
+from afa.engine.signs import sign_paths
+from afa.engine.snapshots import snapshots
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.orders import random_order
@@ -154,13 +154,13 @@ def test_the_recorded_bundle_is_solved_as_the_readable_functions_solve_it(record
     np.testing.assert_allclose(planner.scores(), expected, atol=1e-9)
 
 
-def test_readings_without_duels_are_those_with_them_less_the_duels():
+def test_snapshots_without_duels_are_those_with_them_less_the_duels():
     draw = np.random.default_rng(5)
     bundle = bundle_of(draw.normal(0, 1, (3, 5)), draw.normal(0, 1, (3, 5, 5)))
     values = draw.integers(-1, 2, (4, 5)).astype(np.int8)
     orders = np.array([draw.permutation(5) for _ in values])
-    whole = readings(bundle, values, orders, [0, 2, 5], threads=1)
-    part = readings(bundle, values, orders, [0, 2, 5], duels=False, threads=1)
+    whole = snapshots(bundle, values, orders, [0, 2, 5], threads=1)
+    part = snapshots(bundle, values, orders, [0, 2, 5], duels=False, threads=1)
     for name in ("constant", "elbo", "m", "q", "cross"):
         assert np.array_equal(getattr(part, name), getattr(whole, name))
     assert whole.mean.shape == (4, 3, 3)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from afa.bracket import GAMMA, hanson_wright_interval, kl_interval, l1_interval
 from afa.engine.brackets import BRACKETS, bracket_calls
-from afa.engine.duels import duel, vote
-from afa.engine.kernels import Iteration, new_state, observe, solve_all
-from afa.engine.packed import pack
-from afa.engine.trajectories import all_pairs
+from afa.engine.duels import all_pairs, duel, vote
+from afa.engine.layout import pack
+from afa.engine.state import Iteration, condition, new_state, solve_all
 from afa.inference.meanfield import mean_field
 from afa.mrf import Evidence
 from afa.preference import duel_variance, linearity, sign_votes
@@ -29,10 +28,11 @@ def compiled(bundle, observed, gamma):
     packed = pack(bundle)
     state, pairs = new_state(packed), all_pairs(len(bundle.entities))
     votes = np.zeros((len(pairs), 2), dtype=np.int64)
-    solve_all(packed, state, ITERATION)
+    solve_all(packed, state, ITERATION, True)
     for feature, value in observed.items():
-        vote(packed, state, pairs, votes, feature, value)
-        observe(packed, state, feature, value, ITERATION)
+        vote(packed, state, votes, feature, value)
+        condition(packed, state, feature, value)
+        solve_all(packed, state, ITERATION, True)
     calls = np.full((len(pairs), len(BRACKETS)), 7, dtype=np.int8)
     for p, (a, b) in enumerate(pairs):
         cross = state.cross

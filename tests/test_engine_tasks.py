@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from afa.bracket import hanson_wright_interval, l1_interval
 from afa.closure import half_potentials
-from afa.engine.decision_tree import follow_gain
-from afa.engine.tasks import METHODS, TASK_BRACKETS, follow_orders, task_of
+from afa.engine.tasks import METHODS, TASK_BRACKETS, follow_gain, follow_orders, task_of
 from afa.inference.meanfield import mean_field
 from afa.mrf import Evidence
 from afa.planner import BinaryPlanner

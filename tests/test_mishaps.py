@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import afa
 
 from afa import extras
 from afa.cli.first_use import tell_first_use
@@ -32,7 +32,7 @@ def missing(name: str, room: str = "") -> ModuleNotFoundError:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which no optional package is found."""
-    for module in ("GEOparse", "snakemake", "matplotlib", "jinja2", "openai", "pgmpy", "markdown_it", "sklearn"):
+    for module in ("GEOparse", "snakemake", "matplotlib", "jinja2", "bm25s", "pgmpy", "markdown_it", "sklearn"):
         monkeypatch.setitem(sys.modules, module, None)
 
 
@@ -41,12 +41,12 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("GEOparse", "cohort", "geo"),
         ("snakemake.io", "report", "workflow"),
-        ("sklearn.linear_model", "experiments", "workflow"),
+        ("sklearn.linear_model", "stages/labels_needed", "workflow"),
         ("matplotlib.axes", "report", "notebooks"),
         ("markdown_it", "report", "notebooks"),
         ("jinja2", "report", "notebooks"),
         ("jinja2", "elicit", "elicitation"),
-        ("openai", "elicit", "elicitation"),
+        ("bm25s", "elicit", "elicitation"),
     ],
 )
 @pytest.mark.usefixtures("bare")
@@ -110,13 +110,13 @@ def test_a_first_use_is_told_before_it_takes_long_and_no_later_one(
     tell_first_use()
     assert "compiling for about half a minute" in capsys.readouterr().err
     (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "compiled.nbc").touch()
     tell_first_use()
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_session_that_cannot_be_kept_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file\n")
-    command = [str(Path(sys.executable).parent / "afa"), "plan", str(TINY), "--session", str(tmp_path / "taken/s.yaml")]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    ran = afa("plan", TINY, "--session", tmp_path / "taken/s.yaml")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
     assert ran.stderr.startswith(f"afa: {tmp_path / 'taken/s.yaml'}: found ")

@@ -112,7 +112,7 @@ def test_a_mistake_in_a_request_is_answered_and_the_next_request_is_heard(line: 
 def test_a_place_where_nothing_can_be_saved_ends_no_conversation() -> None:
     ran = CliRunner().invoke(app, ["plan", "plants"], input="save plants/unary.csv/mine\n-1\n")
     assert ran.exit_code == 0
-    assert "expected a file that can be written" in " ".join(ran.stdout.split())
+    assert "expected a folder that exists" in " ".join(ran.stdout.split())
     assert "1 measured" in ran.stdout
     request = '{"do": "save", "file": "plants/unary.csv/mine"}\n{"do": "show"}\n'
     ran = CliRunner().invoke(app, ["plan", "plants", "--json"], input=request)

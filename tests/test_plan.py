@@ -11,33 +11,49 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from bundles import bundle_of
+from commands import afa
 from rich.console import Console
 
 from afa.bundle import Bundle, load_bundle
 from afa.dialogue.jsonlines import VERBS, converse
-from afa.dialogue.opening import new_planner, read_panels, resumed_planner
+from afa.dialogue.keeping import Keeper, open_session
+from afa.dialogue.opening import Panels, new_planner, read_panels, resumed_planner
 from afa.dialogue.terminal import Terminal
-from afa.errors import AfaError, ConfigError, PlannerError
+from afa.errors import AfaError, ConfigError, Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
-from afa.session import load_session
+from afa.session import load_session, save_session
 
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests/data/bundle_tiny"
 AFA = str(Path(sys.executable).parent / "afa")
 
 
-def nothing(planner: Planner) -> None:
-    """Keep no session."""
+class Noted(Keeper):
+    """Notes how many steps there were each time that the session was to be kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[int] = []
+
+    def keep(self, planner: Planner) -> None:
+        self.steps.append(len(planner.actions))
 
 
-def talk(planner: Planner, *lines: str, keep: Callable[[Planner], None] = nothing) -> str:
+class Refusing(Keeper):
+    """A session that cannot be written."""
+
+    def keep(self, planner: Planner) -> None:
+        raise PlannerError(Fault("s.yaml", "a full disk", "room", "make room"))
+
+
+def talk(planner: Planner, *lines: str, keeper: Keeper | None = None) -> str:
     """What the terminal shows when these lines are typed, and then Ctrl-D."""
     shown = io.StringIO()
     console = Console(file=shown, width=200, no_color=True)
@@ -52,24 +68,19 @@ def talk(planner: Planner, *lines: str, keep: Callable[[Planner], None] = nothin
         shown.write(line + "\n")
         return line
 
-    Terminal(planner, console, read, keep).run()
+    Terminal(planner, console, read, keeper or Keeper()).run()
     return shown.getvalue()
 
 
-def ask(planner: Planner, *requests: Any, keep: Callable[[Planner], None] = nothing) -> list[dict[str, Any]]:
+def ask(planner: Planner, *requests: Any, keeper: Keeper | None = None) -> list[dict[str, Any]]:
     """The answers to JSON requests, without the greeting; texts are sent as they are."""
     lines = (request if isinstance(request, str) else json.dumps(request) for request in requests)
-    _, *answers = map(json.loads, converse(planner, lines, keep))
+    _, *answers = map(json.loads, converse(planner, lines, keeper or Keeper()))
     return answers
 
 
 def plain(bundle: Bundle, **options: Any) -> TopKPlanner:
     return TopKPlanner(bundle, **({"k": 1, "costs": "equal"} | options))
-
-
-def afa(*arguments: object, typed: str = "") -> subprocess.CompletedProcess[str]:
-    command = [AFA, "plan", *map(str, arguments)]
-    return subprocess.run(command, input=typed, capture_output=True, text=True, check=False)
 
 
 def test_the_terminal_asks_takes_the_answer_and_ends_when_it_is_certain(bundle_tiny: Bundle) -> None:
@@ -165,7 +176,7 @@ def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
 
 
 def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:
-    (first,) = converse(plain(bundle_tiny), [], nothing)
+    (first,) = converse(plain(bundle_tiny), [], Keeper())
     greeting = json.loads(first)
     assert greeting["protocol"] == 1
     assert greeting["features"] == list(bundle_tiny.features)
@@ -230,6 +241,10 @@ def test_every_request_is_answered(bundle_tiny: Bundle, tmp_path: Path) -> None:
         ('{"do": "correct", "feature": "MUC2", "value": 1}', "feature MUC2"),
         ('{"do": "undo"}', "undo"),
         ('{"do": "show", "more": 1}', "request, key show.more"),
+        ('{"do": "observe", "values": {"MUC2": 1, "MUC2": 0}}', "request"),
+        ('{"do": "observe", "values": {"\\ud800": 1}}', "request"),
+        ('{"do": "save", "file": "a\\u0000b"}', "save"),
+        ('{"do": "save", "file": "/no/such/folder/s.yaml"}', "save /no/such/folder/s.yaml"),
     ],
 )
 def test_a_request_that_cannot_be_carried_out_is_answered_and_changes_nothing(
@@ -254,11 +269,10 @@ def test_the_session_is_kept_after_every_step(bundle_tiny: Bundle) -> None:
         (talk, ["1", "fix CXCL8 0", "skip", "undo", "why"]),
         (ask, [{"do": "observe", "values": {"MUC2": 1}}, {"do": "skip", "feature": "AQP8"}, {"do": "undo"}]),
     ):
-        kept: list[int] = []
-        planner = plain(bundle_tiny)
+        planner, noted = plain(bundle_tiny), Noted()
         planner.observe("CXCL8", 1)
-        speak(planner, *steps, keep=lambda planner, kept=kept: kept.append(len(planner.actions)))  # type: ignore
-        assert kept == ([2, 3, 4, 3] if speak is talk else [2, 3, 2])
+        speak(planner, *steps, keeper=noted)
+        assert noted.steps == ([2, 3, 4, 3] if speak is talk else [2, 3, 2])
 
 
 def test_without_a_question_the_top_5_or_the_best_of_few_is_looked_for(bundle_tiny: Bundle) -> None:
@@ -308,9 +322,29 @@ def test_a_faulty_file_of_panels_is_refused_by_panel_and_key(tmp_path: Path, tex
     assert words in str(error.value)
 
 
-def test_settings_beside_an_earlier_session_are_refused(bundle_tiny: Bundle, tmp_path: Path) -> None:
-    with pytest.raises(PlannerError, match=r"an earlier session, and --k"):
-        resumed_planner(tmp_path / "s.yaml", bundle_tiny, {"--k": 2, "--budget": None})
+def test_other_settings_beside_an_earlier_session_are_refused_and_the_same_are_not(
+    bundle_tiny: Bundle, tmp_path: Path
+) -> None:
+    panels = Panels({"mucus": ("MUC2", "TFF3")}, {"mucus": 7.0})
+    asked: dict[str, Any] = {"k": 1, "panels": panels, "entity": None}
+    save_session(
+        new_planner(bundle_tiny, **asked, stop=Stop(certain=True, gain=0.1), costs="equal", score="wald"),
+        tmp_path / "s.yaml",
+    )
+    given = {"--k": 1, "--panels": panels, "--costs": "equal", "--score": "wald", "--min-gain": 0.1, "--budget": None}
+    assert resumed_planner(tmp_path / "s.yaml", bundle_tiny, given).k == 1
+    for other in (
+        {"--k": 2},
+        {"--certain": False},
+        {"--min-gain": 0.2},
+        {"--entity": "fistula"},
+        {"--panels": Panels({"mucus": ("MUC2",)}, {})},
+        {"--panels": Panels(panels.features, {"mucus": 8.0})},
+        {"--costs": "own"},
+    ):
+        name = "--panels or --costs" if {"--panels", "--costs"} & other.keys() else next(iter(other))
+        with pytest.raises(PlannerError, match=f"an earlier session, and {name}"):
+            resumed_planner(tmp_path / "s.yaml", bundle_tiny, given | other)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +359,7 @@ def test_settings_beside_an_earlier_session_are_refused(bundle_tiny: Bundle, tmp
     ],
 )
 def test_a_wrong_option_is_one_line_and_exit_code_2(arguments: list[str], words: str) -> None:
-    result = afa(TINY, *arguments)
+    result = afa("plan", TINY, *arguments)
     assert result.returncode == 2
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -334,16 +368,106 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(arguments: list[str], words:
 
 def test_a_session_is_taken_up_again_by_the_same_command(tmp_path: Path) -> None:
     file = tmp_path / "patient.yaml"
-    first = afa(TINY, "--session", file, "--to-the-end", typed="CXCL8=1\n")
+    first = afa("plan", TINY, "--session", file, "--to-the-end", typed="CXCL8=1\n")
     assert first.returncode == 0, first.stderr
     assert f"kept in {file}" in first.stdout.replace("\n", "")
-    second = afa(TINY, "--session", file, "--json", typed='{"do": "undo"}\n')
+    second = afa("plan", TINY, "--session", file, "--json", typed='{"do": "undo"}\n')
     undone = json.loads(second.stdout.splitlines()[-1])["undone"]
     assert (undone["features"], undone["values"]) == (["CXCL8"], [1])
     assert yaml.safe_load(file.read_text())["steps"] == []
-    refused = afa(TINY, "--session", file, "--k", 2)
+    third = afa("plan", TINY, "--session", file, "--to-the-end", typed="CXCL8=1\n")
+    assert third.returncode == 0, third.stderr
+    assert len(yaml.safe_load(file.read_text())["steps"]) == 1
+    refused = afa("plan", TINY, "--session", file, "--k", 2)
     assert refused.returncode == 2
-    assert "an earlier session, and --k" in refused.stderr
+    assert "an earlier session, and --k 2; expected 1" in refused.stderr
+
+
+def test_two_processes_on_one_session_take_turns_and_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    command = [AFA, "plan", str(TINY), "--session", str(file), "--json"]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert first.stdin is not None
+    assert first.stdout is not None
+    first.stdout.readline()
+    second = afa("plan", TINY, "--session", file, "--json", typed='{"do": "observe", "values": {"AQP8": 1}}\n')
+    assert second.returncode == 2
+    assert second.stdout == ""
+    assert "found another process that has it open; expected one process for a session" in second.stderr
+    first.communicate('{"do": "observe", "values": {"MUC2": 1}}\n')
+    third = afa("plan", TINY, "--session", file, "--json", typed='{"do": "observe", "values": {"AQP8": 1}}\n')
+    assert third.returncode == 0, third.stderr
+    assert [step["features"] for step in yaml.safe_load(file.read_text())["steps"]] == [["MUC2"], ["AQP8"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
+
+
+def test_a_lock_that_a_killed_process_left_does_not_count(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    (tmp_path / ".s.yaml.lock").touch()
+    with open_session(tmp_path / "s.yaml") as keeper:
+        keeper.keep(plain(bundle_tiny))
+    assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
+
+
+def test_steps_that_came_from_elsewhere_are_not_written_over(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    file, planner = tmp_path / "s.yaml", plain(bundle_tiny)
+    with open_session(file) as keeper:
+        keeper.keep(planner)
+        other = plain(bundle_tiny)
+        other.observe("AQP8", 1)
+        save_session(other, file)
+        (answer,) = ask(planner, {"do": "observe", "values": {"MUC2": 1}}, keeper=keeper)
+        assert "found steps that came from elsewhere" in talk(planner, "MUC2=1", keeper=keeper)
+    assert not answer["ok"]
+    assert answer["error"]["found"] == "steps that came from elsewhere"
+    assert planner.actions == ()
+    assert load_session(file, bundle_tiny).observed == {"AQP8": 1}
+
+
+def test_a_step_that_cannot_be_kept_is_taken_back(bundle_tiny: Bundle) -> None:
+    steps = {
+        "MUC2=1": {"do": "observe", "values": {"MUC2": 1}},
+        "fix CXCL8 0": {"do": "correct", "feature": "CXCL8", "value": 0},
+        "skip AQP8": {"do": "skip", "feature": "AQP8"},
+        "undo": {"do": "undo"},
+    }
+    planner = plain(bundle_tiny)
+    planner.observe("CXCL8", 1)
+    before = planner.actions, planner.observed, planner.top_k(), planner.boundary_probability()
+    for line, request in steps.items():
+        (answer,) = ask(planner, request, keeper=Refusing())
+        assert not answer["ok"]
+        assert "found a full disk" in talk(planner, line, keeper=Refusing())
+        assert (planner.actions, planner.observed, planner.top_k(), planner.boundary_probability()) == before
+
+
+def test_a_copy_is_not_written_over_another_file(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
+    other.write_text("of somebody else")
+    keeper, planner = Keeper(), plain(bundle_tiny)
+    text = talk(planner, f"save '{other}'", f"save '{mine}'", "1", f"save '{mine}'", keeper=keeper)
+    assert f"save {other}: found a file of that name" in text
+    assert other.read_text() == "of somebody else"
+    assert len(load_session(mine, bundle_tiny).actions) == 1
+    assert keeper.closing_words(planner) == f"kept in {mine}"
+    talk(planner, "1", keeper=keeper)
+    assert "the last steps are not kept" in keeper.closing_words(planner)
+
+
+def test_a_value_given_twice_names_the_command_that_replaces_it(bundle_tiny: Bundle) -> None:
+    text = talk(plain(bundle_tiny), "MUC2=1", "MUC2=0", "fix MUC2 0")
+    assert (
+        "feature MUC2: found the earlier value 1; expected a feature without a value. Next step: write fix MUC2 0"
+        in text
+    )
+
+
+def test_bytes_that_are_no_text_are_answered(tmp_path: Path) -> None:
+    for options, words in ((["--json"], "not UTF-8"), ([], "an unknown name")):
+        typed = b'{"do": "observe", "values": {"\xff": 1}}\n' if options else b"\xff=1\n"
+        done = subprocess.run([AFA, "plan", TINY, *options], input=typed, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert words in done.stdout.decode(errors="replace").replace("\n", " ")
+        assert b"Traceback" not in done.stderr
 
 
 class Screen:
@@ -405,6 +529,6 @@ def test_control_c_leaves_as_control_d_does_and_says_what_is_kept(screen: Screen
 def test_the_bundle_is_checked_first(tmp_path: Path) -> None:
     with pytest.raises(AfaError):
         load_bundle(tmp_path)
-    result = afa(tmp_path)
+    result = afa("plan", tmp_path)
     assert result.returncode == 2
     assert str(tmp_path) in result.stderr

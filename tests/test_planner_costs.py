@@ -217,6 +217,7 @@ def test_the_explanation_has_items_and_costs_where_there_are_any(ladder: Bundle)
         ({"costs": {"a": -1}}, "costs, a: found -1"),
         ({"costs": {"a": float("inf")}}, "costs, a: found inf"),
         ({"costs": {"a": "2"}}, "costs, a: found '2'"),
+        ({"costs": {"a": 1e308, "b": 1e308}}, "costs: found costs whose sum overflows"),
         ({"costs": "none"}, "found 'none'; expected None, 'equal', or costs by name"),
         ({"panels": {"a": ["b"]}}, "panel 'a': found the name of a feature"),
         ({"panels": {"p": []}}, "panel 'p': found []"),
@@ -248,3 +249,11 @@ def test_a_cost_paid_that_is_no_number_is_refused(ladder: Bundle, cost: Any) -> 
     with pytest.raises(PlannerError):
         one.observe("a", 1, cost=cost)
     assert one.observed == {}
+
+
+def test_costs_paid_whose_sum_overflows_are_refused(ladder: Bundle) -> None:
+    one = planner(ladder)
+    one.observe("a", 1, cost=1e308)
+    with pytest.raises(PlannerError, match="expected a finite sum of costs"):
+        one.observe("b", 1, cost=1e308)
+    assert one.observed == {"a": 1}

@@ -15,15 +15,12 @@ from afa.bracket import l1_interval
 from afa.cluster import Clustering, clusters, distances
 from afa.copeland import ranking
 from afa.engine.crossing import new_mirror, new_table, observe_among, refresh_table, solve_every
-from afa.engine.duels import sides_of
+from afa.engine.duels import all_pairs, sides_of
 from afa.engine.gainbook import KEPT
-from afa.engine.kernels import Iteration, new_state, observe, solve_all
+from afa.engine.layout import WITHOUT, pack, sharing_of
 from afa.engine.linkage import model_distances
-from afa.engine.packed import WITHOUT, pack
-from afa.engine.patient import Patient
-from afa.engine.sharing import sharing_of
-from afa.engine.trajectories import all_pairs
-from afa.engine.weighing import DuelWeights, weighted_gain
+from afa.engine.patient import DuelWeights, Patient, weighted_gain
+from afa.engine.state import Iteration, condition, new_state, solve_all
 from afa.mrf import Evidence
 from afa.planner import TopKPlanner
 from afa.preference import tie_of
@@ -152,11 +149,12 @@ def test_cross_expectations_by_holders_are_those_by_overlaps_to_the_byte(case):
     bundle, observed = case
     packed, sharing = pack(bundle), sharing_of(bundle)
     one, other, mirror = new_state(packed), new_state(packed), new_mirror(packed)
-    solve_all(packed, one, ITERATION)
+    solve_all(packed, one, ITERATION, True)
     solve_every(packed, sharing, other, mirror, ITERATION)
     for feature, value in [(None, 0), *observed.items()]:
         if feature is not None:
-            observe(packed, one, feature, value, ITERATION)
+            condition(packed, one, feature, value)
+            solve_all(packed, one, ITERATION, True)
             observe_among(packed, sharing, other, mirror, feature, value, ITERATION)
         for name, here, there in zip(one._fields, one, other, strict=True):
             np.testing.assert_array_equal(here, there, err_msg=name)

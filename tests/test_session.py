@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,36 @@ def test_a_session_of_another_bundle_is_refused(bundle_tiny: Bundle, tmp_path: P
         ({"steps": [{"kind": "observe", "features": ["MUC2"], "values": [2], "cost": 0, "reason": ""}]}, "steps.0"),
         ({"steps": [{"kind": "observe", "features": ["MUC2"], "values": [], "cost": 0, "reason": ""}]}, "key steps"),
         ({"steps": [{"kind": "correct", "features": ["MUC2"], "values": [1], "cost": 0, "reason": ""}]}, "step 1"),
+        ({"steps": [{"kind": "skip", "features": ["MUC2"], "values": [1], "cost": 0, "reason": ""}]}, "steps.0"),
+        ({"steps": [{"kind": "observe", "features": ["MUC2"], "values": [None], "cost": 0, "reason": ""}]}, "steps.0"),
+        (
+            {"steps": [{"kind": "observe", "features": ["MUC2"] * 2, "values": [1, 0], "cost": 0, "reason": ""}]},
+            "steps.0",
+        ),
+        (
+            {
+                "steps": [
+                    {"kind": "observe", "features": [name], "values": [1], "cost": 1.5e308, "reason": ""}
+                    for name in ("MUC2", "AQP8")
+                ]
+            },
+            "cost of an observation",
+        ),
+        *(
+            ({"settings": {"solver": {name: value}}}, f"settings.solver.{name}")
+            for name, value in (("damping", -1), ("damping", 1.5), ("tolerance", 0), ("max_iterations", 0))
+        ),
+        ({"settings": {"stop": {"budget": -1}}}, "stop option budget"),
+        ({"settings": {"stop": {"probability": 0.3}}}, "stop option probability"),
+        ({"settings": {"costs": {"MUC2": -1}}}, "settings.costs"),
+        ({"settings": {"costs": {"nosuch": 1}}}, "planner option costs"),
+        ({"settings": {"panels": {"p": ["nosuch"]}}}, "panel 'p'"),
+        ({"settings": {"score": "nosuch"}}, "planner option score"),
+        ({"settings": {"target": "wald"}}, "planner option target"),
+        ({"settings": {"k": 7}}, "planner option k"),
+        ({"settings": {"k": None}}, "settings.k"),
+        ({"settings": {"layer0": "nosuch"}}, "layer0"),
+        ({"settings": {"entity": "fistula"}}, "entity belongs to the other"),
     ],
 )
 def test_a_session_that_was_edited_wrongly_is_refused_by_key(
@@ -249,11 +280,39 @@ def test_a_session_that_was_edited_wrongly_is_refused_by_key(
 ) -> None:
     path = tmp_path / "s.yaml"
     save_session(TopKPlanner(bundle_tiny, k=1), path)
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
+    path.write_text(yaml.safe_dump(merged(yaml.safe_load(path.read_text()), change)))
     with pytest.raises((ConfigError, PlannerError)) as error:
         load_session(path, bundle_tiny)
     assert words in said(error)
     assert str(path) in said(error)
+
+
+def merged(document: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """The document with the change put in, level by level."""
+    inner = {
+        key: merged(document[key], value) for key, value in change.items() if isinstance(value, dict) and document[key]
+    }
+    return document | change | inner
+
+
+def test_a_session_is_private_and_keeps_the_mode_of_its_file_and_its_link(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    planner, file, link = TopKPlanner(bundle_tiny, k=1), tmp_path / "folder/s.yaml", tmp_path / "link.yaml"
+    file.parent.mkdir()
+    link.symlink_to(file)
+    save_session(planner, link)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for mode in (0o640, 0o444):
+        file.chmod(mode)
+        save_session(planner, link)
+        assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert link.is_symlink()
+    assert load_session(file, bundle_tiny).settings == planner.settings
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800.yaml"])
+def test_a_name_that_no_file_can_have_is_refused(bundle_tiny: Bundle, tmp_path: Path, name: str) -> None:
+    with pytest.raises(PlannerError, match="a name that no file can have"):
+        save_session(TopKPlanner(bundle_tiny, k=1), f"{tmp_path}/{name}")
 
 
 def test_saving_and_loading_are_part_of_the_interface(bundle_tiny: Bundle, tmp_path: Path) -> None:

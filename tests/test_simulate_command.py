@@ -1,6 +1,5 @@
 """`afa simulate`: the numbers are those of planners walked by hand, and what cannot be done is named."""
 
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
@@ -10,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from bundles import bundle_of
+from commands import afa
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
 from test_tutorial import PAGE as TUTORIAL
 from test_tutorial import blocks, shell, write_files
@@ -377,8 +377,7 @@ def test_an_option_that_cannot_be_used_names_itself(table, tmp_path, options, wo
 def test_a_fault_ends_the_command_with_one_line_and_no_folder(tmp_path):
     path = tmp_path / "mine.csv"
     frame().replace({"MMP9": {0: 2}}).to_csv(path, index=False)
-    command = [str(Path(sys.executable).parent / "afa"), "simulate", str(TINY), str(path), "--out", str(tmp_path / "o")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = afa("simulate", TINY, path, "--out", tmp_path / "o")
     assert done.returncode == 2
     assert done.stderr.startswith(f"afa: {path}, line 3 (patient p2), column MMP9: found '2'; expected -1, 0 or 1.")
     assert not (tmp_path / "o").exists()

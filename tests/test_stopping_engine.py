@@ -11,14 +11,12 @@ from bundles import bundle_of
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.decision_tree import follow_gain
-from afa.engine.stopping import watch
-from afa.engine.task_stopping import watch_task
-from afa.engine.tasks import task_of
-from afa.experiments.stopping_levels import Halt, Levels
+from afa.engine.stopping import watch, watch_task
+from afa.engine.tasks import follow_gain, task_of
 from afa.orders import random_order
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.planner.base import ALL_OBSERVED, Planner
+from afa.stages.stopping.levels import Halt, Levels
 
 LEVELS = Levels((0.6, 0.8, 0.9, 0.99), (0.3, 0.05, 0.001), (0.0, 0.25, 0.6))
 REASONS = {

@@ -10,10 +10,11 @@ import pytest
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine.course import SCORES
 from afa.errors import ConfigError
-from afa.experiments.sign_convergence import METHODS, sign_convergence
-from afa.experiments.sign_summary import summarise_sign_convergence
-from afa.experiments.summary import (
+from afa.stages.settings import Bootstrap, Inference, RandomOrder
+from afa.stages.sign import run, summarise
+from afa.stats.summary import (
     COLUMNS,
     KEYS,
     METRICS,
@@ -24,7 +25,6 @@ from afa.experiments.summary import (
     summary_rows,
     write_summary,
 )
-from afa.inference.meanfield import Solver
 
 PAGE = Path(__file__).parent.parent / "docs" / "summary.md"
 ROW = {"metric": "accuracy", "method": "wald", "t": 0, "value": 0.5}
@@ -43,8 +43,9 @@ def tiny_cohort(bundle: Bundle, n: int = 6) -> Cohort:
 
 @pytest.fixture(scope="module")
 def sign_rows(bundle_tiny: Bundle) -> pd.DataFrame:
-    tables = sign_convergence(bundle_tiny, tiny_cohort(bundle_tiny), range(6), seeds=(0, 1), solver=Solver())
-    return summarise_sign_convergence(**tables, resamples=200, confidence=0.9)
+    order = RandomOrder(seeds=(0, 1), starts=("uniform",))
+    tables = run(bundle_tiny, tiny_cohort(bundle_tiny), range(6), random_order=order, inference=Inference())
+    return summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9))
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def written(sign_rows: pd.DataFrame, tmp_path: Path) -> pd.DataFrame:
 
 def test_the_columns_stand_in_their_fixed_order(written: pd.DataFrame) -> None:
     assert ",".join(written.columns) == (
-        "table,metric,method,guide,gain,allocation,schedule,stratum,target,reference,coupling,start,t,value,low,high,n"
+        "table,metric,method,guide,gain,allocation,schedule,stratum,entity,target,reference,coupling,start,t,value,low,high,n"
     )
     assert list(written.columns) == COLUMNS
 
@@ -133,14 +134,14 @@ def test_labels_are_on_all_rows_of_their_part() -> None:
 def test_numbers_are_written_to_ten_digits_and_whole_ones_without_a_point(tmp_path: Path) -> None:
     write_summary([summary_rows("binary", rows({"value": 1 / 3, "n": 1_000_000}))], tmp_path / "summary.csv")
     line = (tmp_path / "summary.csv").read_text().splitlines()[1]
-    assert line == "binary,accuracy,wald,,,,,,,,,,0,0.3333333333,,,1000000"
+    assert line == "binary,accuracy,wald,,,,,,,,,,,0,0.3333333333,,,1000000"
 
 
 def test_every_row_of_a_real_table_has_the_right_types(written: pd.DataFrame) -> None:
     assert set(written["table"]) == {"sign_accuracy_random"}
     shares = {"accuracy", "balanced_accuracy", "majority", "prevalence", "rate"}
     assert set(written["metric"]) == {*shares, "count", "iterations"}
-    assert set(written["method"]) == {*METHODS, ""} - {"kl_reversed"}
+    assert set(written["method"]) == {*SCORES, ""} - {"kl_reversed"}
     for name in EMPTY_OR_TEXT:
         assert not written[name].str.fullmatch(r"nan|None|[-+.\d]+").any(), name
     assert written["t"].str.fullmatch(r"\d*").all()

@@ -3,6 +3,7 @@
 import doctest
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from commands import afa
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "your_own_bundle.md"
@@ -39,11 +41,14 @@ def blocks(*kinds, page=PAGE):
 
 def shell(command, folder):
     """Exit code and all output of a command; `afa`, `make` and `snakemake` are those of this environment."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
+    if command.startswith("afa ") and not set(command) & set("|<>;&$*\\\n"):
+        ended = afa(*shlex.split(command)[1:], folder=folder, environment=environment)
+        return ended.returncode, ended.stdout + ended.stderr
     ran = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env=environment,
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

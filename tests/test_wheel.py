@@ -29,7 +29,7 @@ OF_AN_EXTRA = (
     "papermill",
     "jinja2",
     "bokeh",
-    "openai",
+    "bm25s",
     "networkx",
     "pgmpy",
     "GEOparse",

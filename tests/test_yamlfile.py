@@ -61,6 +61,12 @@ def test_what_is_not_a_mapping_is_refused_by_what_it_is(file: Path, text: str, f
     assert f"{file}: found {found}; expected a mapping" in refusal(file, text)
 
 
+def test_what_was_found_is_named_once(file: Path) -> None:
+    file.write_text("a: @b\n")
+    with pytest.raises(ConfigError, match="line 1: found character '@' that cannot start any token; expected"):
+        read_mapping(file)
+
+
 def test_text_that_is_not_yaml_is_refused_by_its_line(file: Path) -> None:
     assert f"{file}, line 2" in refusal(file, "a: 1\nb: ]\nc: 2\n")
 

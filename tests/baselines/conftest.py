@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from afa.bundle import load_bundle
 from afa.cli import app
 from afa.cohort.cohort import write_cohort
-from afa.experiments.tables import read_table
+from afa.stats.tables import read_table
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 

@@ -13,11 +13,10 @@ from elicit.llm_script import line, schema
 from elicit.llm_server import Document, Reply, Script
 
 from afa.cohort.cohort import Cohort
-from afa.elicit.abstracts import Abstract
-from afa.elicit.cache import AbstractCache, Search
+from afa.elicit.abstracts import Abstract, AbstractCache, Search
 from afa.elicit.europepmc import EuropePmc
 from afa.elicit.pubmed import PubMed
-from afa.elicit.queries import unary_query
+from afa.elicit.search import unary_query
 
 DISEASE = "colitis"
 CONTROL = "control"

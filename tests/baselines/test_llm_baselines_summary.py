@@ -13,12 +13,12 @@ from afa.baselines.ours import OneTask
 from afa.baselines.stage import TABLES
 from afa.baselines.summary import summarise_baselines
 from afa.bundle import load_bundle
-from afa.elicit.account import Prices
-from afa.engine.decision_tree import follow_gain
+from afa.elicit.budget import Prices
+from afa.engine.tasks import follow_gain
 from afa.errors import ElicitationError
-from afa.experiments.tables import read_table
 from afa.inference.meanfield import Solver
 from afa.report.dictionary import dictionary_of
+from afa.stats.tables import read_table
 
 NAMES = {"cohort": "c", "bundle": "b"}
 
@@ -67,6 +67,7 @@ def tables():
         "seed": 0,
         "k": 2,
         "top_k_rule": "priority_all",
+        "horizon": None,
     }
     types = {"decision": "Int8", "p_at_k": "Float64", "clinical_p_at_k": "Float64"}
     return {
@@ -168,7 +169,7 @@ def test_the_tables_of_a_scripted_run_are_refused_and_those_of_another_model_are
         summarised(tables)
     renamed = {**tables, "calls": tables["calls"].assign(model="m", served_model="m")}
     rows = summarised(renamed)
-    assert not rows.duplicated(list(rows.columns[:13])).any()
+    assert not rows.duplicated(list(rows.columns[:14])).any()
     own = rows[rows["allocation"].notna() & rows["stratum"].isna()]
     full = own[(own["t"] == 5) & (own["target"] == "likelihood") & own["metric"].isin(["accuracy", "p_at_k"])]
     assert len(full) == 3 + 2

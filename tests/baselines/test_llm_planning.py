@@ -19,8 +19,8 @@ from elicit.llm_server import KEY, MODEL, serve
 
 from afa.baselines.course import STANDS
 from afa.baselines.stage import TABLES
-from afa.elicit.account import CapError
-from afa.elicit.store import Store
+from afa.elicit.budget import CapError
+from afa.elicit.record import Record
 from afa.errors import ElicitationError
 from afa.orders import random_order
 
@@ -71,6 +71,26 @@ def test_turn_by_turn_the_picked_feature_is_measured_and_known_at_the_next_turn(
     assert last.count("\nturn ") == 5
     first_pick = turns.iloc[0]
     assert first_pick["measured"] == "CXCL8"  # in two of the three models, so that its potentials add up to 2
+
+
+def test_a_horizon_ends_the_turns_and_the_planner_is_read_out_at_the_same_rounds(workshop):
+    asked = ("--turns", "stateless", "--horizon", "3", "--tasks", "top_k", "--rounds", "1")
+    with serve(sensible) as endpoint:
+        workshop.run("live", *asked, "--methods", "mrf_llm,knowledge_llm", endpoint=endpoint)
+    assert len(endpoint.asked) == 2 * 5 * 4
+    turns = workshop.table("live", "turns")
+    for _, own in turns.groupby(["method", "patient"]):
+        assert own["t"].tolist() == [0, 1, 2, 3]
+        assert own["measured"].astype(bool).tolist() == [True, True, True, False]
+    read = workshop.table("live", "readouts")
+    for _, own in read.groupby(["method", "evidence"]):
+        assert set(own["t"]) == {0, 1, 3}
+    assert {("linearity", "planner"), ("linearity", "mrf_llm"), ("linearity", "knowledge_llm")} <= set(
+        zip(read["method"], read["evidence"], strict=True)
+    )
+    systems = [asked.document["messages"][0]["content"] for asked in endpoint.asked]
+    assert sum("No abstract was found" in text for text in systems) == 20
+    assert all("of 4\n" in asked.document["messages"][1]["content"] for asked in endpoint.asked)
 
 
 def test_without_memory_earlier_turns_are_not_listed(workshop):
@@ -177,7 +197,7 @@ def test_a_cap_ends_the_run_and_another_asks_only_the_rest(workshop):
     options = ("--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k")
     with serve(sensible) as whole:
         workshop.run("whole", *options, endpoint=whole)
-    for path in workshop.record.glob("*.jsonl"):
+    for path in [*workshop.record.glob("*.jsonl"), *workshop.record.glob("*.tries")]:
         path.unlink()
     with serve(sensible) as first, pytest.raises(CapError):
         workshop.run("first", *options, "--calls", "12", endpoint=first, fails=True)
@@ -206,7 +226,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(workshop):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    answered = sum(1 for _ in Store(workshop.record).entries())
+    answered = sum(1 for _ in Record(workshop.record).entries())
     assert 0 < answered < 30
     assert not (workshop.root / "killed").exists()
     with serve(sensible) as endpoint:
@@ -265,4 +285,4 @@ def test_the_key_stands_in_no_file(workshop, turns):
     files = [path for path in workshop.root.rglob("*") if path.is_file()]
     assert len(files) > len(TABLES)
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
-    assert any("[key removed]" in json.dumps(entry.raw) for entry in Store(workshop.record).entries())
+    assert any("[key removed]" in json.dumps(entry.raw) for entry in Record(workshop.record).entries())

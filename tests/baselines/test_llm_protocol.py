@@ -19,6 +19,20 @@ def test_rounds_always_have_the_beginning_and_the_end_and_none_beyond():
     assert Protocol(rounds=(150, 10, 5)).rounds_of(100) == [0, 5, 10, 100]
 
 
+def test_with_a_horizon_nothing_is_read_out_after_it():
+    chosen = Protocol(turns="stateless", rounds=(150, 10, 5), horizon=20)
+    assert chosen.rounds_of(100) == [0, 5, 10, 20]
+    assert chosen.rounds_of(8) == [0, 5, 8]
+
+
+def test_without_potentials_or_abstracts_a_model_is_told_the_candidates_alone():
+    told = briefings(BUNDLE, Protocol(methods=["knowledge_llm"]), disease="colitis", abstracts=None)
+    one = told["knowledge_llm", "top_k", ""]
+    assert one.told["abstracts"] == []
+    assert "potentials" not in one.told
+    assert one.labels == BUNDLE.entities
+
+
 def test_a_seed_is_a_set_of_patients_whatever_their_order_and_a_larger_one_holds_it():
     few, more = Protocol(patients=4, seed=1), Protocol(patients=9, seed=1)
     chosen = few.patients_of(NAMES)
@@ -44,6 +58,8 @@ def test_entities_are_all_or_those_named_in_the_order_of_the_bundle():
         {"order": "mine"},
         {"patients": 0},
         {"tasks": ["binary"] * 2},
+        {"horizon": 5},
+        {"horizon": 0, "turns": "stateless"},
     ],
 )
 def test_a_word_or_number_that_is_none_is_refused_by_its_name(wrong):

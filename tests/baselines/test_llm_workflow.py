@@ -14,17 +14,17 @@ from baselines.planning import keep_abstracts, sensible
 from elicit.llm_server import serve
 
 from afa.bundle import load_bundle
-from afa.experiments.summary import read_summary
+from afa.stats.summary import read_summary
 
 ROOT = Path(__file__).parents[2]
 RESULT = "results/mine/summary/llm_baselines.csv"
-SETTINGS = ["bundle=tests/data/bundle_tiny", "run=mine", "top_k=2"]
+SETTINGS = ["cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine", "top_k=2"]
 ASKED = "tasks: [binary, top_k], patients: 3, rounds: [2], entities: [fistula]"
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "tests"):
+    for name in ("profiles", "notebooks", "resources", "envs", "docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("workflow", "config"):
         shutil.copytree(ROOT / name, tmp_path / name)

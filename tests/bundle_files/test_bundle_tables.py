@@ -109,6 +109,12 @@ def test_a_potential_that_is_not_a_finite_number_is_a_fault(folder: Path, number
     check(folder, "unary.csv, line 2, column potential", found, "a finite number", "correct the number")
 
 
+def test_a_potential_whose_square_would_overflow_is_a_fault(folder: Path) -> None:
+    change(folder / "unary.csv", "bleeding,CXCL8,1", "bleeding,CXCL8,1e300")
+    expected = "a finite number, at most 1e+100 in size"
+    check(folder, "unary.csv, line 2, column potential", "'1e300'", expected, "correct the number")
+
+
 def test_a_short_row_lacks_its_last_columns(folder: Path) -> None:
     change(folder / "pairwise.csv", "fistula,CXCL8,TFF3,0,,unclear", "fistula,CXCL8,TFF3")
     check(folder, "pairwise.csv, line 5, column potential", "nothing", "a finite number", "correct the number")

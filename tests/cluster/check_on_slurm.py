@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class OnSlurm:
 
 def checkout(folder: Path) -> Path:
     """The project's files in a folder of its own, with a portfolio of one configuration and the reduced settings."""
-    for name in ("Snakefile", "profiles", "workflow", "notebooks", "resources", "envs", "tests", "docs"):
+    for name in ("profiles", "workflow", "notebooks", "resources", "envs", "tests", "docs"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "config", folder / "config")
     portfolio = folder / "config/portfolio.yaml"
@@ -93,9 +93,9 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-def snakemake(folder: Path, log: str, *arguments: str) -> subprocess.Popen[bytes]:
+def snakemake(folder: Path, log: str, *arguments: str, targets: Sequence[str] = TARGETS) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["snakemake", "--configfile", "small.yaml", *arguments, "--", *TARGETS]
+    command = ["snakemake", "--configfile", "small.yaml", *arguments, "--", *targets]
     with (folder / log).open("wb") as stream:
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=stream, stderr=subprocess.STDOUT)
 
@@ -214,3 +214,26 @@ def test_a_job_that_exceeds_its_memory_is_killed_and_runs_again_with_more(on_slu
     assert ("FAILED", f"{FIRST_MB}M") in [(job["JobState"], job["MinMemoryNode"]) for job in tries]
     assert tries[-1]["JobState"] == "COMPLETED"
     assert tries[-1]["MinMemoryNode"] in (f"{NEXT_MB}M", f"{NEXT_MB / 1024:.5g}G")
+
+
+def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(on_slurm: OnSlurm, cluster: None, tmp_path: Path) -> None:
+    """The last test: it changes a setting of the run that the others look at."""
+    made = [f"{RUN}/tables/elicitation_error", f"{RUN}/summary/elicitation_error.csv"]
+    clean = checkout(tmp_path / "clean")
+    changed = {**SETTINGS, "elicitation_error": {"flips": [0, 0.2], "replicates": 2, "simulated": 40}}
+    for folder in (clean, on_slurm.folder):
+        (folder / "small.yaml").write_text(yaml.safe_dump(changed))
+    assert snakemake(clean, "log", "--cores", "2", targets=made).wait(SECONDS) == 0
+    arguments = ["--profile", "profiles/slurm", *SITE, "--retries=0"]
+    log, began = on_slurm.folder / RUN / "logs/elicitation_error.log", time.time()
+    run = snakemake(on_slurm.folder, "job_cancelled.log", *arguments)
+    while not (log.exists() and log.stat().st_mtime > began):
+        assert run.poll() is None
+        assert time.time() - began < SECONDS
+        time.sleep(0.2)
+    slurm("scancel", "--user=root")
+    assert run.wait(SECONDS) != 0
+    assert snakemake(on_slurm.folder, "again.log", *arguments).wait(SECONDS) == 0
+    expected = digests(clean)
+    assert expected
+    assert expected.items() <= digests(on_slurm.folder).items()

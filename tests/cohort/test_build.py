@@ -16,7 +16,7 @@ from afa.cohort import geo
 from afa.cohort.build import assemble, build_cohort, row_tiers
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.cohort.expression import Expression
+from afa.cohort.gene_matrix import Expression
 from afa.cohort.genes import read_aliases, read_ensembl
 from afa.cohort.labels import make_labels
 from afa.cohort.select import select
@@ -117,6 +117,14 @@ def test_genes_that_the_platform_lacks_are_dropped_where_that_is_allowed() -> No
     cohort = made(["X", "A", "Y"], allow_missing_genes=True)
     assert cohort.features == ("A",)
     assert cohort.provenance["dropped_features"] == ["X", "Y"]
+
+
+def test_only_the_genes_that_are_named_may_be_missing_and_the_reason_is_recorded() -> None:
+    cohort = made(["X", "A"], allow_missing_genes={"X": "not on this platform", "B": "nor this"})
+    assert cohort.features == ("A",)
+    assert cohort.provenance["dropped_because"] == {"X": "not on this platform"}
+    with pytest.raises(CohortError, match="no row of 1 features: Y"):
+        made(["X", "A", "Y"], allow_missing_genes={"X": "not on this platform"})
 
 
 def test_a_cohort_of_no_gene_at_all_is_never_allowed() -> None:
@@ -239,27 +247,36 @@ def test_gse193677_is_built_from_counts_in_geos_own_layout(geo_mirror: Path, tmp
         frac=1, random_state=1
     )
     random = np.random.default_rng(1)
+    readthrough = "ENSG00000244255"
     counts = pd.DataFrame(
-        random.poisson(200, (3, len(table))),
-        ["ENSG00000140279", "ENSG00000198788", "ENSG00000000419"],
+        random.poisson(200, (5, len(table))),
+        ["ENSG00000140279", "ENSG00000198788", "ENSG00000000419", readthrough, "ENSG00000243649"],
         table["title"].str.split(",").str[0],
     )
     counts.iloc[0] *= np.where(table["typere"] == "I", 10, 1)
     counts.iloc[2] = 1_000_000
+    counts.iloc[3] *= np.where(table["ibd_disease"] == "Control", 2, 20)
     header, *lines = counts.to_csv(sep=" ", quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").splitlines()
     text = "\n".join([header.split(" ", 1)[1], *lines]) + "\n"
     (tmp_path / folder / "suppl" / config.expression.file).write_bytes(gzip.compress(text.encode()))
     source = geo.fetch(config, cache=tmp_path, mirror=tmp_path)
     ensembl = read_ensembl(ROOT / "resources" / "genes" / "ensembl.csv")
-    cohort = build_cohort(config, source, ["DUOX2", "MUC2"], phenotypes(geo_mirror), ensembl=ensembl)
-    assert cohort.values.shape == (665, 2)
+    cohort = build_cohort(config, source, ["DUOX2", "MUC2", "CFB", "PECAM1"], phenotypes(geo_mirror), ensembl=ensembl)
+    assert cohort.features == ("DUOX2", "MUC2", "CFB")
+    assert cohort.values.shape == (665, 3)
+    assert list(cohort.provenance["dropped_because"]) == ["PECAM1"]
     inflamed = table.set_index("gsm").loc[list(cohort.patients), "typere"].to_numpy() == "I"
     assert (cohort.values[inflamed, 0] == 1).all()
     assert np.abs(cohort.values[~inflamed, 0]).mean() < 0.1
     assert np.abs(cohort.values[:, 1]).mean() < 0.1
+    assert np.abs(cohort.values[:, 2]).mean() < 0.1, "the gene's own row, not that of the readthrough"
     assert cohort.provenance["files"][1]["form"] == "mirror"
 
 
 @pytest.mark.mirror
-def test_every_gene_of_the_recorded_bundle_has_an_ensembl_id(geo_mirror: Path) -> None:
-    assert not set(agreed_genes(geo_mirror)) - set(read_ensembl(ROOT / "resources" / "genes" / "ensembl.csv"))
+def test_every_gene_of_the_recorded_bundle_has_an_ensembl_id_that_public_tables_confirm(geo_mirror: Path) -> None:
+    path = ROOT / "resources" / "genes" / "ensembl.csv"
+    assert not set(agreed_genes(geo_mirror)) - set(read_ensembl(path))
+    confirmed = pd.read_csv(geo_mirror.parent / "genes" / "ensembl_confirmed.csv")
+    listed = confirmed[["ensembl_id_confirmed", "symbol", "n_sources"]].to_numpy().tolist()
+    assert pd.read_csv(path).to_numpy().tolist() == listed

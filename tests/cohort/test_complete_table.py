@@ -56,8 +56,8 @@ def test_a_cohort_folder_that_says_what_it_dropped_needs_no_option(bundle_tiny, 
         (lambda t: t.replace({"MMP9": {0: 2}}), ("line 3 (patient p2), column MMP9", "'2'", "-1, 0 or 1")),
         (lambda t: t.assign(MMP9=[0.5, 0, 0, 0]), ("line 2", "'0.5'")),
         (lambda t: t.assign(MUC2=[1, None, 0, 0]), ("line 3 (patient p2), column MUC2", "nothing", "complete")),
-        (lambda t: t.assign(patient=["p1", "p2", "p1", "p4"]), ("line 4, column patient", "'p1', as on line 2")),
-        (lambda t: t.assign(patient=["p1", "", "p3", "p4"]), ("line 3, column patient", "nothing")),
+        (lambda t: t.assign(patient=["p1", "p2", "p1", "p4"]), ("column patient", "'p1' (lines 2, 4)")),
+        (lambda t: t.assign(patient=["p1", "", "p3", "p4"]), ("column patient", "nothing (line 3)")),
         (lambda t: t.iloc[:0], ("no row", "a row for each patient")),
         (lambda t: t.iloc[:, 1:], ("a first column 'AQP8', which is a feature",)),
         (lambda t: t.iloc[:, :1], ("line 1", "one column, 'patient'", "commas")),
@@ -105,7 +105,7 @@ def test_what_is_wrong_with_a_parquet_table_is_named_by_row_and_column(bundle_ti
     for changed, words in (
         (frame().replace({"MMP9": {0: 3}}), "row 2 \\(patient p2\\), column MMP9: found '3'"),
         (frame().assign(MUC2=[1, None, 0, 0]), "row 2 \\(patient p2\\), column MUC2: found nothing"),
-        (frame().assign(patient=["p1", "p1", "p3", "p4"]), "row 2, column patient: found 'p1', as in a row before"),
+        (frame().assign(patient=["p1", "p1", "p3", "p4"]), r"column patient: found 'p1' \(rows 1, 2\)"),
         (frame().set_index("patient"), "a first column 'AQP8'"),
     ):
         changed.to_parquet(path)
@@ -136,7 +136,7 @@ def test_labels_come_by_patient_and_what_is_wrong_with_them_is_named(bundle_tiny
         ("who,fistula\np1,2\n", "line 2 \\(patient p1\\), column fistula: found '2'; expected 0, 1 or nothing"),
         ("who,other\np1,1\n", "no column of an entity"),
         ("who,fistula\nzz,1\n", "none of the cohort's patients"),
-        ("who,fistula\np1,1\np1,1\n", "line 3, column who: found 'p1', as on line 2"),
+        ("who,fistula\np1,1\np1,1\n", r"column who: found 'p1' \(lines 2, 3\)"),
     ):
         path.write_text(text)
         with pytest.raises(CohortError, match=words):

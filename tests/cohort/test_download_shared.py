@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 from cohort.http_server import Reply, Site, serve
 
-from afa.cohort import attempt as module
+from afa.cohort import download as module
 from afa.cohort.download import download
 from afa.errors import DownloadError
 

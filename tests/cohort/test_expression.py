@@ -22,8 +22,7 @@ from cohort.geo_layout import (
 )
 
 from afa.cohort import gene_matrix as gene_matrix_module
-from afa.cohort.expression import read_expression
-from afa.cohort.geo import Source, read_samples
+from afa.cohort.geo import Source, read_expression, read_samples
 from afa.cohort.sample_files import read_sample_files
 from afa.errors import CohortError
 
@@ -341,7 +340,7 @@ FULL_SIZE = """
 import json, resource, sys, time
 from pathlib import Path
 from cohort.geo_layout import expression_source
-from afa.cohort.expression import read_expression
+from afa.cohort.geo import read_expression
 from afa.cohort.geo import Source, read_samples
 source = Source.read(Path(sys.argv[1]))
 samples = read_samples(source)

@@ -21,8 +21,7 @@ from cohort.geo_layout import (
 from cohort.http_server import Reply, serve
 
 from afa.cohort.config import load_cohort_config
-from afa.cohort.expression import read_expression
-from afa.cohort.geo import Source, fetch, read_samples, series_folder
+from afa.cohort.geo import Source, fetch, read_expression, read_samples, series_folder
 from afa.errors import CohortError, DownloadError
 from afa.files import sha256_of
 

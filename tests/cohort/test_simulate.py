@@ -13,12 +13,11 @@ from scipy.stats import binom
 
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.build import build_cohort
-from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
 from afa.cohort.geo import fetch
 from afa.cohort.geo_writer import write_geo_layout
 from afa.cohort.series_matrix import read_series_matrix
 from afa.cohort.simulate import SimulatedCohort, simulate
-from afa.cohort.simulation_config import SimulationConfig, simulation_config
 from afa.errors import CohortError, ConfigError
 
 DEMO = Path(__file__).parents[2] / "config" / "cohorts" / "demo.yaml"

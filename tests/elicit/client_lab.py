@@ -8,13 +8,15 @@ from typing import Any
 from elicit.llm_server import Endpoint as Server
 from elicit.llm_server import Fault
 
-from afa.elicit.account import Account, Caps, Prices
-from afa.elicit.client import Client, Endpoint, Manner, Request
+from afa.elicit.budget import Budget, Caps, Prices
+from afa.elicit.client import Client
+from afa.elicit.endpoint import Endpoint, Manner
 from afa.elicit.prompts import render
-from afa.elicit.store import Question, Store
+from afa.elicit.record import Question, Record, Request
 
 ASKING = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 9, "snippet_length": 90, "abstracts": []}
-USUAL = Manner(timeout=30, calls=2, answers=2)
+ASKING |= {"bibliography": 0, "exactly": False}
+USUAL = Manner(timeout=30, calls=2, answers=2, most_tokens=4096)
 FREE = Caps()
 
 
@@ -28,9 +30,9 @@ class Asking:
 
     def __init__(self, server: Server, folder: Path, manner: Manner = USUAL, caps: Caps = FREE) -> None:
         self.waits: list[float] = []
-        self.account, self.server = Account(caps, Prices(1e6, 1e6)), server
+        self.budget, self.server = Budget(Record(folder), caps, Prices(1e6, 1e6)), server
         endpoint = Endpoint.from_environment(server.environment)
-        self.client = Client(endpoint, Store(folder), self.account, manner, sleep=self.waits.append)
+        self.client = Client(endpoint, self.budget, manner, sleep=self.waits.append)
         self.ask = self.client.ask
 
 

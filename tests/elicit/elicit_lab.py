@@ -24,7 +24,14 @@ class Lab:
     def __init__(self, folder: Path, phenotypes: tuple[str, ...] = PHENOTYPES, **settings: Any) -> None:
         self.study, self.record = folder / "study", folder / "study" / "record"
         self.study.mkdir(parents=True)
-        document = {"name": "small", "disease": "IBD", "tissue": "colon", "most_genes": 6, **settings}
+        document = {
+            "name": "small",
+            "disease": "IBD",
+            "tissue": "colon",
+            "most_genes": 6,
+            "same_model": True,
+            **settings,
+        }
         (self.study / "study.yaml").write_text(yaml.safe_dump(document))
         rows = "".join(f"{name},gi,What {name} means\n" for name in phenotypes)
         (self.study / "phenotypes.csv").write_text("phenotype,group,definition\n" + rows)

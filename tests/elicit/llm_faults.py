@@ -47,7 +47,14 @@ def obeys_abstracts(reply: Reply, document: Document) -> Reply:
 
 malformed = _text(lambda text: text[:-1] + ",]")
 fenced = _text(lambda text: f"Here it is:\n```json\n{text}\n```")
+thinks = _text(lambda text: f"<think>Is it {{MUC2}}? It is.</think>\n{text}")
+prefaced = _text(lambda text: f"Here it is: {text}")
 empty = _always(text="")
+drips = _always(drip="body")
+drips_headers = _always(drip="headers")
+"""A byte every tenth of a second, of the body or of a header."""
+endless = _always(drip="flood")
+"""A body of more and more bytes."""
 missing_key = _edited(lambda answer: answer.pop(next(iter(answer))))
 extra_key = _edited(lambda answer: answer.update(remark="I am quite sure."))
 wrong_genes = _edited(_wrong_genes)

@@ -10,7 +10,14 @@ from typing import Any
 from elicit.llm_server import Document
 
 GENES = ("MUC2", "TFF3", "AQP8", "CA1", "SLC26A3", "DUOX2", "S100A8", "CXCL1", "OSM", "IL1B", "MMP3", "CHI3L1", "LCN2")
-SCHEMAS = {"UnaryAnswer": "unary", "PairAnswer": "pairwise", "BinaryTurn": "binary", "MulticlassTurn": "multiclass"}
+SCHEMAS = {
+    "UnaryAnswer": "unary",
+    "PairAnswer": "pairwise",
+    "AnchorAnswer": "anchor",
+    "ConditionalAnswer": "conditional",
+    "BinaryTurn": "binary",
+    "MulticlassTurn": "multiclass",
+}
 
 
 def schema(document: Document) -> str:
@@ -31,7 +38,8 @@ def line(document: Document, name: str) -> str:
 
 def scripted(document: Document) -> str:
     """An answer of the schema that is asked for, as JSON."""
-    answers = {"unary": unary, "pairwise": pairwise, "binary": binary, "multiclass": multiclass}
+    makers = (unary, pairwise, anchor, conditional, binary, multiclass)
+    answers = {maker.__name__: maker for maker in makers}
     return json.dumps(answers[SCHEMAS[schema(document)]](document))
 
 
@@ -59,7 +67,27 @@ def _gene(phenotype: str, gene: str) -> dict[str, Any]:
 
 def pairwise(document: Document) -> dict[str, Any]:
     """A direction by the two genes and the phenotype, the same whichever comes first."""
-    genes = sorted(line(document, name).split(",")[0] for name in ("Gene 1 (anchor)", "Gene 2"))
+    genes = [line(document, name).split(",")[0] for name in ("Gene 1 (anchor)", "Gene 2")]
+    return _pair(document, *genes)
+
+
+def anchor(document: Document) -> dict[str, Any]:
+    """The answers of `pairwise` for one gene and all others that are listed."""
+    first = line(document, "Gene 1 (anchor)").split(",")[0]
+    others = [part.split(" (")[0] for part in line(document, "Other genes").split(", ")]
+    return {"gene1": first, "pairs": [{**_pair(document, first, other), "gene2": other} for other in others]}
+
+
+def conditional(document: Document) -> dict[str, Any]:
+    """Probabilities whose ratio has the sign of the answer of `pairwise`."""
+    answer = pairwise(document)
+    ratio = {"same": (0.8, 0.4), "opposite": (0.1, 0.4), "unclear": (0.3, 0.3)}[answer.pop("lit_direction")]
+    del answer["lit_prob"]
+    return {**answer, "p_with": ratio[0], "p_without": ratio[1]}
+
+
+def _pair(document: Document, *names: str) -> dict[str, Any]:
+    genes = sorted(names)
     draw = _draw(*genes, line(document, "Phenotype"))
     return {
         "lit_direction": "same" if draw < 0.5 else "opposite" if draw < 0.9 else "unclear",

@@ -31,7 +31,8 @@ class Reply:
     usage : counted where it is left alone, else sent as it is, None for none. error : with a status other than 200, the
     message of the error. body : sent in place of the document. wait : seconds, or an event, before the status line;
     pause : seconds before the second half of the body. cut : the body ends in its middle, by an orderly end of the
-    stream, a close of the connection that promised more, or a reset. choices : whether there are any.
+    stream, a close of the connection that promised more, or a reset. choices : whether there are any. drip : the reply
+    comes a byte at a time, or does not end, until the client goes.
     """
 
     text: str = ""
@@ -46,6 +47,7 @@ class Reply:
     pause: float = 0.0
     cut: Literal["", "orderly", "close", "reset"] = ""
     choices: bool = True
+    drip: Literal["", "body", "headers", "flood"] = ""
 
 
 Document = dict[str, Any]
@@ -143,6 +145,9 @@ def serve(script: Script, plan: Plan = ()) -> Iterator[Endpoint]:
         def _send(self, reply: Reply, document: Document) -> None:
             stream = reply.status == 200 and reply.body is None and bool(document.get("stream"))
             body = _body(reply, document, stream)
+            if reply.drip:
+                self._drip(reply.drip)
+                return
             self.send_response(reply.status)
             for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                 self.send_header(name, "text/event-stream" if stream and name == "Content-Type" else value)
@@ -165,6 +170,14 @@ def serve(script: Script, plan: Plan = ()) -> Iterator[Endpoint]:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
             self.close_connection = True
+
+        def _drip(self, kind: str) -> None:
+            self.close_connection = True
+            with suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                self.wfile.write(b"X-Slow: " if kind == "headers" else b"\r\n{")
+                while not endpoint.closed.wait(0.0 if kind == "flood" else 0.1):
+                    self.wfile.write(b" " * (1 << 16) if kind == "flood" else b"x" if kind == "headers" else b" ")
 
         def _write(self, content: bytes, stream: bool) -> None:
             if content:

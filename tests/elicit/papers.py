@@ -6,7 +6,7 @@ from elicit.literature_server import Article, FakeClock, Site, preprint
 
 from afa.elicit.europepmc import EuropePmc
 from afa.elicit.pubmed import PubMed
-from afa.elicit.queries import Query
+from afa.elicit.search import Query
 from afa.elicit.web import Bounds
 
 SECRET = "0123456789abcdef-secret"

@@ -15,7 +15,7 @@ from afa.elicit.citations import (
     cited,
     retrieved_references,
 )
-from afa.elicit.store import UNKNOWN, Question
+from afa.elicit.record import UNKNOWN, Question
 
 SHOWN = [
     Abstract("pubmed", "99000001", "One", 2019, "Gut", "MUC2 falls.", "10.1136/gutjnl-99-1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,12 +15,12 @@ from elicit.llm_script import scripted
 from elicit.llm_server import MODEL, Fault, serve
 from elicit.prompt_values import VALUES
 
-from afa.elicit.account import Account, CapError, Caps, Used
 from afa.elicit.answers import UnaryAnswer, read_answer
-from afa.elicit.client import Client, Endpoint, Manner, Request
+from afa.elicit.budget import Budget, CapError, Caps, Used
+from afa.elicit.client import Client
+from afa.elicit.endpoint import Endpoint, Manner
 from afa.elicit.prompts import ANSWERS, Messages, render
-from afa.elicit.store import Question, Store
-from afa.elicit.wordings import Wordings
+from afa.elicit.record import Question, Record, Request
 from afa.errors import ElicitationError
 
 
@@ -33,20 +34,20 @@ def test_an_answer_is_returned_and_recorded_with_how_it_was_asked(tmp_path, stre
     assert entry.parameters == USUAL.parameters
     assert all(count > 0 for count in entry.tokens)
     assert abs(datetime.fromisoformat(entry.time) - datetime.now(UTC)) < timedelta(minutes=1)
-    assert list(Store(tmp_path).entries()) == [entry]
+    assert list(Record(tmp_path).entries()) == [entry]
 
 
 @pytest.mark.parametrize("structured", ["json_schema", "json_object", "prompt"])
 def test_what_is_sent_is_the_prompt_the_schema_and_the_manner(tmp_path, structured, stream):
-    manner = Manner(seed=3, most_tokens=77, structured=structured, stream=stream, limit="max_completion_tokens")
+    manner = Manner(temperature=0, seed=3, most_tokens=77, structured=structured, stream=stream, limit="max_tokens")
     request = a_request()
     with serve(scripted) as server:
         assert Asking(server, tmp_path, manner).ask(request).outcome == "answered"
     document = server.asked[0].document
     system, user = document["messages"]
     assert (document["model"], document["seed"], document["temperature"]) == (MODEL, 3, 0.0)
-    assert document["max_completion_tokens"] == 77
-    assert "max_tokens" not in document
+    assert document["max_tokens"] == 77
+    assert "max_completion_tokens" not in document
     assert bool(document.get("stream")) is stream
     assert user == {"role": "user", "content": request.messages.user}
     assert document.get("response_format", {}).get("type") == (None if structured == "prompt" else structured)
@@ -58,17 +59,30 @@ def test_what_is_sent_is_the_prompt_the_schema_and_the_manner(tmp_path, structur
         assert '"title": "UnaryAnswer"' in system["content"]
 
 
-def test_a_temperature_that_is_none_is_not_sent(tmp_path):
+def test_what_current_models_refuse_is_not_sent_unless_it_is_asked_for(tmp_path):
     with serve(scripted) as server:
-        Asking(server, tmp_path, Manner(temperature=None)).ask(a_request())
-    assert {"temperature", "seed"} & set(server.asked[0].document) == set()
+        Asking(server, tmp_path, Manner()).ask(a_request())
+    document = server.asked[0].document
+    assert {"temperature", "seed", "max_tokens"} & set(document) == set()
+    assert document["max_completion_tokens"] == 16_384
+    schema = json.dumps(document["response_format"])
+    assert '"maximum": 1' in schema
+
+
+def test_the_schema_is_sent_with_the_lengths_of_texts_unless_an_endpoint_refuses_them(tmp_path):
+    request = Request(Question("pairwise", {"gene1": "A"}, "pairs"), render("pairwise", VALUES))
+    with serve(scripted) as server:
+        for structured in ("json_schema", "bare_schema"):
+            Asking(server, tmp_path, replace(USUAL, structured=structured)).ask(request)
+    assert ['"maxLength": 600' in json.dumps(asked.document) for asked in server.asked] == [True, False]
 
 
 def test_every_prompt_is_asked_and_answered_by_the_scripted_model(tmp_path):
     with serve(scripted) as server:
         asking = Asking(server, tmp_path)
         for name in ANSWERS:
-            request = Request(Question(name, {"phenotype": "Fibrosis"}, "r1"), render(name, VALUES))
+            values = {"phenotype": "Fibrosis", "gene1": "COL1A1", "partners": "MUC2 TFF3"}
+            request = Request(Question(name, values, "r1"), render(name, VALUES))
             assert asking.ask(request).outcome == "answered", name
 
 
@@ -78,7 +92,7 @@ def test_a_rerun_makes_no_call_for_what_has_an_answer(tmp_path):
         again = Asking(server, tmp_path)
         assert again.ask(a_request()) == first
         assert len(server.asked) == 1
-        assert again.account.used == Used()
+        assert again.budget.used.calls == 1
 
 
 @pytest.mark.parametrize(
@@ -102,9 +116,9 @@ def test_another_run_question_or_wording_is_asked_anew(tmp_path, other):
 def test_other_parameters_are_asked_anew_but_not_another_way_of_carrying(tmp_path, other):
     with serve(scripted) as server:
         Asking(server, tmp_path).ask(a_request())
-        carried = {"stream": True, "timeout": 9, "calls": 7, "answers": 9, "limit": "max_completion_tokens"}
+        carried = {"stream": True, "timeout": 9, "calls": 7, "answers": 9, "limit": "max_tokens"}
         Asking(server, tmp_path, replace(USUAL, **carried)).ask(a_request())
-        Asking(server, tmp_path, replace(USUAL, temperature=0)).ask(a_request())
+        Asking(server, tmp_path, replace(USUAL, deadline=9)).ask(a_request())
         assert len(server.asked) == 1
         Asking(server, tmp_path, replace(USUAL, **other)).ask(a_request())
         assert len(server.asked) == 2
@@ -123,7 +137,7 @@ def test_what_is_asked_can_be_read_again_word_for_word(tmp_path):
     request = a_request(abstracts=[{"title": "T", "source": "PMID 1", "text": "é"}])
     with serve(scripted) as server:
         entry = Asking(server, tmp_path).ask(request)
-    assert Wordings(tmp_path).find(entry.messages) == request.messages
+    assert Record(tmp_path).messages(entry.messages) == request.messages
 
 
 @pytest.mark.parametrize("fault", [faults.no_usage, faults.usage_without_counts, faults.usage_below_zero])
@@ -132,14 +146,14 @@ def test_tokens_that_were_not_counted_are_unknown_and_charged_as_expected(tmp_pa
         asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
         entry = asking.ask(a_request())
     assert (entry.outcome, entry.tokens) == ("answered", "unknown")
-    assert asking.account.used == asking.client.expected(a_request())
+    assert asking.budget.used == asking.client.expected(a_request())
 
 
 def test_tokens_that_are_counted_in_words_are_numbers(tmp_path, stream):
     with serve(scripted, [faults.usage_as_text]) as server:
         asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
         assert asking.ask(a_request()).tokens == (11, 5)
-    assert asking.account.used == Used(1, 11, 5, 16.0)
+    assert asking.budget.used == Used(1, 11, 5, 16.0)
 
 
 def test_the_expectation_covers_the_prompt_the_schema_and_the_longest_answer(tmp_path):
@@ -177,7 +191,7 @@ def test_once_stopped_no_other_call_follows(tmp_path):
 
     with serve(scripted, plan) as server:
         endpoint = Endpoint.from_environment(server.environment)
-        client = Client(endpoint, Store(tmp_path), Account(Caps()), replace(USUAL, calls=9))
+        client = Client(endpoint, Budget(Record(tmp_path)), replace(USUAL, calls=9))
         assert client.ask(a_request(), stop=stop).outcome == "failed"
         assert len(server.asked) == 1
 

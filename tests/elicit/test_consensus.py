@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.elicit.consensus import consensus
-from afa.elicit.recorded import read_recorded
+from afa.elicit.consensus import agreement, check_voters, consensus, fleiss_kappa
+from afa.elicit.raw import read_recorded
+from afa.elicit.study import Settings, Study
 from afa.errors import ElicitationError
 
 RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
@@ -142,3 +145,50 @@ def test_the_pairs_asked_in_the_record_are_all_pairs_of_the_two_of_three_survivo
         asked = recorded.pairs[recorded.pairs["phenotype"] == phenotype]
         assert set(asked["gene_a"]) | set(asked["gene_b"]) == survivors
         assert len(asked) == len(survivors) * (len(survivors) - 1) // 2
+
+
+def a_study(voters=("a", "b", "c"), **settings: Any) -> Study:
+    phenotypes = pd.DataFrame({"phenotype": ["fever", "chill"], "group": "", "definition": ""})
+    return Study(Settings(name="s", disease="IBD", tissue="colon", voters=voters, **settings), phenotypes)
+
+
+def test_kappa_is_that_of_a_calculation_by_hand() -> None:
+    # Pairs agree on 1 and 1/3, 2/3 on average; shares 4/6 and 2/6 agree by chance on 5/9: (2/3 - 5/9) / (1 - 5/9).
+    assert fleiss_kappa(np.array([[1, 1, 1], [0, 0, 1]])) == pytest.approx(0.25)
+    assert fleiss_kappa(np.array([[1, -1], [-1, 1]])) == pytest.approx(-1)
+
+
+def test_kappa_of_voters_that_always_agree_is_one_and_of_one_category_not_a_number() -> None:
+    assert fleiss_kappa(np.array([[1, 1, 1], [0, 0, 0], [-1, -1, -1]])) == 1.0
+    assert np.isnan(fleiss_kappa(np.zeros((4, 3), dtype=np.int64)))
+
+
+@given(signs=st.lists(st.tuples(*[st.integers(-1, 1)] * 3), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_kappa_does_not_hang_on_the_order_of_voters_and_is_at_most_one(signs: list[tuple[int, ...]]) -> None:
+    table = np.array(signs)
+    kappa = fleiss_kappa(table)
+    assert np.isnan(kappa) or kappa <= 1 + 1e-12
+    assert fleiss_kappa(table[:, ::-1]) == pytest.approx(kappa, nan_ok=True)
+
+
+def test_agreement_is_told_for_all_voters_and_for_each_two() -> None:
+    rows = [("a", "fever", "G1", 1), ("b", "fever", "G1", 1), ("c", "fever", "G1", 1), ("a", "fever", "G2", 1)]
+    rows += [("b", "fever", "G2", -1), ("a", "chill", "G3", 1)]
+    named = pd.DataFrame(rows, columns=["run", "phenotype", "gene", "direction"])
+    named["direction"] = named["direction"].map({1: "Upregulated", -1: "Downregulated"})
+    table = agreement(named, a_study()).set_index(["voters", "phenotype"])
+    assert table.index.get_level_values("voters").unique().tolist() == ["a & b & c", "a & b", "a & c", "b & c"]
+    assert table.loc[("a & b & c", "all"), ["genes", "agreed", "share"]].tolist() == [3, 1, 0.3333]
+    assert table.loc[("b & c", "fever"), ["genes", "agreed", "share"]].tolist() == [2, 1, 0.5]
+    # Of three genes b and c say up and up, down and nothing, nothing and nothing: by hand (2/3 - 14/36) / (1 - 14/36).
+    assert table.loc[("b & c", "fever"), "kappa"] == pytest.approx((2 / 3 - 14 / 36) / (1 - 14 / 36), abs=1e-4)
+
+
+def test_voters_that_are_one_model_are_refused_unless_the_study_says_so() -> None:
+    alike = {"a": "m at x", "b": "m at x", "c": "n at x"}
+    with pytest.raises(ElicitationError, match="found a, b are all m at x; expected voters that differ"):
+        check_voters(alike, a_study())
+    check_voters(alike, a_study(same_model=True))
+    check_voters({"a": "m at x", "b": "m at y", "c": "n at x"}, a_study())
+    check_voters({"a": "unknown at unknown", "b": "unknown at unknown"}, a_study())

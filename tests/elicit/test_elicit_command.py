@@ -20,6 +20,7 @@ from elicit.llm_server import KEY, Document, Endpoint, Plan, Script
 from typer.testing import CliRunner
 
 from afa.cli import app
+from afa.elicit.record import Record
 from afa.errors import ElicitationError
 
 MODELS = {"r1": "model-one", "r2": "model-two", "r3": "model-three"}
@@ -127,6 +128,33 @@ def test_the_bundle_names_models_prompts_and_counts(tmp_path: Path, serve) -> No
     assert f"pairs_unclear: {int((pairs['sign'] == 0).sum())}" in header
 
 
+def test_each_voter_is_asked_at_its_own_address_with_its_own_key_and_the_record_names_it(
+    tmp_path: Path, serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = serve(), serve()
+    own = {"model": "model-two", "address": one.url, "key": "OTHER_KEY"}
+    lab = Lab(tmp_path, phenotypes=("fever",), voters=["a", "b"], models={"a": "model-one", "b": own}, same_model=False)
+    assert "the environment, OTHER_KEY: found nothing" in refused(lab, *LIVE)
+    monkeypatch.setenv("OTHER_KEY", KEY)
+    lab.elicit(*LIVE, stages=("unary",))
+    assert [asked.document["model"] for asked in one.asked] == ["model-two"]
+    assert [asked.document["model"] for asked in other.asked] == ["model-one"]
+    entries = {entry.question.run: entry.endpoint for entry in Record(lab.record).entries()}
+    assert entries == {"a": other.url, "b": one.url}
+
+
+def test_voters_that_are_one_model_are_refused_before_any_call_and_on_replay(tmp_path: Path, serve) -> None:
+    endpoint = serve()
+    alike = Lab(tmp_path / "alike", phenotypes=("fever",), same_model=False)
+    assert "found r1, r2, r3 are all scripted-test-model at http" in refused(alike, *LIVE)
+    assert not endpoint.asked
+    told = Lab(tmp_path / "told", phenotypes=("fever",))
+    told.elicit(*LIVE)
+    assert "The voters are runs of one model" in " ".join(told.bundle()["bundle.yaml"].split())
+    alike.record = told.record
+    assert "expected voters that differ" in refused(alike)
+
+
 def test_a_live_run_needs_a_cap_or_says_that_it_wants_none(tmp_path: Path, serve) -> None:
     lab = Lab(tmp_path, phenotypes=("fever",))
     endpoint = serve()
@@ -224,7 +252,10 @@ def test_with_the_evidence_filter_a_gene_needs_a_reference_that_was_retrieved(
             gene["evidence_source"] = "literature" if place < 3 else "model_knowledge"
 
     lab = Lab(tmp_path, phenotypes=("fever",), abstracts=2, references=True)
-    articles = [Article(f"9900000{n}", f"Fever in IBD, {n}", [("", f"MUC2 in fever of IBD, {n}.")]) for n in (1, 2, 3)]
+    one, other = [gene["gene_symbol"] for gene in json.loads(scripted_text("fever"))["genes"]][:2]
+    (lab.study / "aliases.csv").write_text(f"feature,alias\n{other},mucus maker\n")
+    told = f"{one} and a mucus-maker, the mucus maker, in fever of IBD"
+    articles = [Article(f"9900000{n}", f"Fever in IBD, {n}", [("", f"{told}, {n}.")]) for n in (1, 2, 3)]
     with literature(articles) as site:
         monkeypatch.setenv("NCBI_EMAIL", "a@example.org")
         monkeypatch.setenv("NCBI_API_KEY", "ncbi-test-key-1234")
@@ -239,7 +270,12 @@ def test_with_the_evidence_filter_a_gene_needs_a_reference_that_was_retrieved(
     counts = pd.read_csv(lab.run / "unary" / "citation_counts.csv")
     assert counts.groupby("item", sort=False)["flagged"].all().tolist() == [False, True, True, False, False, False]
     reasons = [line.rsplit(",", 1)[1] for line in live["dropped"].splitlines()[1:]]
-    assert reasons == ["no supported reference"] * 4
+    assert sorted(reasons) == [
+        "no supported reference (3 x not retrieved)",
+        *["no supported reference (3 x the answer says model_knowledge)"] * 3,
+    ]
+    judged = pd.read_csv(lab.run / "evidence" / "references.csv", dtype=str, keep_default_na=False)
+    assert set(judged.loc[judged["verdict"] == "supports", "gene"]) == {one, other}
     assert len(pd.read_csv(lab.run / "bundle" / "unary.csv")) == 2
 
     lab.elicit()
@@ -295,7 +331,7 @@ def test_a_live_run_refuses_to_write_among_answers_of_an_unknown_model(tmp_path:
     }
     (lab.record / "old.jsonl").write_text(json.dumps(entry) + "\n")
     endpoint = serve()
-    assert "found a record made elsewhere; expected a store of live answers" in refused(lab, *LIVE)
+    assert "found a record made elsewhere; expected a record of live answers" in refused(lab, *LIVE)
     assert not endpoint.asked
 
 
@@ -325,14 +361,16 @@ def test_the_estimate_of_pairs_is_exact_once_genes_are_named(tmp_path: Path, ser
     arguments = ["elicit", "estimate", str(lab.study), "--record", str(lab.record)]
     before = CliRunner().invoke(app, arguments).output
     assert re.search(r"unary +9 +9 ", before)
-    assert re.search(r"pairwise +108 +108 .*at most", before)  # 3 phenotypes, 9 genes each: 3 voters, 6 genes, 2 agree
+    assert re.search(
+        r"pairwise +each\* +108 +108 .*at most", before
+    )  # 3 phenotypes, 9 genes each: 3 voters, 6 genes, 2 agree
     lab.elicit(*LIVE, stages=("unary", "consensus", "evidence"))
     asked = len(endpoint.asked)
     pairs = pd.read_csv(lab.run / "evidence" / "kept.csv").groupby("phenotype").size()
     expected = int((pairs * (pairs - 1) // 2).sum())
     after = CliRunner().invoke(app, arguments).output
     assert re.search(r"unary +9 +0 ", after)
-    assert re.search(rf"pairwise +{expected} +{expected} .*as counted", after)
+    assert re.search(rf"pairwise +each\* +{expected} +{expected} .*as counted", after)
     assert len(endpoint.asked) == asked
     lab.elicit(*LIVE)
     assert len(endpoint.asked) == asked + expected

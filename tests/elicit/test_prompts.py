@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from elicit.prompt_values import ABSTRACT, PAIR, VALUES
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jinja2 import FileSystemLoader
 from jinja2.meta import find_undeclared_variables
 
 from afa.elicit import prompts
-from afa.elicit.answers import BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer, read_answer
+from afa.elicit.answers import BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer, read_answer, read_wrapped
 from afa.elicit.prompts import ANSWERS, BOUNDS, answer_schema, prompt_digest, render
 from afa.errors import ElicitationError
 
@@ -153,12 +155,25 @@ def test_a_digest_changes_with_the_template_and_only_its_own(templates):
     assert {name for name in ANSWERS if prompt_digest(name) != before[name]} == {"unary"}
 
 
+PLANNING = {
+    "binary_potentials": "0e2c1644ed5d2ad7cd4dc51308b82308ed273ae072328a21c475ae8099dbbd4a",
+    "binary_literature": "3c5f03211269a8d71d5d88076174f269d66540b2cae634da7d387be9c30b12c2",
+    "multiclass_potentials": "bcc43a4584f20d4eddfe3cb11c4b988e5cc8f9b90a3a7c2627e6f92b1459498d",
+    "multiclass_literature": "0be7336b44b2329820ff9b2d2aac184a62fe7c36e60a8bb2d82a694bcc1cd5e0",
+}
+
+
+@pytest.mark.parametrize("name", PLANNING)
+def test_the_prompts_of_planning_are_those_that_recorded_answers_were_given_to(name):
+    assert prompt_digest(name) == PLANNING[name]
+
+
 def test_a_digest_changes_with_what_the_template_includes(templates):
     before = {name: prompt_digest(name) for name in ANSWERS}
     (templates / "abstracts.md").write_text("None today.\n")
     prompt_digest.cache_clear()
     changed = {name for name in ANSWERS if prompt_digest(name) != before[name]}
-    assert changed == {"unary", "pairwise", "binary_literature", "multiclass_literature"}
+    assert changed == {"unary", "pairwise", "anchor", "conditional", "binary_literature", "multiclass_literature"}
 
 
 def test_a_digest_changes_with_the_schema_of_the_answer(templates, monkeypatch):
@@ -178,7 +193,7 @@ def test_a_digest_does_not_change_with_values_or_other_files(templates):
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_schema_is_one_that_strict_endpoints_take(name):
-    pending: list[object] = [answer_schema(name)]
+    pending: list[object] = [answer_schema(name, bounds=False)]
     while pending:
         part = pending.pop()
         if isinstance(part, dict):
@@ -196,6 +211,30 @@ def test_a_schema_that_was_changed_by_its_reader_is_whole_the_next_time():
     assert answer_schema("unary")["title"] == "UnaryAnswer"
 
 
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_schema_has_its_lengths_and_ranges_unless_they_are_left_out(name):
+    bounded, bare = json.dumps(answer_schema(name)), json.dumps(answer_schema(name, bounds=False))
+    assert any(f'"{word}"' in bounded for word in BOUNDS)
+    assert not any(f'"{word}"' in bare for word in BOUNDS)
+
+
+def test_thoughts_fences_and_words_before_an_answer_and_keys_beside_it_are_set_aside_and_named():
+    wrapped = (
+        f"<think>{{a}} or {{b}}?</think>\nWell:\n```json\n{_pair(remark='sure', supporting_text='x' * 700)}\n```\n"
+    )
+    answer, notes = read_wrapped(PairAnswer, wrapped)
+    assert answer.supporting_text == "x" * 600
+    assert notes[:3] == ["thoughts set aside", "fence set aside", "words before it set aside"]
+    assert sorted(notes[3:]) == ["remark removed", "supporting_text cut from 700 to 600 characters"]
+
+
+@given(text=st.text(st.sampled_from('{}<think>/`json\n "a:1,'), max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_no_text_that_is_no_answer_is_taken_for_one(text):
+    with pytest.raises(ValueError):  # noqa: PT011 (any reason will do)
+        read_wrapped(PairAnswer, text)
+
+
 def _pair(**changes: object) -> str:
     return json.dumps({**PAIR, **changes})
 
@@ -211,7 +250,6 @@ def test_an_answer_is_read_by_its_schema():
         ("", "the whole answer: no JSON"),
         ("[" * 100_000, "the whole answer: no JSON"),
         ("null", "the whole answer: Input should be an object"),
-        (f"```json\n{_pair()}\n```", "the whole answer: no JSON"),
         (f"{_pair()} {_pair()}", "the whole answer: no JSON"),
         (_pair()[:-1] + ', "lit_prob": 0.9}', "no JSON .a key stands twice"),
         (_pair(lit_prob="0.5"), "lit_prob: Input should be a valid number"),
@@ -222,10 +260,10 @@ def test_an_answer_is_read_by_its_schema():
         (_pair(lit_prob=float("inf")), "lit_prob"),
         (_pair(lit_prob=True), "lit_prob"),
         (_pair(lit_direction="Same"), "lit_direction"),
-        (_pair(supporting_text="x" * 601), "supporting_text"),
         (_pair(reference_indices=[0]), "reference_indices.0"),
         (_pair(reference_indices=["1"]), "reference_indices.0"),
-        (_pair(remark="sure"), "remark: Extra inputs"),
+        (_pair(remark="sure", lit_prob=2), "lit_prob"),
+        (f"{_pair()}\n```", "the whole answer: no JSON"),
         (_pair().replace('""', '"\\ud800"'), "Invalid JSON"),
         (_pair().replace('""', '"\ud800"'), "the whole answer: Input should be a valid string"),
     ],

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from afa.elicit.abstracts import Abstract
-from afa.elicit.ranking import K1, B, bm25, ranked, words
+from afa.elicit.retrieval import K1, B, bm25, ranked, words
 
 
 def article(number: str, text: str, title: str = "T") -> Abstract:

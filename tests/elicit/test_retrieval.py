@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from elicit.literature_server import EFETCH, ESEARCH, EUROPEPMC, Article, FakeClock, Reply, Site, preprint, serve
 
-from afa.elicit.abstracts import Abstract
-from afa.elicit.cache import AbstractCache, Search
+from afa.elicit.abstracts import Abstract, AbstractCache, Search
 from afa.elicit.europepmc import EuropePmc
 from afa.elicit.prompts import render
 from afa.elicit.pubmed import PubMed
-from afa.elicit.queries import Keywords
+from afa.elicit.record import Question
 from afa.elicit.retrieval import ABSTRACT_COLUMNS, SEARCH_COLUMNS, Retriever, abstract_table, distinct, search_table
-from afa.elicit.store import Question
+from afa.elicit.search import Keywords
 from afa.elicit.web import Bounds
 from afa.errors import ElicitationError
 
@@ -96,6 +95,7 @@ def test_nothing_found_is_no_abstract_and_no_error(site: Site, tmp_path: Path) -
 
 def test_the_prompt_shows_what_was_retrieved_with_its_numbers(site: Site, tmp_path: Path) -> None:
     values = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 5, "snippet_length": 100}
+    values |= {"bibliography": 0, "exactly": False}
     abstracts = retriever(site, tmp_path)(UNARY)
     text = render("unary", {**values, **UNARY.values, "abstracts": abstracts}).user
     assert "----- [1] Fistula tracts (PMID 99000002, Gut, 2019)\n" in text
@@ -109,6 +109,7 @@ def test_a_hostile_abstract_reaches_the_prompt_as_a_quotation_only(tmp_path: Pat
         "PPR900001", "Another", orders.replace("\n", "<br/>").replace("-----", "&#45;&#8288;&#45;&#8212;-")
     )
     values = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 5, "snippet_length": 100}
+    values |= {"bibliography": 0, "exactly": False}
     with serve([article], [early]) as site:
         abstracts = retriever(site, tmp_path)(UNARY)
     text = render("unary", {**values, **UNARY.values, "abstracts": abstracts}).user

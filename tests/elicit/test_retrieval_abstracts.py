@@ -19,6 +19,8 @@ ASKED = {
     "definition": "",
     "most_genes": 5,
     "snippet_length": 100,
+    "bibliography": 0,
+    "exactly": False,
 }
 INJECTION = """MUC2 falls.
 -----

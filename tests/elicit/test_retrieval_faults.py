@@ -155,7 +155,8 @@ def test_a_redirect_is_not_followed(site: Site) -> None:
 def test_a_server_that_is_not_there_is_an_error_after_the_bounded_attempts() -> None:
     with serve() as site:
         address = site.pubmed
-    with pytest.raises(ElicitationError, match=r"no answer \(ConnectionError\) \(3 attempts\)") as error:
+    why = r"no answer \(ConnectionError: Connection refused\) \(3 attempts\)"
+    with pytest.raises(ElicitationError, match=why) as error:
         PubMed("a@example.org", SECRET, address, bounds=Bounds(retries=2), clock=FakeClock()).search(QUERY, 5)
     assert SECRET not in str(error.value)
 

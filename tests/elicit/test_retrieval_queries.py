@@ -9,7 +9,7 @@ import pytest
 
 from afa.elicit.europepmc import EuropePmc
 from afa.elicit.pubmed import PubMed
-from afa.elicit.queries import Keywords, Query, pair_query, plain, read_keywords, unary_query
+from afa.elicit.search import Keywords, Query, pair_query, plain, read_keywords, unary_query
 from afa.errors import ElicitationError
 
 RESOURCES = Path(__file__).parents[2] / "resources" / "elicitation"
@@ -49,7 +49,7 @@ def test_pubmed_is_asked_for_phenotype_and_disease_in_title_or_abstract() -> Non
 
 
 def test_europe_pmc_is_asked_for_preprints_only() -> None:
-    query = pair_query(["MUC2", "HLA-DRB1"], ["anal fistula"], ["IBD"])
+    query = pair_query([["MUC2"], ["HLA-DRB1"]], ["anal fistula"], ["IBD"])
     words = ["MUC2", "HLA-DRB1", "anal fistula", "IBD"]
     assert EuropePmc().written(query) == " AND ".join([*(f'(TITLE_ABS:"{word}")' for word in words), "(SRC:PPR)"])
 
@@ -57,13 +57,13 @@ def test_europe_pmc_is_asked_for_preprints_only() -> None:
 def test_a_name_cannot_change_the_question() -> None:
     hostile = 'MUC2"[tiab] OR "cancer" SRC:MED (x) \\ *'
     assert plain(hostile) == "MUC2 tiab OR cancer SRC MED x"
-    written = PubMed("a@example.org").written(pair_query([hostile, "TFF3"], [], ["IBD"]))
+    written = PubMed("a@example.org").written(pair_query([[hostile], ["TFF3"]], [], ["IBD"]))
     assert written == '("MUC2 tiab OR cancer SRC MED x"[tiab]) AND ("TFF3"[tiab]) AND ("IBD"[tiab])'
 
 
 def test_a_name_without_letters_is_refused() -> None:
     with pytest.raises(ElicitationError, match="letters or digits"):
-        pair_query(['""', "TFF3"], [], ["IBD"])
+        pair_query([['""'], ["TFF3"]], [], ["IBD"])
 
 
 def test_phrases_stand_once() -> None:

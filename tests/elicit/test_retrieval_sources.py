@@ -22,9 +22,8 @@ from elicit.literature_server import (
 from elicit.papers import PLAIN, QUERY, SECRET, STRUCTURED, europepmc, pubmed
 
 from afa.elicit.europepmc import EuropePmc
-from afa.elicit.found import Found
 from afa.elicit.pubmed import EMAIL, KEY, URL, PubMed
-from afa.elicit.queries import Query
+from afa.elicit.search import Found, Query
 from afa.elicit.web import SLACK, Pace
 from afa.errors import ElicitationError
 

@@ -11,13 +11,11 @@ from elicit.elicit_lab import Lab
 from typer.testing import CliRunner
 
 from afa.cli import app
-from afa.elicit.imported import imported
-from afa.elicit.recorded_bundle import build_recorded_bundle
-from afa.elicit.source import Record
-from afa.elicit.stage_tables import COLUMNS, read_stage, write_stage
-from afa.elicit.stages import all_stages
-from afa.elicit.store import UNKNOWN, Store
+from afa.elicit.raw import imported
+from afa.elicit.record import UNKNOWN, Record
+from afa.elicit.stages import Recorded, all_stages, build_recorded_bundle
 from afa.elicit.study import load_study
+from afa.elicit.tables import COLUMNS, read_stage, write_stage
 from afa.errors import ElicitationError
 
 RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
@@ -32,7 +30,7 @@ def test_the_record_in_the_repository_is_what_its_raw_files_make(tmp_path: Path)
 
 
 def test_what_the_record_does_not_have_is_unknown() -> None:
-    entries = list(Store(RECORDED / "record").entries())
+    entries = list(Record(RECORDED / "record").entries())
     assert len(entries) == 75 + 5879
     for name in ("model", "parameters", "prompt_digest", "messages", "time", "tokens", "served_model"):
         assert {getattr(entry, name) for entry in entries} == {UNKNOWN}
@@ -55,7 +53,7 @@ def test_the_stages_and_the_one_command_make_the_same_bundle_of_our_record(tmp_p
 
 
 def test_every_gene_and_pair_of_our_record_is_kept_or_dropped_with_a_reason() -> None:
-    stages = all_stages(load_study(RECORDED), Record(imported(RECORDED)), None, min_agree=2)
+    stages = all_stages(load_study(RECORDED), Recorded(imported(RECORDED)), None, min_agree=2)
     named = stages["unary"]["named"].drop_duplicates(["phenotype", "gene"])
     assert len(stages["consensus"]["kept"]) + len(stages["consensus"]["dropped"]) == len(named)
     assert stages["evidence"]["kept"].equals(stages["consensus"]["kept"])

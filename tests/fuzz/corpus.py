@@ -17,7 +17,7 @@ from cohort import geo_layout
 from afa.bundle import load_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
 from afa.cohort.gene_matrix import read_gene_matrix
 from afa.cohort.genes import read_aliases, read_ensembl
 from afa.cohort.geo import fetch
@@ -25,11 +25,10 @@ from afa.cohort.geo_writer import write_geo_layout
 from afa.cohort.sample_files import read_sample_files
 from afa.cohort.series_matrix import read_series_matrix
 from afa.cohort.simulate import simulate
-from afa.cohort.simulation_config import SimulationConfig, simulation_config
 from afa.cohort.soft import read_soft
 from afa.config import check_run_config
-from afa.elicit.recorded_bundle import build_recorded_bundle
-from afa.experiments.portfolio_config import load_portfolio
+from afa.elicit.stages import build_recorded_bundle
+from afa.stages.layer0_synthetic.config import load_portfolio
 from afa.yamlfile import read_mapping
 
 ROOT = Path(__file__).parent.parent.parent

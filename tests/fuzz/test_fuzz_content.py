@@ -25,15 +25,14 @@ from hypothesis import strategies as st
 
 from afa.bundle import load_bundle, save_bundle
 from afa.cohort.cohort import load_cohort, write_cohort
-from afa.cohort.config import load_cohort_config
+from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.gene_matrix import read_gene_matrix
 from afa.cohort.sample_files import read_sample_files
 from afa.cohort.series_matrix import read_series_matrix
-from afa.cohort.simulation_config import simulation_config
 from afa.cohort.soft import read_soft
 from afa.config import check_run_config
-from afa.elicit.recorded_bundle import build_recorded_bundle
-from afa.experiments.portfolio_config import load_portfolio
+from afa.elicit.stages import build_recorded_bundle
+from afa.stages.layer0_synthetic.config import load_portfolio
 from afa.yamlfile import read_mapping
 
 _FUZZING = settings(

@@ -30,6 +30,10 @@ ATTRIBUTES = {
     *("read_pickle", "to_pickle", "read_hdf", "extractall", "unsafe_load", "unsafe_load_all", "full_load", "load_all"),
     *("UnsafeLoader", "FullLoader", "Loader", "CLoader", "mktemp", "PyExtensionType"),
 }
+ALLOWED = {
+    "engine/compile.py": {"pickle"},  # of Numba's own cache, whose digest is checked before
+    "stages/__init__.py": {"exec", "compile"},  # of a stage's own source, which comes with the package
+}
 SAFE_LOADERS = {"BaseLoader", "SafeLoader", "CSafeLoader", "_UniqueKeyLoader"}
 
 
@@ -70,7 +74,8 @@ def _calls(node: ast.Call) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_has_no_way_to_run_what_a_file_says(path: Path) -> None:
-    assert list(offences(ast.parse(path.read_text(encoding="utf-8")))) == []
+    found = {name for _, name in offences(ast.parse(path.read_text(encoding="utf-8")))}
+    assert found == ALLOWED.get(str(path.relative_to(PACKAGE)), set())
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from afa.errors import InferenceError, PlannerError
 from afa.inference.dense import Enumerated, best_listed
 from afa.inference.elimination import Eliminated, best_values
 from afa.inference.exact import estimate, exact, exact_expected_score, map_state, pair_moments, sample
-from afa.inference.meanfield import LOG3, mean_field
+from afa.inference.meanfield import mean_field
 from afa.inference.order import components, min_fill
-from afa.mrf import Evidence, PairwiseMRF
+from afa.mrf import LOG3, Evidence, PairwiseMRF
 
 SIZES = (3, 7)
 
@@ -55,7 +55,7 @@ def connected_parts(draw):
 
 def reordered(part):
     """A component as a model of its own, features in elimination order."""
-    return PairwiseMRF(part.field, part.coupling)
+    return PairwiseMRF(part.terms[:, 2], part.coupling)
 
 
 @given(observed_models(sizes=SIZES))

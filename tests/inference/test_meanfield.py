@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import models, observed_models, posterior
 
-from afa.inference.meanfield import LOG3, Solver, mean_field, ternary_moments
-from afa.mrf import Evidence, PairwiseMRF
+from afa.inference.meanfield import Solver, mean_field, ternary_moments
+from afa.mrf import LOG3, Evidence, PairwiseMRF
 
 
 def solve(mrf, observations, **kwargs):

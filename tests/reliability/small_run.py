@@ -1,4 +1,7 @@
-"""The real workflow, small: a checkout of its own, three phenotypes, twelve simulated patients."""
+"""The real workflow, small: a checkout of its own, three phenotypes, twelve simulated patients.
+
+`python tests/reliability/small_run.py FOLDER` makes such a checkout, in which `snakemake` makes the whole report.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ class SmallRun:
         self.folder = folder
         self.logs = folder
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("Snakefile", "Makefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
+        for name in ("Makefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
             (folder / name).symlink_to(ROOT / name)
         (folder / "config/cohorts").mkdir(parents=True)
         _write(folder / "config/config.yaml", {**SETTINGS, **(settings or {})})
@@ -220,3 +223,7 @@ class Attempt:
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     path.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    SmallRun(Path(sys.argv[1]))

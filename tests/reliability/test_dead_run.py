@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import socket
@@ -14,10 +13,10 @@ import pandas as pd
 import pytest
 
 from afa import deadrun
-from afa.deadrun import join_the_living, remove_gathered
-from afa.errors import ConfigError
-from afa.experiments.tables import gather_tables
+from afa.deadrun import join_the_living
+from afa.errors import ConfigError, ResourceError
 from afa.files import atomic_file, atomic_folder
+from afa.stats.tables import gather_tables
 
 WRITER = """
 import sys, time
@@ -174,40 +173,10 @@ def test_the_machine_of_the_last_run_is_noted_where_there_is_no_lock(state: Path
     assert (state / "alive").read_text() == socket.gethostname()
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    assert join_the_living(tmp_path / "state") is None
-
-
-def recorded(state: Path, name: str, *files: str) -> Path:
-    """A folder beside `state` that a job has made, as Snakemake's records have it, with these files left in it."""
-    record = state / "metadata" / base64.urlsafe_b64encode(name.encode()).decode()
-    record.parent.mkdir(exist_ok=True)
-    record.write_text("{}")
-    folder = state.parent / name
-    folder.mkdir(parents=True)
-    for file in files:
-        (folder / file).touch()
-    return folder
-
-
-def test_after_a_crash_the_folders_that_were_half_removed_go_and_others_stay(state: Path) -> None:
-    killed(begun(RUNNER, state))
-    lock(state)
-    half = recorded(state, f"{state.name}-results/sign", "duels.parquet")
-    empty = recorded(state, f"{state.name}-results/1-of-2")
-    whole = recorded(state, f"{state.name}-results/chaos", "flips.parquet", ".snakemake_timestamp")
-    unknown = half.with_name("by_hand")
-    unknown.mkdir()
-    assert join_the_living(state) is None
-    assert [path.exists() for path in (half, empty, whole, unknown)] == [False, False, True, True]
-
-
-def test_without_a_crash_no_folder_goes(state: Path) -> None:
-    killed(begun(RUNNER, state))
-    folder = recorded(state, f"{state.name}-results/sign", "duels.parquet")
-    assert join_the_living(state) is None
-    assert folder.exists()
+    with pytest.raises(ResourceError, match="state: found File exists; expected a folder that can be written"):
+        join_the_living(tmp_path / "state")
 
 
 @pytest.mark.parametrize("tables", [["a", ""], ["", "a"], ["", ""], ["ab", "a"], ["a", "ab"]])
@@ -220,12 +189,3 @@ def test_shards_that_are_not_whole_are_not_gathered(tmp_path: Path, tables: list
     with pytest.raises(ConfigError, match="run"):
         gather_tables(shards, tmp_path / "gathered")
     assert not (tmp_path / "gathered").exists()
-
-
-def test_shards_are_removed_when_their_stage_is_complete_and_nobody_asked_for_them(tmp_path: Path) -> None:
-    for stage in ("sign", "gauge", "chaos"):
-        (tmp_path / "shards" / stage / "1-of-2").mkdir(parents=True)
-    for stage in ("sign", "gauge"):
-        (tmp_path / "tables" / stage).mkdir(parents=True)
-    remove_gathered(tmp_path, [f"{tmp_path}/shards/gauge/1-of-2"])
-    assert sorted(path.name for path in (tmp_path / "shards").iterdir()) == ["chaos", "gauge"]

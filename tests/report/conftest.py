@@ -4,7 +4,7 @@ import browsers
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
     driver = browsers.start()
     yield driver

@@ -7,9 +7,9 @@ import pandas as pd
 from bundles import bundle_of
 
 from afa.cohort.cohort import Cohort
-from afa.experiments.allocation import allocation_grid, cells_of
-from afa.experiments.explorer import explore
 from afa.inference.meanfield import Solver
+from afa.report.explored import explore
+from afa.stages.allocation.tables import allocation_grid, cells_of
 
 ATTACK = "<script>alert(1)</script>"
 ENTITIES = (

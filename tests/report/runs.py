@@ -7,7 +7,7 @@ import pandas as pd
 from bundles import bundle_of
 from PIL import Image
 
-from afa.bundle_write import save_bundle
+from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.report.comparison import COLUMNS, count_verdicts, write_comparison
 from afa.report.page import Part, Texts

@@ -1,9 +1,15 @@
 """Benchmarks of a run: one row per job, sums by rule, nothing of an earlier number of shards."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from afa.errors import ReportError
 from afa.report.benchmarks import by_rule, read_jobs
+
+JOB = Path(__file__).parents[2] / "workflow/scripts/job.sh"
 
 
 def measured(folder, name, seconds, memory, processor):
@@ -40,6 +46,29 @@ def test_a_job_too_short_to_be_read_has_no_memory(tmp_path):
     row = read_jobs(tmp_path).iloc[0]
     assert row["seconds"] == 0.01
     assert row[["max_rss_mb", "cpu_seconds"]].isna().all()
+
+
+def test_processor_time_is_what_the_jobs_shell_wrote_where_it_did(tmp_path):
+    measured(tmp_path, "shard/1-of-2", 20.0, 300.0, 3.5)
+    (tmp_path / "shard/1-of-2.times").write_text("0m0.004s 0m0.001s\n1m2.500s 0m1.250s\n")
+    assert read_jobs(tmp_path)["cpu_seconds"].tolist() == pytest.approx([63.755])
+
+
+@pytest.mark.parametrize("times", ["", "soon", "0m1s 0m1s\n"])
+def test_processor_time_that_cannot_be_read_is_named(tmp_path, times):
+    measured(tmp_path, "odd", 1.0, 1.0, 1.0)
+    (tmp_path / "odd.times").write_text(times)
+    with pytest.raises(ReportError, match=r"odd.tsv: found no measurement"):
+        read_jobs(tmp_path)
+
+
+def test_the_shell_of_a_job_writes_the_processor_time_of_its_children(tmp_path):
+    for name in ("logs", "benchmarks"):
+        (tmp_path / f"r/{name}/shard").mkdir(parents=True)
+    work = f"{sys.executable} -c 'sum(range(20_000_000))' > r/logs/shard/1-of-2.log 2>&1"
+    subprocess.run(["bash", "-c", f"set -euo pipefail; source '{JOB}'; {work}"], cwd=tmp_path, check=True)
+    measured(tmp_path / "r/benchmarks", "shard/1-of-2", 1.0, 1.0, 0.0)
+    assert read_jobs(tmp_path / "r/benchmarks")["cpu_seconds"].item() > 0.1
 
 
 @pytest.mark.parametrize("text", ["", "s\n", "s\tmax_rss\tcpu_time\nx\t1\t1\n", "other\n1\n"])

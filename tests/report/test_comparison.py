@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.errors import ConfigError, ReportError
-from afa.experiments.summary import summary_rows, write_summary
 from afa.report.answers import Answers, load_answers
 from afa.report.comparison import (
     BY_DEFINITION,
@@ -34,6 +33,7 @@ from afa.report.verdicts import (
     VERDICTS,
     Rules,
 )
+from afa.stats.summary import summary_rows, write_summary
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 PRINTED, ANSWERS = load_printed(PAPER), load_answers(PAPER / "answers.yaml")

@@ -9,6 +9,7 @@ from test_every_figure import ROOT, alike, draw, invoke, panels, unreadable
 
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
+from afa.stages import stages
 
 RULES = ROOT / "workflow" / "rules" / "report.smk"
 
@@ -26,9 +27,10 @@ def run(recorded_bundle, recorded_elicitation, tmp_path_factory):
     write_cohort(cohort, folder / "cohort")
     save_bundle(recorded_bundle, folder / "bundle")
     tables, rows = f"{folder}/tables/elicitation_health", f"{folder}/summary/elicitation_health.csv"
-    inputs = ("--bundle", f"{folder}/bundle", "--cohort", f"{folder}/cohort", "--study", str(recorded_elicitation))
-    invoke("experiment", "elicitation-health", *inputs, "--draws", "50", "--out", tables)
-    invoke("summary", "elicitation-health", tables, "--resamples", "50", "--out", rows)
+    inputs = ("--bundle", f"{folder}/bundle", "--cohort", f"{folder}/cohort", f"--input=study={recorded_elicitation}")
+    quick = ("--settings", '{"bootstrap": {"resamples": 100}}')
+    invoke("stage", "elicitation_health", *inputs, *quick, "--out", tables)
+    invoke("summarise", "elicitation_health", tables, *quick, "--out", rows)
     return folder
 
 
@@ -43,8 +45,8 @@ def test_all_panels_have_something_to_show_and_can_be_read_and_told_apart(run, t
 
 def test_the_stage_and_its_page_are_in_the_report():
     text = RULES.read_text(encoding="utf-8")
-    stages, _, pages = text.partition("NOTEBOOKS = {")
-    assert '"elicitation_health",' in stages
+    _, _, pages = text.partition("NOTEBOOKS = {")
+    assert stages()["elicitation_health"].summary is not None
     page = pages.partition('"elicitation_health": {')[2].partition("},")[0]
     assert '"summary/elicitation_health.csv"' in page
     assert '"tables/elicitation_health"' in page

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -19,42 +20,49 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from PIL import Image
 from typer.testing import CliRunner
 
 from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.report.figures import METHOD_STYLE, new_figure
+from afa.stages import stages
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 SMALLEST_FONT = 8  # points
 LEAST_CONTRAST = 0.2  # difference of luminance, from 0 to 1, that two greys are told apart by
+SEED = {"seeds": [0]}
 STAGES = {
-    "sign": "--seeds 0",
-    "chaos": "--selecting 0 --measuring 1",
-    "allocation-truth": "--k 1",
-    "allocation": "--k 1 --seeds 0 --rules random,greedy,priority_clusters --gain cmi --schedules every,paper",
-    "layer1": "--seeds 0",
-    "stopping": "--choices {tables}/allocation --k 1",
-    "binary": "--seeds 0",
-    "labels": "--by-cohort {run}/by_cohort --seeds 0 --percents 50 --permutations 2 --whole-permutations 3",
-    "labels-needed": "--by-cohort {run}/by_cohort --labels {tables}/labels --sizes 2,4 --tested 2 --of-each-class 1",
-    "ranking": "--k 1 --rounds 2,4 --seeds 0 --permutations 2 --whole-permutations 3",
-    "calibration": "--tasks {tables}/binary --rounds 2",
-    "simulated-calibration": "--simulated 20",
-    "elicitation-error": "--flips 0,0.5 --replicates 1 --simulated 20",
-    "elicitation-health": "--draws 50",
-    "gauge": "--seeds 0 --rounds 2",
-    "accurate": "--patients 4 --linearity-patients 2 --rounds 2 --k 1 --chains 20 --steps 5 --limit 300",
-    "layer0": "--clusters 2 --k 1",
-    "layer0-synthetic": "--portfolio {run}/portfolio.yaml --simulated 20",
-    "sanity": "--seeds 0",
+    "sign": {"random_order": SEED},
+    "chaos": {"chaos": {"selecting_seeds": [0], "measuring_seeds": [1]}},
+    "allocation_truth": {"top_k": 1},
+    "allocation": {
+        "top_k": 1,
+        "allocation": {"rules": ["random", "greedy", "priority_clusters"], "gains": ["cmi"], **SEED},
+    },
+    "layer1": {},
+    "stopping": {"top_k": 1},
+    "binary": {"random_order": SEED},
+    "labels": {"labels": {"thresholds": [0.5], "percents": [50], "permutations": 2, "whole_permutations": 3, **SEED}},
+    "labels_needed": {"labels_needed": {"sizes": [2, 4], "tested": 2, "of_each_class": 1}},
+    "ranking": {"top_k": 1, "ranking": {"rounds": [2, 4], "permutations": 2, "whole_permutations": 3, **SEED}},
+    "calibration": {"calibration": {"rounds": [2]}},
+    "simulated_calibration": {"calibration": {"simulated": 20}},
+    "elicitation_error": {"elicitation_error": {"flips": [0, 0.5], "replicates": 1, "simulated": 20}},
+    "elicitation_health": {"bootstrap": {"resamples": 100}},
+    "gauge": {"gauge": {"rounds": [2]}},
+    "accurate": {
+        "top_k": 1,
+        "accurate": {"patients": 4, "linearity_patients": 2, "rounds": [2], "chains": 20, "steps": 5, "limit": 300},
+    },
+    "layer0": {"top_k": 1, "layer0": {"clusters": [2]}},
+    "layer0_synthetic": {"layer0": {"simulated": 20}},
+    "sanity": {},
 }
-BESIDE = {"allocation": "--truth {tables}/allocation_truth", "calibration": "--tasks {tables}/binary"}
-NOT_SUMMARISED = ("allocation-truth", "sanity")
-WITHOUT_COHORT = ("simulated-calibration", "layer0-synthetic")
-WITHOUT_BUNDLE = ("layer0-synthetic",)
+NOT_SUMMARISED = ("allocation_truth", "sanity")
+INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort", "portfolio": "portfolio.yaml"}
 ERRATA = {
     "item": [1, 1, 2],
     "name": ["a", "b", "c"],
@@ -78,6 +86,20 @@ def invoke(*words):
     assert result.exit_code == 0, result.output
 
 
+def run_stage(folder, name, settings):
+    """The tables and rows of one stage, with all else as by default."""
+    described = stages()[name]
+    paths = {stage: f"{folder}/tables/{stage}" for stage in stages()}
+    paths |= {key: f"{folder}/{path}" for key, path in INPUTS.items()}
+    inputs = [f"--input={key}={paths[key]}" for key in described.inputs]
+    invoke("stage", name, *inputs, "--settings", json.dumps(settings), "--out", paths[name])
+    if name not in NOT_SUMMARISED:
+        beside = [f"--input={key}={paths[key]}" for key in described.beside]
+        quick = json.dumps({"bootstrap": {"resamples": 100}})
+        rows = f"{folder}/summary/{name}.csv"
+        invoke("summarise", name, paths[name], *beside, "--settings", quick, "--out", rows)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of eight simulated patients, four entities, six features and one synthetic configuration."""
@@ -94,19 +116,11 @@ def run(tmp_path_factory):
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
     tables, summary = folder / "tables", folder / "summary"
-    for stage, options in STAGES.items():
-        name = stage.replace("-", "_")
-        inputs = [] if stage in WITHOUT_BUNDLE else ["--bundle", f"{folder}/bundle"]
-        inputs += [] if stage in WITHOUT_COHORT else ["--cohort", f"{folder}/cohort"]
-        settings = options.format(run=folder, tables=tables).split()
-        invoke("experiment", stage, *inputs, *settings, "--out", f"{tables}/{name}")
-        if stage not in NOT_SUMMARISED:
-            settings = BESIDE.get(stage, "").format(tables=tables).split()
-            rows = f"{summary}/{name}.csv"
-            invoke("summary", stage, f"{tables}/{name}", *settings, "--resamples", "100", "--out", rows)
+    for stage, settings in STAGES.items():
+        run_stage(folder, stage, settings)
     (tables / "errata").mkdir()
     pd.DataFrame(ERRATA).to_parquet(tables / "errata" / "errata.parquet")
-    invoke("summary", "join", *map(str, sorted(summary.glob("*.csv"))), "--out", f"{folder}/summary.csv")
+    invoke("join", *map(str, sorted(summary.glob("*.csv"))), "--out", f"{folder}/summary.csv")
     paper = str(ROOT / "resources" / "paper")
     about = ("--cohort", f"{folder}/cohort", "--paper", paper)
     invoke("compare", f"{folder}/summary.csv", *about, "--out", f"{folder}/comparison")
@@ -132,8 +146,14 @@ def draw(name, run, stem):
 
 @pytest.fixture(scope="module")
 def figures(run, tmp_path_factory):
+    """All of them, drawn and not written: each would be rendered in three forms, which one test does for one."""
     folder = tmp_path_factory.mktemp("figures")
-    return {name: draw(name, run, folder / name) for name in NOTEBOOKS}
+
+    def written(_, stem):
+        Image.new("RGB", (1, 1)).save(f"{stem}.png")  # what the notebook shows
+
+    with mock.patch("afa.report.figures.save_figure", written):
+        return {name: draw(name, run, folder / name) for name in NOTEBOOKS}
 
 
 def panels(figure):

@@ -20,11 +20,11 @@ from afa.allocate import RULES
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.copeland import copeland_wins, ranking
 from afa.errors import ConfigError, SanityError
-from afa.experiments import explorer
-from afa.experiments.explorer import SCORES, moves_between, settled_from, spread_patients
-from afa.experiments.tables import write_tables
 from afa.planner import TopKPlanner
+from afa.report import explored as explorer
+from afa.report.explored import RANKED, moves_between, settled_from, spread_patients
 from afa.report.explorer import SCRIPTS, explorer_page, safe_json, write_explorer
+from afa.stats.tables import write_tables
 
 ROOT = Path(__file__).parents[2]
 GAINS = ("wald_magnitude", "cmi", "f_target")
@@ -63,11 +63,11 @@ def assert_planners_steps(bundle, explored, k):
                 patient=patient["name"],
                 seed=cell["seed"],
             )
-            rounds = [list(rankings(run, s)) for s in range(len(SCORES))]
+            rounds = [list(rankings(run, s)) for s in range(len(RANKED))]
             resolved = np.cumsum(run["resolved"])
-            tops = {score: [] for score in SCORES}
+            tops = {score: [] for score in RANKED}
             for t in range(len(bundle.features) + 1):
-                for score, by_round in zip(SCORES, rounds, strict=True):
+                for score, by_round in zip(RANKED, rounds, strict=True):
                     scores, tie = planner._state.scores(score), planner._state.packed.tie
                     expected = ranking(scores, bundle.entities, tie=tie)
                     order, tied = by_round[t]
@@ -89,7 +89,7 @@ def assert_planners_steps(bundle, explored, k):
                     worth = planner.explain(most=len(bundle.features)).set_index("feature").loc[name, "gain"]
                 assert run["worth"][t] == pytest.approx(worth, rel=6e-3, abs=1e-11)
                 planner.observe(name, values[feature])
-            for score, settled in zip(SCORES, run["settled"], strict=True):
+            for score, settled in zip(RANKED, run["settled"], strict=True):
                 assert all(top == tops[score][-1] for top in tops[score][settled:])
                 assert settled == 0 or tops[score][settled - 1] != tops[score][-1]
 
@@ -217,7 +217,7 @@ def test_the_number_of_patients_has_limits(bundle_tiny, most):
 def test_a_certificate_that_is_withdrawn_stops_the_page(bundle_tiny, monkeypatch):
     cohort = drawn(bundle_tiny, patients=1)
     choices = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"])["choices"]
-    honest = explorer.retrace
+    honest = explorer.follow
 
     def withdrawing(*arguments, **options):
         found = honest(*arguments, **options)
@@ -226,7 +226,7 @@ def test_a_certificate_that_is_withdrawn_stops_the_page(bundle_tiny, monkeypatch
         return found
 
     choices = choices.assign(certified=choices["t"] == 2)
-    monkeypatch.setattr(explorer, "retrace", withdrawing)
+    monkeypatch.setattr(explorer, "follow", withdrawing)
     with pytest.raises(SanityError, match="withdrawn"):
         explored_of(bundle_tiny, cohort, choices, k=1)
 

@@ -9,9 +9,6 @@ from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.engine.rules import RULE_NAMES
-from afa.experiments.allocation import allocation_grid, allocation_truth, cells_of
-from afa.experiments.allocation_summary import summarise_allocation
-from afa.experiments.summary import summary_rows, write_summary
 from afa.inference.meanfield import Solver
 from afa.report.figures import new_figure
 from afa.report.grid import (
@@ -33,6 +30,9 @@ from afa.report.grid import (
     with_interval,
 )
 from afa.report.notebook import run_notebook
+from afa.stages.allocation.numbers import summarise_allocation
+from afa.stages.allocation.tables import allocation_grid, allocation_truth, cells_of
+from afa.stats.summary import summary_rows, write_summary
 
 ROOT = Path(__file__).parents[2]
 PRINTED = pd.read_csv(ROOT / "resources" / "paper" / "tab_m2_alloc.csv")

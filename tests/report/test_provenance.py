@@ -12,7 +12,7 @@ from afa.report.records import Records
 
 
 def job(rule, outputs, inputs):
-    return Job(rule, dict.fromkeys(outputs, ""), tuple(inputs), f"make {rule}", ("ab",), "", "")
+    return Job(rule, dict.fromkeys(outputs, ""), dict.fromkeys(inputs, ""), f"make {rule}", ("ab",), "", "")
 
 
 MADE = {
@@ -83,7 +83,7 @@ def test_records_are_those_that_snakemake_wrote(tmp_path, monkeypatch):
     assert made == Job(
         rule="draw",
         outputs={"a.svg": ""},
-        inputs=("table",),
+        inputs={"table": ""},
         command="afa draw --seed 1",
         code=(digest, digest[::-1]),
         started="1970-01-01 00:00:00",

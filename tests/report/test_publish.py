@@ -9,14 +9,14 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
-from afa.experiments.binary import binary_tasks
-from afa.experiments.binary_summary import summarise_binary
-from afa.experiments.inputs import paper_tables
-from afa.experiments.tables import write_tables
 from afa.inference.meanfield import Solver
 from afa.report.dictionary import dictionary_of
 from afa.report.paper_tables import TABLES
 from afa.report.publish import DICTIONARY, publish
+from afa.stages.binary import binary_tasks
+from afa.stages.binary.numbers import summarise_binary
+from afa.stages.inputs import paper_tables
+from afa.stats.tables import write_tables
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 FORMS = ("binary_form", "binary_form_support")

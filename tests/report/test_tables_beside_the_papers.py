@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from afa.errors import ReportError
-from afa.experiments.summary import summary_rows
 from afa.report.binary_form import binary_form
 from afa.report.lines import Lines
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
+from afa.stats.summary import summary_rows
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 COMMON = {"schedule": "every", "start": "uniform"}

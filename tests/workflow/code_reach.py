@@ -26,6 +26,8 @@ from afa.cli import app
 
 ROOT = Path(__file__).parents[2]
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
+OF_STAGES = {"stage": "run", "summarise": "summarise"}
+"""Commands that call a function of the stage they name."""
 
 
 @cache
@@ -36,31 +38,37 @@ def graph() -> grimp.ImportGraph:
 
 @cache
 def modules_and_names(command: str) -> tuple[frozenset[str], Mapping[str, frozenset[str]]]:
-    """What a shell command of the workflow runs of `afa`: whole modules, and names of the module of its function.
+    """What a shell command of the workflow runs of `afa`: whole modules, and names of the modules of its functions.
 
     A program that is not `afa` runs none of it. The notebook that a command is given counts with its imports.
     """
-    function = function_of(command)
-    if function is None:
-        return frozenset(), {}
-    used, imported = _reached(function)
-    for notebook in notebooks_of(command):
-        imported |= _imports_of_notebook(ROOT / notebook)
+    names: dict[str, frozenset[str]] = {}
+    imported: set[str] = set()
+    for function in functions_of(command):
+        used, more = _reached(function)
+        names[function.__module__] = frozenset(used)
+        imported |= more
+    if names:
+        for notebook in notebooks_of(command):
+            imported |= _imports_of_notebook(ROOT / notebook)
     whole = {found for module in imported for found in {module, *graph().find_upstream_modules(module)}}
-    return frozenset(whole), {function.__module__: frozenset(used)}
+    return frozenset(whole), names
 
 
-def function_of(command: str) -> Any:
-    """The function that a command line calls; None where its program is not `afa`."""
+def functions_of(command: str) -> list[Any]:
+    """The function that a command line calls, and that of the stage it names; none where its program is not `afa`."""
     program, *words = _words(command)
     if program != "afa":
-        return None
+        return []
     called: Any = typer.main.get_command(app)
     for word in words:
         if not hasattr(called, "commands"):
             break
         called = called.commands[word]
-    return inspect.unwrap(called.callback)
+    functions = [inspect.unwrap(called.callback)]
+    if words[0] in OF_STAGES:
+        functions.append(getattr(importlib.import_module(f"afa.stages.{words[1]}"), OF_STAGES[words[0]]))
+    return functions
 
 
 def notebooks_of(command: str) -> list[str]:
@@ -82,7 +90,7 @@ def _reached(function: Any) -> tuple[set[str], set[str]]:
     while pending:
         name = pending.pop()
         thing = module.__dict__.get(name)
-        if name in elsewhere:
+        if name in elsewhere and thing is not None:  # not what is imported for the types alone
             imported.add(elsewhere[name])
         elif thing is not None and name not in used:
             used.add(name)

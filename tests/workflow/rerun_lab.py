@@ -59,7 +59,7 @@ class Lab:
         self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         for name in runs:
             self._finish(name)
-        command = [sys.executable, str(Path(__file__).with_name("dry_run_server.py"))]
+        command = [sys.executable, str(Path(__file__).with_name("snakemake_server.py"))]
         self._server = subprocess.Popen(
             command, cwd=folder, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -151,7 +151,8 @@ class Lab:
     def _ask(self, arguments: list[str]) -> dict[str, Any]:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(arguments) + "\n")
+        call = {"folder": str(self.folder), "arguments": arguments, "environment": {}}
+        self._server.stdin.write(json.dumps(call) + "\n")
         self._server.stdin.flush()
         answer: dict[str, Any] = json.loads(self._server.stdout.readline())
         assert answer["code"] == 0, answer["text"]

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The project's files, linked into a folder of its own."""
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "workflow", "config"):
+    for name in ("profiles", "notebooks", "resources", "envs", "docs", "workflow", "config"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

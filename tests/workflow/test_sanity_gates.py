@@ -13,53 +13,53 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TARGET = "results/mine/tables/sanity"
-SETTINGS = ("--config", "bundle=tests/data/bundle_tiny", "run=mine")
+SETTINGS = ("--config", "cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine")
 
 LAYOUT_WITHOUT_COUPLINGS = """
-from afa.engine import packed
+from afa.engine import layout
 
-whole = packed.pack
+whole = layout.pack
 
 def pack(bundle):
-    layout = whole(bundle)
-    return layout._replace(coupling=0 * layout.coupling)
+    packed = whole(bundle)
+    return packed._replace(coupling=0 * packed.coupling)
 
-packed.pack = pack
+layout.pack = pack
 """
 
 WALD_OF_THE_ELBO = """
-from afa.engine import readings
+from afa.engine import snapshots
 
-whole = readings.readings
+whole = snapshots.snapshots
 
 def read(*inputs, **settings):
     found = whole(*inputs, **settings)
     return found._replace(constant=found.elbo)
 
-readings.readings = read
+snapshots.snapshots = read
 """
 
 ELBO_A_NAT_TOO_HIGH = """
-from afa.engine import readings
+from afa.engine import snapshots
 
-whole = readings.readings
+whole = snapshots.snapshots
 
 def read(*inputs, **settings):
     found = whole(*inputs, **settings)
     return found._replace(elbo=found.elbo + 1.0)
 
-readings.readings = read
+snapshots.snapshots = read
 """
 
 L1_WITHOUT_ITS_BUDGET = """
-from afa.engine import soundness
+from afa.engine import calls
 
-whole = soundness.call_paths
+whole = calls.shared_order_calls
 
-def call_paths(*inputs, **settings):
+def broken(*inputs, **settings):
     return whole(*inputs, **{**settings, "budget_share": 0.0})
 
-soundness.call_paths = call_paths
+calls.shared_order_calls = broken
 """
 
 TIES_BROKEN_BY_POSITION = """
@@ -103,7 +103,7 @@ def install_afa(folder: Path, change: str) -> None:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout whose bundle and cohort are made, by a healthy program."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "tests"):
+    for name in ("profiles", "notebooks", "resources", "envs", "docs", "tests"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "workflow", folder / "workflow")
     shutil.copytree(ROOT / "config", folder / "config")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OWN = ("cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine")
 
 
 def snakemake(folder, *arguments):
@@ -20,7 +21,7 @@ def snakemake(folder, *arguments):
 @pytest.fixture
 def checkout(tmp_path):
     """The project's files, linked into a folder of its own, so that results and metadata are the test's."""
-    for name in ("Snakefile", "profiles", "notebooks", "resources", "envs", "docs", "tests"):
+    for name in ("profiles", "notebooks", "resources", "envs", "docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "workflow", tmp_path / "workflow")
     shutil.copytree(ROOT / "config", tmp_path / "config")
@@ -31,7 +32,7 @@ def test_the_default_run_is_planned_down_to_the_report(checkout):
     planned = snakemake(checkout, "-n")
     assert planned.returncode == 0, planned.stderr
     text = planned.stdout + planned.stderr
-    for rule in ("build_bundle", "simulate_series", "fetch_series", "encode_cohort", "sign_shard", "report_page"):
+    for rule in ("build_bundle", "fetch_series", "encode_cohort", "sign_shard", "report_page"):
         assert rule in text
 
 
@@ -53,24 +54,25 @@ def test_a_wrong_setting_stops_the_run_with_its_key_before_any_job(checkout, set
 
 
 def test_a_bundle_and_cohort_of_ones_own_reach_the_gathered_tables(checkout):
-    run = snakemake(checkout, "results/mine/summary.csv", "--config", "bundle=tests/data/bundle_tiny", "run=mine")
+    run = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
     assert run.returncode == 0, run.stderr
     summary = (checkout / "results/mine/summary.csv").read_text().splitlines()
     assert summary[0].startswith("table,metric,method")
     assert any(line.startswith("sign_accuracy_random,accuracy,wald") for line in summary)
-    again = snakemake(checkout, "results/mine/summary.csv", "--config", "bundle=tests/data/bundle_tiny", "run=mine")
+    again = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
 def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checkout):
-    (checkout / "my_rule.py").write_text("from afa.allocate import Greedy\n\n\nclass Mine(Greedy):\n    pass\n")
-    settings = ["bundle=tests/data/bundle_tiny", "run=mine", "shards=1"]
+    (checkout / "my_base.py").write_text("from afa.allocate import Greedy as Base\n")
+    (checkout / "my_rule.py").write_text("from my_base import Base\n\n\nclass Mine(Base):\n    pass\n")
+    settings = [*OWN, "shards=1"]
     settings.append("allocation={rules: [random, 'my_rule:Mine'], gains: [cmi], schedules: [every]}")
     target = "results/mine/summary/allocation.csv"
     run = snakemake(checkout, target, "--config", *settings)
     assert run.returncode == 0, run.stderr
     assert "allocation_sign,accuracy,linearity,linearity,cmi,my_rule:Mine,every" in (checkout / target).read_text()
-    (checkout / "my_rule.py").write_text("from afa.allocate import Boundary\n\n\nclass Mine(Boundary):\n    pass\n")
+    (checkout / "my_base.py").write_text("from afa.allocate import Boundary as Base\n")
     again = snakemake(checkout, "-n", target, "--config", *settings)
     text = again.stdout + again.stderr
     assert "rule allocation_shard:" in text
@@ -79,6 +81,25 @@ def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checko
     gone = snakemake(checkout, "-n", target, "--config", *settings)
     assert gone.returncode != 0
     assert "key allocation.rules: found my_rule:Mine; expected a Python module my_rule" in gone.stdout + gone.stderr
+
+
+def test_the_project_and_a_bundle_may_lie_in_folders_of_any_name(tmp_path):
+    folder = tmp_path / 'it\'s {x} {{y}} "here"'
+    folder.mkdir()
+    for name in ("profiles", "workflow", "config", "notebooks", "resources", "envs", "docs"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my doctor's bundle")
+    run = snakemake(folder, "bundle", "--config", 'bundle="my doctor\'s bundle"', "run=mine")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (folder / "results/mine/bundle/bundle.yaml").is_file()
+
+
+def test_a_folder_that_cannot_be_written_is_named_in_one_line(checkout):
+    (checkout / ".snakemake").write_text("in the place of the folder")
+    run = snakemake(checkout, "bundle")
+    assert run.returncode != 0
+    assert ".snakemake: found File exists; expected a folder that can be written" in run.stdout + run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
 
 
 def test_a_bundle_with_a_fault_stops_the_run_and_names_the_row(checkout):
@@ -90,3 +111,33 @@ def test_a_bundle_with_a_fault_stops_the_run_and_names_the_row(checkout):
     assert run.returncode != 0
     assert "pairwise.csv, line 6" in run.stdout + run.stderr
     assert not (checkout / "results/mine/bundle").exists()
+
+
+def test_a_plain_table_becomes_a_cohort_and_becomes_it_again_when_it_changes(checkout):
+    rows = [f"p{n},{n % 5},{7 - n % 4},{n / 3:.2f},{n % 2},{3 + n % 7}" for n in range(12)]
+    (checkout / "values.csv").write_text("\n".join(["patient,AQP8,CXCL8,MMP9,MUC2,TFF3", *rows]))
+    cuts = "feature,kind,low,high\nAQP8,ordinal,,2\nCXCL8,ordinal,4.5,6.5\nMMP9,continuous,1,3\nMUC2,binary,,\n"
+    (checkout / "features.csv").write_text(cuts + "TFF3,ordinal,4,8\n")
+    (checkout / "labels.csv").write_text("patient,bleeding\np0,1\np1,0\n")
+    tables = ["--table", "values.csv", "--features", "features.csv", "--labels", "labels.csv"]
+    afa = Path(sys.executable).parent / "afa"
+    made = subprocess.run([afa, "cohort", "new", "mine", *tables], cwd=checkout, capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr
+    settings = ["--config", "cohort=mine", "bundle=tests/data/bundle_tiny"]
+    run = snakemake(checkout, "cohort", *settings)
+    assert run.returncode == 0, run.stdout + run.stderr
+    card = (checkout / "results/mine/cohort/cohort.yaml").read_text()
+    assert "origin: table" in card
+    assert "patients: 12" in card
+    assert "Nothing to be done" in snakemake(checkout, "cohort", *settings).stderr
+    (checkout / "values.csv").write_text((checkout / "values.csv").read_text().replace("p0,0,", "p0,3,"))
+    again = snakemake(checkout, "-n", "cohort", *settings)
+    assert "rule encode_cohort:" in again.stdout + again.stderr
+
+
+def test_a_field_is_a_cohort_of_its_own_name(checkout):
+    planned = snakemake(checkout, "-n", "cohort", "--config", "cohort=kidney", "bundle=tests/data/bundle_tiny")
+    assert planned.returncode == 0, planned.stderr
+    assert "resources/fields/kidney/values.csv.gz" in planned.stdout + planned.stderr
+    missing = snakemake(checkout, "-n", "--config", "cohort=nowhere")
+    assert "kidney" in missing.stdout + missing.stderr

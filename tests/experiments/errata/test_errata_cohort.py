@@ -14,10 +14,9 @@ from afa.bundle import Bundle
 from afa.cohort import geo
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort
-from afa.cohort.config import load_cohort_config
+from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.geo_writer import write_geo_layout
 from afa.cohort.simulate import simulate
-from afa.cohort.simulation_config import simulation_config
 from afa.errors import CohortError
 from afa.experiments.errata.cohort_errata import (
     down_regulation,

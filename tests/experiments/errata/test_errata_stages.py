@@ -15,9 +15,9 @@ from afa.experiments.errata.layer0_errata import dominating, enough_better, in_t
 from afa.experiments.errata.printed import Printed
 from afa.experiments.errata.rows import Row
 from afa.experiments.errata.small_models import random_models
-from afa.experiments.summary import COLUMNS
 from afa.inference.meanfield import Solver
 from afa.mrf import PairwiseMRF
+from afa.stats.summary import COLUMNS
 
 PAPER = Printed(
     {path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))}

@@ -15,7 +15,7 @@ from oracle import posterior
 from afa.bundle import Bundle
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
-from afa.engine.packed import pack
+from afa.engine.layout import pack
 from afa.experiments.errata.duel_readings import DuelReadings, duel_readings, product_scores
 from afa.experiments.errata.rows import Row
 from afa.experiments.errata.state_errata import (

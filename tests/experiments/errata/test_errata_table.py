@@ -14,7 +14,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.experiments.errata import Extent, Sampling, errata_table, summarise_errata
 from afa.experiments.errata.rows import ITEMS, UNITS, Row, table_of
-from afa.experiments.summary import METRICS
+from afa.stats.summary import METRICS
 
 PAPER = {
     path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))

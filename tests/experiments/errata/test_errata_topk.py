@@ -10,7 +10,7 @@ import pytest
 from afa.experiments.errata import topk_errata
 from afa.experiments.errata.printed import Printed
 from afa.experiments.errata.rows import Row
-from afa.experiments.summary import COLUMNS
+from afa.stats.summary import COLUMNS
 
 PAPER = Printed(
     {path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))}

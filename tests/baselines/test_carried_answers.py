@@ -1,0 +1,114 @@
+"""The answers of a language model that the project carries: replayed without a miss, and only where they belong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from afa.baselines.asked import Recorded, recorded
+from afa.baselines.protocol import Protocol, prompts_of
+from afa.baselines.setting import Setting
+from afa.baselines.stage import run_baselines
+from afa.bundle import Bundle
+from afa.cohort import geo
+from afa.cohort.build import build_cohort
+from afa.cohort.cohort import Cohort
+from afa.cohort.config import load_cohort_config, simulation_config
+from afa.cohort.genes import read_aliases
+from afa.cohort.geo_writer import write_geo_layout
+from afa.cohort.simulate import simulate
+from afa.config import Baselines, check_run_config, language_models
+from afa.elicit.record import Record
+from afa.elicit.study import load_study
+from afa.inference.meanfield import Solver
+
+ROOT = Path(__file__).parents[2]
+ANSWERS = ROOT / "resources" / "baselines"
+
+
+def cohort_of(name: str, bundle: Bundle, folder: Path) -> Cohort:
+    """The cohort as the default run encodes it."""
+    settings = load_cohort_config(ROOT / "config" / "cohorts" / f"{name}.yaml")
+    places: dict[str, Path] = {"extract": ROOT / "resources" / "series" / settings.series}
+    if settings.origin == "simulated":
+        write_geo_layout(simulate(simulation_config(settings), bundle), settings, folder / "geo")
+        places = {"mirror": folder / "geo"}
+    source = geo.fetch(settings, cache=folder, **places)
+    aliases = read_aliases(ROOT / "resources" / "genes" / "aliases.csv")
+    return build_cohort(settings, source, bundle.features, bundle.entities, aliases=aliases)
+
+
+def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Baselines:
+    monkeypatch.chdir(ROOT)
+    return language_models(check_run_config({"cohort": name, **settings}))
+
+
+def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], Recorded]:
+    study = load_study(ROOT / asked.study)
+    names = ("methods", "tasks", "turns", "order", "rounds", "patients", "seed", "entities")
+    plan = Protocol(**{key: getattr(asked, key) for key in names}, answers=study.settings.manner.answers)
+    assert asked.folder is not None
+    source = recorded(Record(ROOT / asked.folder), None, study.settings.manner, prompts_of(plan))
+    setting = Setting.of(bundle, cohort_of(name, bundle, folder), plan, solver=Solver(), threads=1)
+    return run_baselines(setting, source, disease=study.settings.disease, abstracts=None), source
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "planner"),
+    [
+        ("gse109142", [0.42, 0.62, 0.82, 0.84, 0.82, 0.84], [0.78, 0.76, 0.96, 0.96, 0.98, 1.0]),
+        ("demo", [0.24, 0.42, 0.54, 0.68, 0.76, 0.92], [0.20, 0.22, 0.44, 0.56, 0.70, 1.0]),
+    ],
+)
+def test_every_carried_answer_is_replayed_with_no_miss(
+    name: str,
+    model: list[float],
+    planner: list[float],
+    recorded_bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables, source = replayed(name, recorded_bundle, tmp_path, asked_of(name, monkeypatch))
+    stored = list(source.store.entries())
+    assert len(stored) == len(tables["calls"]) == 300
+    assert sorted(tables["calls"]["time"]) == sorted(entry.time for entry in stored)
+    assert tables["faults"].empty
+    read = tables["readouts"]
+    top = read[(read["task"] == "top_k") & (read["evidence"] == "planner")]
+    for method, expected in (("mrf_llm", model), ("linearity", planner)):
+        precision = top[top["method"] == method].groupby("t")["p_at_k"].mean()
+        np.testing.assert_allclose(precision.to_numpy(dtype=float), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cohort": "gse117993"},
+        {"top_k": 4},
+        {"bundle": "tests/data/bundle_tiny"},
+        {"encoding": {"level": 0.01}},
+        {"inference": {"damping": 0.4}},
+        {"elicitation": {"min_agree": 3}},
+        {"baselines": {"patients": 3}},
+        {"baselines": {"record": None}},
+    ],
+    ids=str,
+)
+def test_the_carried_answers_are_left_out_where_the_run_would_ask_something_else(
+    changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked_of("demo", monkeypatch).folder == Path("resources/baselines/demo")
+    monkeypatch.chdir(ROOT)
+    assert language_models(check_run_config({"cohort": "demo", **changed})).folder is None
+
+
+def test_prices_and_a_record_or_a_live_model_of_ones_own_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    priced = asked_of("gse109142", monkeypatch, baselines={"prompt_price": 2})
+    assert (priced.folder, priced.prompt_price) == (Path("resources/baselines/gse109142"), 2)
+    assert asked_of("gse109142", monkeypatch, baselines={"record": "mine"}).folder == Path("mine")
+    live = asked_of("gse109142", monkeypatch, baselines={"live": True, "calls": 9})
+    assert live.folder == Path("data/llm_baselines")
+    assert live.methods == ("mrf_llm", "rag_llm")

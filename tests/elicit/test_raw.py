@@ -1,0 +1,292 @@
+"""The recorded elicitation: strictly read, and built into a bundle that says what it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from afa.bundle import load_bundle, validate_bundle
+from afa.elicit.raw import read_recorded
+from afa.elicit.stages import build_recorded_bundle
+from afa.errors import ElicitationError
+from afa.files import sha256_of
+
+RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
+PAIR_HEADER = "gene1,gene2,lit_direction,lit_prob,evidence_source,supporting_text\n"
+
+
+def gene(symbol: str, direction: str = "Upregulated", probability: object = 0.5) -> dict:
+    return {
+        "gene_symbol": symbol,
+        "category": "c",
+        "direction_in_disease": direction,
+        "mechanism_of_action": f"{symbol} acts",
+        "tissue": "colon",
+        "lit_prob": probability,
+        "evidence_source": "model_knowledge",
+    }
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """One phenotype: A up in three runs, B down in two, C up in two, D in one; A-B opposite, A-C same, B-C unclear."""
+    folder = tmp_path / "record"
+    named = {
+        "r1": [gene("A", probability=0.9), gene("B", "Downregulated"), gene("C")],
+        "r2": [gene("A", probability=0.6), gene("B", "Downregulated"), gene("D")],
+        "r3": [gene("A", probability=0.6), gene("C", probability=1)],
+    }
+    for run, genes in named.items():
+        path = folder / "raw" / "unary" / run / "colitis.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"phenotype": "colitis", "run": run, "genes": genes}))
+    (folder / "raw" / "pairwise").mkdir()
+    (folder / "raw" / "pairwise" / "colitis.csv").write_text(
+        PAIR_HEADER
+        + "B,A,opposite,0.7,model_knowledge,they part\nA,C,same,0.8,model_knowledge,\nB,C,unclear,0.5,none,\n"
+    )
+    (folder / "phenotypes.csv").write_text("phenotype,group,definition\ncolitis,gi,Inflamed colon\n")
+    (folder / "study.yaml").write_text("name: recorded\ndisease: colitis\ntissue: colon\n")
+    return folder
+
+
+def answer_of(record: Path, run: str = "r1") -> Path:
+    return record / "raw" / "unary" / run / "colitis.json"
+
+
+def edit(path: Path, change: Callable[[dict], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def refused(record: Path) -> str:
+    with pytest.raises(ElicitationError) as caught:
+        read_recorded(record)
+    assert len(caught.value.faults) == 1, str(caught.value)
+    return str(caught.value).replace(f"{record}/", "")
+
+
+def test_answers_and_pairs_are_read_row_by_row(record: Path) -> None:
+    recorded = read_recorded(record)
+    assert recorded.phenotypes["phenotype"].tolist() == ["colitis"]
+    columns = ["run", "phenotype", "gene", "direction", "lit_prob", "mechanism"]
+    assert list(recorded.answers.columns) == columns
+    assert recorded.answers.iloc[1].tolist() == ["r1", "colitis", "B", "Downregulated", 0.5, "B acts"]
+    assert recorded.pairs[["gene_a", "gene_b", "sign", "lit_prob"]].values.tolist() == [
+        ["B", "A", -1, 0.7],
+        ["A", "C", 1, 0.8],
+        ["B", "C", 0, 0.5],
+    ]
+
+
+def test_the_project_record_holds_three_runs_of_every_phenotype_in_order() -> None:
+    recorded = read_recorded(RECORD)
+    assert len(recorded.phenotypes) == 25
+    assert recorded.phenotypes["phenotype"].iloc[0] == "chronic_diarrhea"
+    assert len(recorded.answers.groupby(["run", "phenotype"])) == 75
+    assert (len(recorded.answers), len(recorded.pairs)) == (1808, 5879)
+
+
+def test_a_missing_run_is_refused(record: Path) -> None:
+    answer_of(record, "r2").unlink()
+    assert refused(record).startswith("raw/unary/r2/colitis.json: found No such file or directory; expected the answer")
+
+
+def test_a_file_of_an_unknown_phenotype_is_refused(record: Path) -> None:
+    (record / "raw" / "pairwise" / "gastritis.csv").write_text(PAIR_HEADER)
+    assert refused(record).startswith("raw/pairwise/gastritis.csv: found a file of no known run and phenotype")
+
+
+def test_text_that_is_not_json_is_refused(record: Path) -> None:
+    answer_of(record).write_text("Here are the genes: {")
+    assert refused(record).startswith("raw/unary/r1/colitis.json: found text that is not JSON (Expecting value: line 1")
+
+
+def test_a_json_key_given_twice_is_refused(record: Path) -> None:
+    path = answer_of(record)
+    path.write_text(path.read_text().replace('"run": "r1"', '"run": "r2", "run": "r1"'))
+    assert "key 'run' given twice" in refused(record)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [("run", "r2", "'r1'"), ("phenotype", "gastritis", "'colitis'"), ("run", None, "'r1'")],
+)
+def test_an_answer_must_be_of_the_run_and_phenotype_of_its_file(
+    record: Path, key: str, value: str | None, expected: str
+) -> None:
+    edit(answer_of(record), lambda document: document.update({key: value}))
+    expected = f"raw/unary/r1/colitis.json, key {key}: found {value!r}; expected {expected}, as the file is named"
+    assert refused(record).startswith(expected)
+
+
+@pytest.mark.parametrize("genes", [[], None, "A, B"])
+def test_an_answer_without_genes_is_refused(record: Path, genes: object) -> None:
+    edit(answer_of(record), lambda document: document.update(genes=genes))
+    assert refused(record).startswith("raw/unary/r1/colitis.json, key genes: found no such list")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found", "expected"),
+    [
+        ("direction_in_disease", "up", "'up'", "Upregulated or Downregulated"),
+        ("lit_prob", 1.5, "1.5", "a number in [0, 1]"),
+        ("lit_prob", "0.5", "'0.5'", "a number in [0, 1]"),
+        ("lit_prob", True, "True", "a number in [0, 1]"),
+        ("lit_prob", float("nan"), "nan", "a number in [0, 1]"),
+        ("gene_symbol", "", "''", "text"),
+        ("gene_symbol", " A", "' A'", "text"),
+        ("tissue", 3, "3", "text"),
+        ("certainty", 1, "an unknown key", "no such key"),
+    ],
+)
+def test_a_wrong_value_is_named_by_file_gene_and_key(
+    record: Path, key: str, value: object, found: str, expected: str
+) -> None:
+    edit(answer_of(record), lambda document: document["genes"][1].update({key: value}))
+    where = f"raw/unary/r1/colitis.json, gene 1, key {key}"
+    assert refused(record).startswith(f"{where}: found {found}; expected {expected}. Next step: ")
+
+
+def test_a_missing_key_is_named(record: Path) -> None:
+    edit(answer_of(record), lambda document: document["genes"][2].pop("lit_prob"))
+    assert refused(record).startswith("raw/unary/r1/colitis.json, gene 2, key lit_prob: found nothing")
+
+
+def test_a_gene_that_is_not_an_object_is_refused(record: Path) -> None:
+    edit(answer_of(record), lambda document: document["genes"].append("MUC2"))
+    assert refused(record).startswith("raw/unary/r1/colitis.json, gene 3: found 'MUC2'; expected an object")
+
+
+def test_a_gene_named_twice_in_one_answer_is_refused(record: Path) -> None:
+    edit(answer_of(record), lambda document: document["genes"].append(gene("A")))
+    assert refused(record).startswith("raw/unary/r1/colitis.json, gene 3, key gene_symbol: found A, as in gene 0")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("A,C,same", "A,C,equal", "line 3, column lit_direction: found 'equal'; expected same, opposite, unclear"),
+        ("0.8", "1.8", "line 3, column lit_prob: found '1.8'; expected a number in [0, 1]"),
+        ("A,C,same", "A,B,same", "line 3: found the same pair as line 2; expected each pair once, in either order"),
+        ("A,C,same", "C,C,same", "line 3, column gene2: found C paired with itself"),
+        ("A,C,same", ",C,same", "line 3, column gene1: found nothing; expected a name"),
+        ("they part", "they, part", "line 2: found 7 fields; expected 6, as in the header"),
+        ("supporting_text", "text", "line 1, column supporting_text: found no such column"),
+        ("supporting_text", "supporting_text,x", "line 1, column x: found an unknown column"),
+    ],
+)
+def test_a_faulty_pair_is_named_by_line_and_column(record: Path, old: str, new: str, fault: str) -> None:
+    path = record / "raw" / "pairwise" / "colitis.csv"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ElicitationError, match=re.escape(f"raw/pairwise/colitis.csv, {fault}")):
+        read_recorded(record)
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("colitis,gi,again\n", "phenotypes.csv, line 3, column phenotype: found colitis again"),
+        (",gi,empty\n", "phenotypes.csv, line 3, column phenotype: found nothing; expected a name"),
+    ],
+)
+def test_a_faulty_phenotype_is_refused(record: Path, row: str, fault: str) -> None:
+    with (record / "phenotypes.csv").open("a") as stream:
+        stream.write(row)
+    assert refused(record).startswith(fault)
+
+
+def test_all_faults_of_a_record_are_raised_at_once(record: Path) -> None:
+    edit(answer_of(record, "r1"), lambda document: document["genes"][0].update(lit_prob=2))
+    edit(answer_of(record, "r3"), lambda document: document["genes"][0].update(lit_prob=-2))
+    with pytest.raises(ElicitationError) as caught:
+        read_recorded(record)
+    assert len(caught.value.faults) == 2
+
+
+def test_the_built_bundle_is_as_worked_by_hand(record: Path, tmp_path: Path) -> None:
+    bundle, dropped = build_recorded_bundle(record, tmp_path / "bundle", min_agree=2)
+    assert bundle.entities == ("colitis",)
+    assert bundle.features == ("A", "B", "C")
+    assert bundle.unary.tolist() == [[1, -1, 1]]
+    assert bundle.couplings("colitis").toarray().tolist() == [[0, -1, 1], [-1, 0, 0], [1, 0, 0]]
+    assert dropped.to_numpy().tolist() == [["colitis", "D", "named by 1 of 3 runs, 2 needed"]]
+    assert (tmp_path / "bundle" / "unary.csv").read_text().splitlines()[1] == (
+        "colitis,A,1,0.7,named by 3 of 3 runs; r1: A acts"
+    )
+    assert (tmp_path / "bundle" / "pairwise.csv").read_text() == (
+        "entity,feature_a,feature_b,potential,confidence,evidence\n"
+        "colitis,A,B,-1,0.7,they part\ncolitis,A,C,1,0.8,\n"
+    )  # fmt: skip
+
+
+def test_a_stricter_consensus_keeps_couplings_only_between_its_survivors(record: Path, tmp_path: Path) -> None:
+    bundle, dropped = build_recorded_bundle(record, tmp_path / "bundle", min_agree=3)
+    assert bundle.features == ("A",)
+    assert bundle.couplings("colitis").nnz == 0
+    assert len(dropped) == 3
+
+
+def test_a_pair_of_survivors_that_was_not_asked_is_refused(record: Path, tmp_path: Path) -> None:
+    counted = "found no answer to 3 of 6 questions (3 never asked); first colitis A-D"
+    with pytest.raises(ElicitationError, match=re.escape(counted)):
+        build_recorded_bundle(record, tmp_path / "bundle", min_agree=1)
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize(("min_agree", "n_features"), [(2, 253), (3, 183)])
+def test_the_bundle_of_the_project_record_is_sound_and_has_the_known_size(
+    tmp_path: Path, min_agree: int, n_features: int
+) -> None:
+    bundle, _ = build_recorded_bundle(RECORD, tmp_path / "bundle", min_agree=min_agree)
+    assert len(bundle.features) == n_features
+    assert bundle.entities == tuple(read_recorded(RECORD).phenotypes["phenotype"])
+    assert validate_bundle(tmp_path / "bundle") == ([], ["bundle.yaml: no licence"])
+    assert load_bundle(tmp_path / "bundle").digest == bundle.digest
+
+
+FROZEN = {
+    2: {
+        "bundle.yaml": "325a7171eca261e1dad3d3dbb8a912a2c5cbec79118b448642e43ca128b851fc",
+        "pairwise.csv": "e6d8d135e220374a776ed7a8333e23525d11f019b7be441cc160761564609111",
+        "unary.csv": "dad97ef23a59f90b817d8329c6a405c920d48f6e77fdf333f5f18b481e1b4610",
+    },
+    3: {
+        "bundle.yaml": "1610908e1812514bc6111161f293e126a3686684850fde0841f160cd873185a1",
+        "pairwise.csv": "cc5dd7f4ce504308b4fe6a69c43871da28895ab55618afec1014c891be5ed92f",
+        "unary.csv": "96b1c25bdca8f19986cd8926db1133818b197ee66efbe8425ebf8f2ede71ca9f",
+    },
+}
+"""The files of the bundle of the project's record, by how many runs must agree. Every experiment stands on them."""
+
+
+@pytest.mark.parametrize("min_agree", FROZEN)
+def test_the_project_record_gives_the_same_bundle_in_every_version(tmp_path: Path, min_agree: int) -> None:
+    build_recorded_bundle(RECORD, tmp_path / "bundle", min_agree=min_agree)
+    assert {path.name: sha256_of(path) for path in (tmp_path / "bundle").iterdir()} == FROZEN[min_agree]
+
+
+def test_building_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        build_recorded_bundle(RECORD, tmp_path / name, min_agree=2)
+    for path in (tmp_path / "one").iterdir():
+        assert sha256_of(path) == sha256_of(tmp_path / "two" / path.name)
+
+
+def test_the_provenance_counts_unclear_pairs_and_says_what_the_record_is_not(tmp_path: Path) -> None:
+    build_recorded_bundle(RECORD, tmp_path / "bundle", min_agree=2)
+    provenance = yaml.safe_load((tmp_path / "bundle" / "bundle.yaml").read_text())["provenance"]
+    counts = provenance["counts"]
+    assert counts["pairs_asked_of_survivors"] == 5879
+    assert (counts["pairs_same"], counts["pairs_opposite"], counts["pairs_unclear"]) == (1918, 497, 3464)
+    assert provenance["date"] == "unknown"
+    assert provenance["model"].startswith("unknown")
+    caveats = " ".join(provenance["caveats"])
+    for words in ("one model", "no literature was checked", "confirms nothing", "not calibrated"):
+        assert words in caveats

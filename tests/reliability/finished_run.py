@@ -1,0 +1,150 @@
+"""The whole workflow in seconds: every rule, by Snakemake itself, with a program for `afa` that only digests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+import stand_in
+import yaml
+from small_run import COHORT, ROOT, RUN, SETTINGS
+
+COPIED = ("afa", "config", "docs", "envs", "notebooks", "resources", "workflow")
+NOT_COMPARED = ("logs", "benchmarks", "provenance.json")
+"""Of a run: what has times in it."""
+STAND_IN = Path(__file__).with_name("stand_in.py")
+
+
+def copy_of(project: Path, folder: Path) -> Path:
+    """A project with its results and Snakemake's records in another place."""
+    shutil.copytree(project, folder, symlinks=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of a plan, by its first output."""
+
+    output: str
+    inputs: list[str]
+    command: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call of Snakemake ended, and what it printed."""
+
+    code: int
+    said: str
+
+
+class Server:
+    """A process that calls Snakemake in projects."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, str(ROOT / "tests/workflow/snakemake_server.py")]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def call(self, project: Path, *arguments: str, fail: str = "", seconds: float = 0) -> Ended:
+        """Call Snakemake in a project, for so many seconds at most if given; then it and its jobs are killed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        path = f"{project / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "PYTHONPATH": str(project), "FAIL": fail}
+        call = {"folder": str(project), "arguments": ["--cores", "2", *arguments], "environment": environment}
+        call["seconds"] = seconds
+        self._process.stdin.write(json.dumps(call) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        return Ended(answer["code"] or 0, answer["text"])
+
+
+def make_project(server: Server, folder: Path) -> Path:
+    """A copy of the project with a small cohort and bundle, and in `bin` what stands for the programs of jobs."""
+    folder.mkdir(parents=True)
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "profiles").symlink_to("workflow/profiles")
+    shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my_bundle")
+    _write(folder / "config/config.yaml", {**SETTINGS, "bundle": "my_bundle"})
+    _write(folder / "config/cohorts/small.yaml", COHORT)
+    (folder / "bin").mkdir()
+    for name in ("afa", "snakemake"):
+        program = folder / "bin" / name
+        program.write_text(f"#!{sys.executable} -SE\n" + STAND_IN.read_text(encoding="utf-8"), encoding="utf-8")
+        program.chmod(0o755)
+    plan_of(server, folder)
+    return folder
+
+
+def plan_of(server: Server, project: Path) -> list[Job]:
+    """Every job of the whole workflow, in an order in which they can run; the stand-in is told what each reads."""
+    listed = server.call(project, "-n", "-p", "--forceall")
+    assert listed.code == 0, listed.said
+    plan = jobs_of(listed.said)
+    (project / "inputs.json").write_text(json.dumps({job.output: job.inputs for job in plan}), encoding="utf-8")
+    return plan
+
+
+def jobs_of(said: str) -> list[Job]:
+    """The jobs with an output that a dry run lists, in its order."""
+    found = []
+    for block in re.split(r"^ *(?:local)?rule \w+:\n", said, flags=re.MULTILINE)[1:]:
+        lines = dict(re.findall(r"^ +(input|output): (.*)", block, re.MULTILINE))
+        if "output" in lines:
+            command = re.search(r"^Shell command: (.*?) > ", block, re.MULTILINE | re.DOTALL)
+            inputs = lines.get("input", "").split(", ")
+            found.append(Job(lines["output"].split(", ")[0], inputs, command[1] if command else ""))
+    return found
+
+
+def clean_run(project: Path, plan: list[Job], folder: Path) -> dict[str, bytes]:
+    """What a run from nothing makes in a project as it is now, worked out in `folder` without Snakemake."""
+    folder.mkdir()
+    for path in project.iterdir():
+        if path.name not in ("results", ".snakemake"):
+            (folder / path.name).symlink_to(path)
+    with chdir(folder):
+        for program, *words in (shlex.split(job.command) for job in plan):
+            if program == "printf":
+                stand_in.write(RUN / "config.json", words[1] + "\n")
+            elif words[0] != "provenance":
+                made = stand_in.outputs(words)
+                for path in made:
+                    stand_in.write(path, stand_in.content(words, made))
+    made_of_shards = [job.output for job in plan if kind_of(job.output) == "shards"]
+    for output in made_of_shards:
+        shutil.rmtree(folder / output)
+    return contents(folder)
+
+
+def kind_of(output: str) -> str:
+    """The kind of rule that makes an output, by its place in the run's folder: a shard, a summary, the report, ..."""
+    return Path(output).relative_to(RUN).parts[0]
+
+
+def contents(project: Path) -> dict[str, bytes]:
+    """Every file of the run that must be the same however it came about."""
+    run = project / RUN
+    files = [path for path in run.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    names = {path.relative_to(run).as_posix(): path for path in files}
+    return {name: path.read_bytes() for name, path in names.items() if name.split("/")[0] not in NOT_COMPARED}
+
+
+def _write(path: Path, document: Mapping[str, object]) -> None:
+    path.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")

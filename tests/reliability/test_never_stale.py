@@ -1,0 +1,185 @@
+"""However a run fails on what has changed since a finished one: without the cause the same command ends as a clean run.
+
+The changes and the ways to fail are few, and cross; which jobs fail comes from the plan of the changed run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+from finished_run import Server, clean_run, contents, copy_of, jobs_of, kind_of, make_project, plan_of
+from small_run import RUN
+
+BUNDLE, COHORT = "my_bundle/unary.csv", "config/cohorts/small.yaml"
+
+
+def _setting(project: Path) -> None:
+    path = project / "config/config.yaml"
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings["calibration"]["simulated"] += 2
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+def _code_line(project: Path) -> None:
+    path = project / "afa/stages/sign.py"
+    head, body = path.read_text(encoding="utf-8").split("def run(", 1)
+    line = '    changed_by_the_test = "stage sign"\n'
+    body = body.replace('"""\n', f'"""\n{line}', 1)
+    path.write_text(f"{head}def run({body}", encoding="utf-8")
+
+
+def _appended(name: str, text: str) -> Callable[[Path], None]:
+    def change(project: Path) -> None:
+        with (project / name).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "setting": _setting,
+    "code line": _code_line,
+    "bundle value": _appended(BUNDLE, "bleeding,CCL20,0.25,,\n"),
+    "cohort rule": _appended(COHORT, "# another rule\n"),
+    "paper table": _appended("resources/paper/tab_chaos.csv", "\n"),
+}
+IN_A_JOB = ("kill of the job", "kill of Snakemake", "kill of the group", "exception", "exit 1", "gate", "full disk")
+MOMENTS = ("start", "middle", "after")
+FAULTS = {"faulty bundle": (BUNDLE, "FAULT\n"), "faulty cohort file": (COHORT, "a: fault: here\n")}
+TABLES = ("deleted table", "corrupted table")
+NOT_OURS = (RUN / "config.json", RUN / "provenance.json")
+"""Made by `printf`, and by `afa provenance` itself, which have no middle to fail in."""
+
+JOBS = list(product(IN_A_JOB, CHANGES, MOMENTS))
+FILES = list(product([*FAULTS, *TABLES], CHANGES))
+EVERY = 16
+"""So many cases make one of the sample that runs with the fast tests."""
+
+
+def sampled(cases: list[tuple[str, ...]]) -> list[object]:
+    """All cases, one in `EVERY` fast."""
+    return [
+        pytest.param(*case, id=", ".join(case), marks=() if number % EVERY == 0 else pytest.mark.slow)
+        for number, case in enumerate(cases)
+    ]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def finished(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    project = make_project(server, tmp_path_factory.mktemp("finished") / "project")
+    ended = server.call(project)
+    assert ended.code == 0, ended.said
+    return project
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path) -> Path:
+    return copy_of(finished, tmp_path / "project")
+
+
+def ends_as_a_clean_run(server: Server, project: Path) -> None:
+    """The next call of the same command makes what a clean run makes, and the one after has nothing to do."""
+    ended = server.call(project)
+    assert ended.code == 0, ended.said
+    expected = clean_run(project, plan_of(server, project), project.parent / "clean")
+    found = contents(project)
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+    assert "Nothing to be done" in server.call(project).said
+
+
+def victim(outputs: list[str], number: int) -> str:
+    """One of these outputs: their kinds in turn, and of each kind another."""
+    kinds = sorted({kind_of(output) for output in outputs})
+    kind = kinds[number % len(kinds)]
+    of_kind = [output for output in outputs if kind_of(output) == kind]
+    return of_kind[number // len(kinds) % len(of_kind)]
+
+
+@pytest.mark.parametrize(("way", "change", "moment"), sampled(JOBS))
+def test_a_job_that_fails_on_a_change_is_made_up_for_by_the_next_call(
+    server: Server, project: Path, way: str, change: str, moment: str
+) -> None:
+    CHANGES[change](project)
+    planned = [job.output for job in jobs_of(server.call(project, "-n").said) if Path(job.output) not in NOT_OURS]
+    assert planned
+    target = victim(planned, JOBS.index((way, change, moment)))
+    done = project / "failed"
+    failed = server.call(project, fail=f"{way}|{moment}|{target}|{done}")
+    assert done.exists(), f"{target}: {failed.said}"
+    assert failed.code != 0, f"{target}: {failed.said}"
+    ends_as_a_clean_run(server, project)
+
+
+@pytest.mark.parametrize(
+    ("change", "output"), [("setting", "tables/simulated_calibration"), ("code line", "shards/sign")]
+)
+def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(
+    server: Server, project: Path, change: str, output: str
+) -> None:
+    CHANGES[change](project)
+    failed = server.call(project, fail=f"kill of the job|after|{RUN}/{output}|{project}/failed")
+    assert failed.code != 0
+    assert (project / "failed").exists()
+    ends_as_a_clean_run(server, project)
+
+
+@pytest.mark.parametrize(("way", "change"), sampled(FILES))
+def test_a_file_at_fault_is_refused_or_made_anew(server: Server, project: Path, way: str, change: str) -> None:
+    CHANGES[change](project)
+    number = FILES.index((way, change))
+    if way in FAULTS:
+        path, text = project / FAULTS[way][0], FAULTS[way][1]
+        whole = path.read_text(encoding="utf-8")
+        path.write_text(whole + text, encoding="utf-8")
+        assert server.call(project).code != 0
+        assert server.call(project).code != 0  # for as long as the fault is there
+        path.write_text(whole, encoding="utf-8")
+    else:
+        made = sorted((project / RUN).glob("[!lb]*")) + sorted((project / RUN).glob("tables/*"))
+        outputs = [str(path.relative_to(project)) for path in made]
+        spoil(project / victim(outputs, number * 7), way)
+    ends_as_a_clean_run(server, project)
+
+
+@pytest.mark.slow
+def test_a_file_edited_with_an_older_date_counts_and_one_that_is_touched_does_not(
+    server: Server, project: Path
+) -> None:
+    sources = [BUNDLE, COHORT, "resources/genes/aliases.csv", "resources/paper/claims.csv", "notebooks/chaos.ipynb"]
+    for name in sources:
+        (project / name).touch()
+    assert "Nothing to be done" in server.call(project).said
+    for name in sources:
+        with (project / name).open("a", encoding="utf-8") as file:
+            file.write("\n")
+        os.utime(project / name, (1e9, 1e9))
+    planned = {job.output for job in jobs_of(server.call(project, "-n").said)}
+    first = ("bundle", "source.json", "cohort", "tables/errata", "notebooks/chaos.ipynb")
+    assert {f"{RUN}/{name}" for name in first} <= planned
+    ends_as_a_clean_run(server, project)
+
+
+def spoil(path: Path, way: str) -> None:
+    """Remove a result, or change a byte of it and keep its size and time."""
+    if way == "deleted table":
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return
+    file = next(iter(sorted(path.rglob("[!.]*.*")))) if path.is_dir() else path
+    status, content = file.stat(), bytearray(file.read_bytes())
+    content[0] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -1,0 +1,61 @@
+"""Bundles and cohorts at the edge of what the formats allow: the whole workflow ends with its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bundles import bundle_of
+from small_run import COHORT, RUN, SmallRun
+
+from afa.bundle import Bundle, save_bundle
+
+FEATURES = ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3")
+ODD_NAMES = ("rectal bleeding of others", 'it\'s "so" n=4, 5', "fièvre entity=x", "x" * 200)
+PLAIN_NAMES = ("bleeding", "diarrhea", "fistula")
+
+
+def some_bundle(entities: tuple[str, ...], features: tuple[str, ...] = FEATURES, *, coupled: bool = True) -> Bundle:
+    """Each entity names two features, one where there is one, and couples them."""
+    n, m = len(entities), len(features)
+    unary, couplings = np.zeros((n, m)), np.zeros((n, m, m))
+    for v in range(n):
+        unary[v, v % m], unary[v, (v + 1) % m] = 1, -1
+        if coupled and m > 1:
+            couplings[v, v % m, (v + 1) % m] = -1
+    return bundle_of(unary, couplings, features=features, entities=entities)
+
+
+def labels_of(entities: tuple[str, ...], yes: str = "yes") -> dict[str, Any]:
+    return {
+        name: {
+            "key": f"phenotype_{'_'.join(name.split())}",
+            "positive": [yes],
+            "negative": ["no"],
+            "reason": "simulated",
+        }
+        for name in entities
+    }
+
+
+CASES = {
+    "names": (some_bundle(ODD_NAMES), labels_of(ODD_NAMES[:3])),
+    "no label": (some_bundle(PLAIN_NAMES), {}),
+    "a label that nobody has": (some_bundle(PLAIN_NAMES), labels_of(("bleeding",), yes="never")),
+    "no coupling": (some_bundle(PLAIN_NAMES, coupled=False), labels_of(("bleeding",))),
+    "one feature": (some_bundle(PLAIN_NAMES, FEATURES[:1]), labels_of(("bleeding",))),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_the_whole_workflow_ends_with_a_report(case: str, tmp_path: Path) -> None:
+    bundle, labels = CASES[case]
+    save_bundle(bundle, tmp_path / "bundle")
+    simulation = COHORT["simulation"] | {"prevalences": dict.fromkeys(bundle.entities, 0.5)}
+    cohort = {"labels": labels, "simulation": simulation}
+    run = SmallRun(tmp_path / "run", {"bundle": str(tmp_path / "bundle")}, cohort)
+    run.finish()
+    assert (run.folder / RUN / "report.html").is_file()

@@ -1,0 +1,91 @@
+"""The table of stages: read without running their modules, and true to them."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+
+import pandas as pd
+import pytest
+
+from afa.errors import ConfigError, SanityError
+from afa.stages import sections, stages
+from afa.stages.base import Stage, check_tables, chosen
+from afa.stages.columns import columns
+
+NAMES = sorted(stages())
+
+
+def heads(keys: tuple[str, ...]) -> set[str]:
+    return {key.partition(".")[0] for key in keys}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_takes_what_its_description_says(name: str) -> None:
+    stage, module = stages()[name], import_module(f"afa.stages.{name}")
+    optional = {"threads", *stage.optional} | ({"patients"} if stage.sharded else set())
+    takes = set(inspect.signature(module.run).parameters)
+    assert takes - optional == {*stage.inputs, *heads(stage.settings)}
+    assert stage.sharded == ("patients" in takes)
+    assert heads((*stage.settings, *(stage.summary or ()))) <= set(sections())
+    if stage.summary is not None:
+        summarised = set(inspect.signature(module.summarise).parameters)
+        assert summarised == {"tables", *stage.beside, *heads(stage.summary)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_description_read_from_the_source_is_that_of_the_module(name: str) -> None:
+    read, own = stages()[name], import_module(f"afa.stages.{name}").STAGE
+    assert {**vars(read), "section": None} == {**vars(own), "section": None}
+    if own.section is not None:
+        assert read.section is not None
+        assert read.section().model_dump() == own.section().model_dump()
+
+
+def test_the_table_is_read_without_numerics() -> None:
+    heavy = "{'numpy', 'pandas', 'scipy', 'numba', 'pyarrow'} & set(sys.modules)"
+    code = f"import sys, afa.config, afa.stages; afa.stages.stages(); print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_job_reads_the_keys_that_are_named_and_no_other() -> None:
+    found = chosen(("random_order.seeds", "top_k", "closure"), sections(), {"random_order": {"seeds": [4]}, "top_k": 2})
+    assert found["random_order"].seeds == (4,)
+    assert found["top_k"] == 2
+    assert found["closure"].coupling == "differential"
+    with pytest.raises(AttributeError):
+        _ = found["random_order"].starts
+
+
+def test_wrong_settings_of_a_job_are_refused_all_at_once() -> None:
+    with pytest.raises(ConfigError) as stopped:
+        chosen(("top_k", "closure"), sections(), {"top_k": 0, "closure": {"coupling": "none"}, "gauge": {}})
+    assert {fault.where for fault in stopped.value.faults} == {
+        f"the settings, key {key}" for key in ("top_k", "closure.coupling", "gauge")
+    }
+
+
+GOOD = pd.DataFrame({"patient": ["p"], "t": [1], "right": [0.5], "winner": [-1], "probability": [1.0]})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"t": "one"}, "column t: found str"),
+        ({"right": -0.5}, "column right: found -0.5; expected at least 0"),
+        ({"winner": 2}, "column winner: found 2; expected at most 1"),
+        ({"probability": 1.5}, "column probability: found 1.5; expected at most 1"),
+        ({"more": 1}, "found columns patient, t, right, winner, probability, more"),
+    ],
+)
+def test_a_table_that_is_not_as_described_is_refused(change: dict[str, object], words: str) -> None:
+    described = Stage(tables={"made": columns("patient t right winner probability")})
+    check_tables("toy", {"made": GOOD}, described.tables)
+    check_tables("toy", {"made": GOOD.assign(probability=None)}, described.tables)
+    with pytest.raises(SanityError, match=words):
+        check_tables("toy", {"made": GOOD.assign(**change)}, described.tables)
+    with pytest.raises(SanityError, match="found tables other; expected made"):
+        check_tables("toy", {"other": GOOD}, described.tables)

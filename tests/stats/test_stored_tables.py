@@ -1,0 +1,30 @@
+"""Tables of a stage carry checksums: a reader notices a changed byte."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from afa.errors import ConfigError
+from afa.stats.tables import gather_tables, read_table, write_tables
+
+TABLE = pd.DataFrame({"patient": [f"p{i:03}" for i in range(200)], "score": np.linspace(0, 1, 200)})
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path):
+    write_tables({"scores": TABLE}, tmp_path / "sign")
+    pd.testing.assert_frame_equal(read_table(tmp_path / "sign", "scores"), TABLE)
+
+
+@pytest.mark.parametrize("place", [0.1, 0.3, 0.5])
+def test_a_changed_byte_among_the_values_is_refused_by_each_reader(tmp_path, place):
+    write_tables({"scores": TABLE}, tmp_path / "sign")
+    path = tmp_path / "sign/scores.parquet"
+    content = bytearray(path.read_bytes())
+    values = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # what follows describes the values
+    content[int(place * values)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"scores.parquet: found a damaged table \(.*\); expected what was written"):
+        read_table(tmp_path / "sign", "scores")
+    with pytest.raises(ConfigError, match="found a damaged table"):
+        gather_tables([tmp_path / "sign"], tmp_path / "gathered")
+    assert not (tmp_path / "gathered").exists()

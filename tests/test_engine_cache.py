@@ -1,0 +1,64 @@
+"""The cache of compiled kernels: what was damaged in it is compiled again, and never run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from afa.engine import compile as compiling
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(compiling, "CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(compiling._CheckedFiles, "complained", False)
+    return tmp_path
+
+
+def doubled(values: np.ndarray) -> float:
+    """Twice the sum."""
+    total = 0.0
+    for value in values:
+        total += 2.0 * value
+    return total
+
+
+def from_cache() -> bool:
+    """Whether a new process would find the kernel compiled; it must be right in any case."""
+    kernel = compiling.kernel()(doubled)
+    assert kernel(np.ones(3)) == 6.0
+    return bool(sum(kernel.stats.cache_hits.values()))
+
+
+def test_a_kernel_is_compiled_once(folder: Path) -> None:
+    assert [from_cache(), from_cache()] == [False, True]
+    assert len(list(folder.rglob("*.nbc"))) == 1
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", ["emptied", "cut", "flipped", "of another kernel"])
+def test_what_was_damaged_is_compiled_again_with_one_line_that_names_the_cache(
+    folder: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: str
+) -> None:
+    from_cache()
+    (file,) = folder.rglob(f"*{suffix}")
+    whole = file.read_bytes()
+    contents = whole[compiling.DIGEST_SIZE :]
+    file.write_bytes(
+        {
+            "emptied": b"",
+            "cut": whole[:-7],
+            "flipped": whole[:-7] + bytes([whole[-7] ^ 255]) + whole[-6:],
+            "of another kernel": compiling._digest("another", contents) + contents,
+        }[damage]
+    )
+    with caplog.at_level(logging.WARNING):
+        assert [from_cache(), from_cache()] == [False, True]
+    (line,) = caplog.messages
+    assert line.startswith(f"afa: kernel cache {folder}: found {file.name} damaged")
+    assert file.read_bytes()[: compiling.DIGEST_SIZE] == compiling._digest(
+        file.name, file.read_bytes()[compiling.DIGEST_SIZE :]
+    )

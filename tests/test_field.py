@@ -1,0 +1,263 @@
+"""Fields: folders that nobody coded for become fields, and what is wrong with one is named."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from afa.cohort.cohort import load_cohort
+from afa.cohort.table_cohort import (
+    build_table_cohort,
+    encode_cohort,
+    field_cohort,
+    find_table,
+    load_field,
+    load_table_cohort,
+)
+from afa.config import RunConfig
+from afa.doctor.inputs import check_cohort_file
+from afa.elicit.knowledge import pool_answers
+from afa.errors import AfaError, CohortError, ConfigError
+from afa.features import read_features
+from afa.field import import_field, read_record
+
+ROOT = Path(__file__).parent.parent
+CARRIED, FETCHED = ("dermatology", "kidney", "pima"), ("diabetes_symptoms", "breast", "thyroid", "icu")
+MIRROR = ROOT.parent / "shared" / "fields"
+needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs ../shared/fields")
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.fixture
+def pumps(tmp_path: Path) -> Path:
+    """Two faults of a pump, of which any number may hold; some cells are missing."""
+    return write(
+        tmp_path / "given_pumps",
+        {
+            "dictionary.csv": "feature,kind,unit,values,definition\n"
+            'pressure,continuous,bar,above 0,"Pressure, outlet."\nnoise,binary,none,"0 no, 1 yes",Noise.\n'
+            "site_a,categorical-as-binary,none,0/1,Stands in A.\nsite_b,categorical-as-binary,none,0/1,Stands in B.\n",
+            "entities.csv": "entity,definition\nleak,Leak.\nworn,Worn bearing.\n",
+            "groups.csv": "feature,measurement\nsite_a,site\nsite_b,site\n",
+            "elicited/cuts_ann.csv": "feature,low,high\npressure,2,6\nnoise,,0.5\n",
+            "elicited/cuts_ben.csv": "feature,low,high\npressure,3,\nnoise,,0.5\n",
+            "elicited/unary_ann.csv": "entity,feature,direction,p_high_with,p_high_without,p_low_with,p_low_without,"
+            "confidence,reason\nleak,pressure,-1,0,0.1,0.8,0.1,0.9,it escapes\nworn,noise,1,0.9,0.2,0,0,0.8,friction\n",
+            "values.csv": "pump,pressure,noise,site_a,site_b\n"
+            + "".join(f"p{n},{n if n % 3 else ''},{n % 2},{int(n < 5)},{int(n >= 5)}\n" for n in range(9)),
+            "labels.csv": "pump,leak,worn\n" + "".join(f"p{n},{int(n % 3 == 0)},{n % 2}\n" for n in range(9)),
+            "SOURCE.md": "# pumps: what ails a pump\n\n- licence: CC0\n- citation: A. Smith: Pumps (2020).\n",
+        },
+    )
+
+
+@pytest.fixture
+def leaves(tmp_path: Path) -> Path:
+    """One disease of a plant or none, a packed table, grades alone, pairs, nothing said of the source."""
+    folder = write(
+        tmp_path / "given_leaves",
+        {
+            "dictionary.csv": "feature,kind,unit,values,definition\nspots,ordinal,grade,0 none .. 3 many,Spots.\n"
+            "wilt,ordinal,grade,0 none .. 3 all,Wilting.\n",
+            "entities.csv": "entity,definition\nrust,Rust.\nblight,Blight.\n",
+            "elicited/cuts_r1.csv": "feature,low,high\nspots,,0.5\nwilt,,1.5\n",
+            "elicited/unary_r1.csv": "entity,feature,direction,p_high_with,p_high_without,p_low_with,p_low_without,"
+            "confidence,reason\nrust,spots,1,0.9,0.2,0,0,1,x\nrust,wilt,0,0.2,0.2,0,0,0.5,x\n"
+            "blight,spots,0,0.3,0.3,0,0,0.5,x\nblight,wilt,1,0.8,0.1,0,0,0.9,x\n",
+            "elicited/pairs.csv": "entity,feature_a,feature_b,direction,scope,confidence,reason\n"
+            "blight,spots,wilt,1,shared,0.4,age\n",
+            "labels.csv": "plant,rust,blight\na,1,0\nb,0,1\nc,0,0\n",
+        },
+    )
+    (folder / "values.csv.gz").write_bytes(gzip.compress(b"plant,spots,wilt\na,3,0\nb,0,2\nc,0,1\n"))
+    return folder
+
+
+def cohort_of(folder: Path, out: Path, entities: list[str], mirror: Path | None = None) -> pd.DataFrame:
+    config = field_cohort(folder)
+    files = find_table(config, mirror)
+    build_table_cohort(config, files, encode_cohort(config, files), entities, out)
+    return pd.read_parquet(out / "features.parquet").set_index("patient")
+
+
+def test_a_made_up_field_keeps_what_was_given_and_says_what_was_seen(pumps: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pumps"
+    remarks = import_field(pumps, out)
+    made = "SOURCE.md entities.csv features.csv groups.csv labels.csv record study.yaml values.csv.gz"
+    assert " ".join(path.name for path in sorted(out.iterdir())) == made
+    features = read_features(out / "features.csv")
+    assert features.kinds == ("continuous", "binary", "binary", "binary")
+    assert (features.low[0], np.isnan(features.high[0])) == (2.5, True)  # one of two voters gives `high`: not more
+    study = load_field(out)
+    assert (study.name, study.title, study.holds, study.voters) == (
+        "pumps",
+        "What ails a pump",
+        "several",
+        ("ann", "ben"),
+    )
+    assert (study.table.licence, study.table.citation) == ("CC0", "A. Smith: Pumps (2020).")
+    assert pd.read_csv(out / "groups.csv")["exclusive"].tolist() == [1, 1]
+    assert remarks == [
+        "the number of missing values alone tells leak with an area under the curve of 1.00:"
+        " a planner must not see that a value is missing"
+    ]
+    assert remarks[0] in (out / "SOURCE.md").read_text()
+    cuts, unary, pairs = read_record(out)
+    assert (cuts["voter"].tolist(), len(unary), len(pairs)) == (["ann", "ann", "ben", "ben"], 2, 0)
+    assert pool_answers(unary, features)["feature"].tolist() == ["pressure", "noise"]
+    again = tmp_path / "again" / "pumps"
+    import_field(pumps, again)
+    assert all(path.read_bytes() == (again / path.relative_to(out)).read_bytes() for path in out.rglob("*.*"))
+
+
+def test_a_made_up_field_becomes_a_cohort_and_stages_refuse_its_gaps_in_one_line(pumps: Path, tmp_path: Path) -> None:
+    import_field(pumps, tmp_path / "pumps")
+    table = cohort_of(tmp_path / "pumps", tmp_path / "cohort", ["worn", "absent"])
+    assert table["pressure"].isna().sum() == 3
+    assert table.loc["p2"].tolist() == [-1, 0, 1, 0]
+    card = yaml.safe_load((tmp_path / "cohort" / "cohort.yaml").read_text())
+    assert card["missing"] == {"pressure": 3}
+    assert card["labels"]["leak"] == {"unused": "the bundle has no such entity"}
+    with pytest.raises(CohortError, match=r"patient p0, column pressure: found nothing, as in 3 cells") as stopped:
+        load_cohort(tmp_path / "cohort")
+    assert len(stopped.value.faults) == 1
+
+
+def test_another_made_up_field_is_complete_and_loads(leaves: Path, tmp_path: Path) -> None:
+    assert import_field(leaves, tmp_path / "leaves", holds="one or none") == []
+    assert load_field(tmp_path / "leaves").holds == "one or none"
+    cohort_of(tmp_path / "leaves", tmp_path / "cohort", ["rust", "blight"])
+    cohort = load_cohort(tmp_path / "cohort")
+    assert cohort.values.tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert cohort.labels["blight"].tolist() == [0, 1, 0]
+    assert cohort.provenance["encoding"] == {"reference": "ranges"}
+
+
+def test_a_table_that_is_not_carried_is_known_by_its_digest(leaves: Path, tmp_path: Path) -> None:
+    out = tmp_path / "leaves"
+    import_field(leaves, out, address="https://example.org/leaves.csv")
+    assert not (out / "values.csv.gz").exists()
+    config = field_cohort(out)
+    with pytest.raises(
+        CohortError, match=r"fetch it from https://example.org/leaves.csv, or name a folder with leaves/"
+    ):
+        find_table(config)
+    shutil.copytree(leaves, tmp_path / "mirror" / "leaves")
+    assert find_table(config, tmp_path / "mirror").table == tmp_path / "mirror" / "leaves" / "values.csv.gz"
+    (tmp_path / "mirror" / "leaves" / "values.csv.gz").write_bytes(gzip.compress(b"plant,spots,wilt\na,0,0\n"))
+    with pytest.raises(CohortError, match="SHA-256"):
+        find_table(config, tmp_path / "mirror")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("dictionary.csv", "continuous", "number", ("dictionary.csv, line 2, column kind", "'number'")),
+        ("entities.csv", "worn,", "leak,", ("entities.csv, line 3, column entity", "'leak' again")),
+        ("groups.csv", "site_b,", "site_c,", ("groups.csv, line 3", "'site_c'", "a name of dictionary.csv")),
+        ("elicited/cuts_ann.csv", "noise,", "pressure,", ("cuts_ann.csv, line 3, column feature", "'pressure' again")),
+        ("elicited/cuts_ann.csv", "2,6", "two,6", ("cuts_ann.csv, line 2, column low", "'two'")),
+        ("elicited/cuts_ann.csv", "2,6", "9,6", ("column low", "above high")),
+        ("elicited/unary_ann.csv", "worn,", "torn,", ("line 3, column entity", "'torn'", "did you mean worn")),
+        ("elicited/unary_ann.csv", "-1,0,", "-0.5,0,", ("column direction", "-0.5", "-1, 0 or 1")),
+        ("elicited/unary_ann.csv", "0.9,0.2,0,", "0.9,0.2,0.3,", ("1.2 high and low together", "at most 1")),
+        ("elicited/unary_ann.csv", "0.8,friction", "80,friction", ("column confidence", "'80'", "[0, 1]")),
+        ("values.csv", "noise,", "din,", ("no column for 1 of 4 features: noise",)),
+        ("labels.csv", "p8,", "p9,", ("'p9' (line 10)", "table of values")),
+        ("labels.csv", "worn", "torn", ("labels.csv", "the entities leak, worn")),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_one_line_and_nothing_is_left(
+    pumps: Path, tmp_path: Path, name: str, old: str, new: str, words: tuple[str, ...]
+) -> None:
+    text = (pumps / name).read_text()
+    assert old in text
+    (pumps / name).write_text(text.replace(old, new, 1))
+    (pumps / "elicited" / "cuts_ben.csv").unlink()
+    with pytest.raises(AfaError) as stopped:
+        import_field(pumps, tmp_path / "pumps")
+    assert len(stopped.value.faults) == 1, stopped.value
+    assert [word for word in words if word not in str(stopped.value)] == [], stopped.value
+    assert [path.name for path in tmp_path.iterdir()] == ["given_pumps"]
+
+
+def test_missing_parts_and_an_unfit_name_are_refused(pumps: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'My Pumps'"):
+        import_field(pumps, tmp_path / "My Pumps")
+    (pumps / "values.csv").unlink()
+    shutil.rmtree(pumps / "elicited")
+    with pytest.raises(CohortError) as stopped:
+        import_field(pumps, tmp_path / "pumps")
+    assert len(stopped.value.faults) == 3
+
+
+@pytest.mark.parametrize("name", [*CARRIED, *FETCHED])
+def test_a_field_of_the_project_is_sound_and_its_answers_pool(name: str) -> None:
+    folder = ROOT / "resources" / "fields" / name
+    study, features = load_field(folder), read_features(folder / "features.csv")
+    assert study.table.carried == (name in CARRIED) == (folder / "values.csv.gz").is_file()
+    _, unary, _ = read_record(folder)
+    table = pool_answers(unary, features)
+    assert len(table) == len(features) * len(pd.read_csv(folder / "entities.csv"))
+    assert features.has_range.all()
+    if name in CARRIED:
+        config = field_cohort(folder)
+        encoded = encode_cohort(config, find_table(config))
+        assert tuple(encoded.values.columns) == features.names
+        assert encoded.notes == []
+
+
+@needs_mirror
+@pytest.mark.parametrize("name", FETCHED)
+def test_a_table_that_is_not_carried_is_found_in_a_mirror(name: str, tmp_path: Path) -> None:
+    folder = ROOT / "resources" / "fields" / name
+    entities = pd.read_csv(folder / "entities.csv")["entity"].tolist()
+    table = cohort_of(folder, tmp_path / "cohort", entities, MIRROR)
+    assert list(table.columns) == list(read_features(folder / "features.csv").names)
+    assert len(table) == len(pd.read_csv(MIRROR / name / "labels.csv"))
+
+
+@needs_mirror
+@pytest.mark.parametrize("name", CARRIED)
+def test_a_carried_field_is_what_its_command_makes_of_the_source(name: str, tmp_path: Path) -> None:
+    folder = ROOT / "resources" / "fields" / name
+    import_field(MIRROR / name, tmp_path / name, holds=load_field(folder).holds)
+    for path in sorted(folder.rglob("*.csv")):
+        assert (tmp_path / name / path.relative_to(folder)).read_bytes() == path.read_bytes()
+    with gzip.open(folder / "values.csv.gz") as packed:
+        assert packed.read() == (MIRROR / name / "values.csv").read_bytes()
+
+
+def test_a_cohort_file_of_a_table_names_its_wrong_keys(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeatures: f.csv\nencoding: {reference: controls}\n"
+    )
+    with pytest.raises(ConfigError, match="needs `controls`"):
+        load_table_cohort(path)
+    path.write_text("name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeature: f.csv\n")
+    with pytest.raises(ConfigError, match="rename it to features"):
+        load_table_cohort(path)
+
+
+def test_the_doctor_says_how_large_a_table_is_and_that_it_has_gaps() -> None:
+    findings, series = check_cohort_file(RunConfig(cohort="kidney"))
+    assert series is None
+    assert [finding.level for finding in findings] == ["ok", "warning"]
+    assert "400 patients x 24 features" in findings[0].found
+    assert findings[1].found.startswith("1,012 missing values in the table")
+    (absent,) = check_cohort_file(RunConfig(cohort="thyroid"))[0]
+    assert (absent.level, "new-thyroid.csv" in absent.next_step) == ("fault", True)
