@@ -4,47 +4,65 @@ PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BUNDLE)") $(if $(RUN),"run=$(RUN)") $(if $(GEO_MIRROR),"geo_mirror=$(GEO_MIRROR)"))
+CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BUNDLE)") $(if $(RUN),"run=$(RUN)") $(if $(SOURCE),"source=$(SOURCE)") $(if $(GEO_MIRROR),"geo_mirror=$(GEO_MIRROR)"))
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce doctor test test-all fuzz bench lint wheel api lock clean
+.PHONY: help reproduce doctor test test-all test-cluster storm fuzz mutants nightly bench lint wheel api lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
-reproduce: $(VENV)/.ready ## the whole workflow, also after a crash; COHORT= BUNDLE= RUN= GEO_MIRROR= PROFILE= choose what and where
+reproduce: $(VENV)/.ready ## the whole workflow on a real cohort, also after a crash; COHORT= BUNDLE= RUN= SOURCE= GEO_MIRROR= PROFILE= choose what and where
 	$(SNAKEMAKE)
-	@echo "report: results/$(or $(RUN),$(COHORT),demo)/report.html"
+	@echo "report: results/$(or $(RUN),$(COHORT),gse109142)/report.html"
 
 doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too
 	afa doctor $(if $(PROFILE),--profile $(PROFILE)) $(if $(NETWORK),--network) $(if $(CONFIG),--config $(CONFIG))
 
-test: $(VENV)/.ready ## all tests but the slow ones
-	python -m pytest -n 2 --dist loadscope -m "not slow"
+PYTEST := python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+test: $(VENV)/.ready ## all tests but the slow ones (tests/slow.yaml)
+	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.ready ## all tests; as root also those on a full disk
-	python -m pytest -n 2 --dist loadscope
+	$(PYTEST)
 
 test-cluster: $(VENV)/.ready ## the workflow on a Slurm of this machine against a local run; as root, on Debian
 	tests/cluster/slurm.sh install
 	python -m pytest --durations=3 --durations-min=1 tests/cluster/check_on_slurm.py
 
+storm: $(VENV)/.ready ## random changes, failures and kills of a finished run, for an hour; MINUTES= and SEED= choose others
+	python tests/reliability/storm.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0)
+
 fuzz: $(VENV)/.ready ## broken and hostile files for every reader, 10,000 each; CASES= and SEED= choose others
 	AFA_FUZZ_CASES=$(or $(CASES),10000) AFA_FUZZ_SEED=$(or $(SEED),0) python -m pytest -n 2 tests/fuzz
 
-bench: $(VENV)/.ready ## speed against a plain NumPy version, in results/bench; COHORT_FOLDER= chooses another cohort than the demo
-	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort)
+mutants: $(VENV)/.ready ## changes of the mathematics that its tests must notice: a sample of N=200, by SEED=, in results/mutants.csv
+	python tests/mutants.py --sample $(or $(N),200) --seed $(or $(SEED),0) --out results/mutants.csv
+
+nightly: ## what takes hours: every test, the workflow on Slurm (as root, on Debian), an hour of kills, fuzz, and the default workflow
+	$(MAKE) test-all
+	$(MAKE) test-cluster
+	$(MAKE) storm
+	$(MAKE) fuzz
+	$(MAKE) reproduce RUN=nightly
+
+bench: $(VENV)/.ready ## speed against a plain NumPy version, and where the seconds of a run go, in results/bench; COHORT_FOLDER= chooses another cohort than the demo
+	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort --config cohort=demo)
 	afa bundle build resources/elicitation --out results/bench/bundle
 	python benchmarks/bench.py --bundle results/bench/bundle --cohort "$(or $(COHORT_FOLDER),results/demo/cohort)" --out results/bench
 	python benchmarks/scale.py --out results/bench
+	rm -rf results/profile results/bench/parts && mkdir -p results/bench/parts
+	AFA_PARTS=$(CURDIR)/results/bench/parts PYTHONPATH=$(CURDIR)/benchmarks/hook snakemake --config run=profile
+	python benchmarks/run_parts.py --run results/profile --parts results/bench/parts --out results/bench
 
 lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	ruff format --check .
 	ruff check .
 	mypy
 	lint-imports
-	snakefmt --check Snakefile workflow
+	snakefmt --check workflow
 	snakemake --lint
 
 wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the workflow
@@ -65,6 +83,5 @@ $(VENV)/.ready: envs/requirements.lock envs/bootstrap.lock pyproject.toml
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync --quiet --system-certs --require-hashes --compile-bytecode envs/requirements.lock \
 	  || { echo "uv could not install the lock; pip, which reads pip.conf, tries now"; \
 	       $(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/requirements.lock; }
-	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	$(VENV)/bin/python -m afa.engine.warm
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install --quiet --offline --no-deps --no-build-isolation --editable .
 	touch $@
