@@ -10,66 +10,169 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import sys
 import sysconfig
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, resolve_name
+from itertools import dropwhile
 from pathlib import Path
 
 from afa.errors import ConfigError, Fault
+from afa.files import atomic_file
 
 PACKAGE = Path(__file__).parent
 DIGEST_LENGTH = 16
 """Hexadecimal digits of a code digest."""
 
 
-def code_digest(root: str) -> str:
-    """SHA-256 over the code reached from `root`: a module, `afa.cohort.encode`, or `module:function`."""
-    return _digest(code_parts(root))
+@dataclass(frozen=True)
+class _Facts:
+    """A source, or a function in it, without docstrings and positions, and what it imports of the package.
 
-
-def stage_digest(name: str, function: str) -> str:
-    """Digest of the code of one job of a stage: its `run` or its `summarise`, and the command that calls it."""
-    command = {"run": "stage", "summarise": "summarise"}[function]
-    return code_digest(f"afa.stages.{name}:{function}") + code_digest(f"afa.cli.stage:{command}")
-
-
-def code_parts(root: str) -> dict[str, str]:
-    """The code reached from `root`, by the names of the modules and of the function.
-
-    A function reaches the names of its own module that it uses, and the modules that those and itself import.
+    An import is two names, `afa.module.name` and `afa.module`: the first that is a module is imported.
     """
-    module, _, function = root.partition(":")
-    if not function:
-        return _with_imported({}, {module})
-    tree = _tree(_source(module))
-    nodes = _reached_nodes(tree, function)
-    pending: set[str] = set()
-    for node in nodes:
-        pending |= _imports(node, module)
-    names = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
-    pending |= {target for statement in tree.body for target, bound in _bindings(statement, module) if bound in names}
-    return _with_imported({root: "".join(map(_canonical, nodes))}, pending)
+
+    digest: str
+    imports: frozenset[tuple[str, str]]
 
 
-def notebook_digest(notebook: str | Path) -> str:
-    """SHA-256 over the code of the package that the cells of a notebook import; "" where there is no such file.
+class Code:
+    """The code of the package as it is now; each file is read once.
 
-    The notebook's own cells do not enter it: its file is an input of the rule that runs it. A file that is no notebook,
-    or a cell that is no Python, is a `ConfigError`.
+    Parameters
+    ----------
+    kept
+        A file that keeps from call to call what was found in a source, by the source's content. It only saves time.
+
     """
-    return _digest(notebook_parts(notebook)) if Path(notebook).is_file() else ""
+
+    def __init__(self, kept: Path | None = None) -> None:
+        self._kept = kept
+        self._before = _read(kept) if kept is not None else {}
+        self._used: dict[str, _Facts] = {}
+        self._files: dict[str, Path | None] = {}
+        self._modules: dict[str, tuple[str, set[str]]] = {}
+
+    def digest(self, root: str) -> str:
+        """SHA-256 over the code reached from `root`: a module, `afa.cohort.encode`, or `module:function`."""
+        return _digest(self.parts(root))
+
+    def stage(self, name: str, function: str) -> str:
+        """Digest of the code of one job of a stage: its `run` or its `summarise`, and the command that calls it."""
+        command = {"run": "stage", "summarise": "summarise"}[function]
+        return self.digest(f"afa.stages.{name}:{function}") + self.digest(f"afa.cli.stage:{command}")
+
+    def notebook(self, notebook: str | Path) -> str:
+        """SHA-256 over the code of the package that the cells of a notebook import; "" where there is no such file.
+
+        The notebook's own cells do not enter it: its file is an input of the rule that runs it. A file that is no
+        notebook, or a cell that is no Python, is a `ConfigError`.
+        """
+        return _digest(self.notebook_parts(notebook)) if Path(notebook).is_file() else ""
+
+    def parts(self, root: str) -> dict[str, str]:
+        """Digests of the code reached from `root`, by the names of the modules and of the function.
+
+        A function reaches the names of its own module that it uses, and the modules that those and itself import.
+        """
+        module, _, function = root.partition(":")
+        if not function:
+            return self._with_imported({}, {module})
+        facts = self._facts(self._source(module), function)
+        return self._with_imported({root: facts.digest}, self._imported(facts) - {module})
+
+    def notebook_parts(self, notebook: str | Path) -> dict[str, str]:
+        """Digests of the code of the package that the cells of a notebook import, by the names of the modules."""
+        try:
+            cells = json.loads(Path(notebook).read_bytes())["cells"]
+            code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+            facts = self._facts("\n".join(map(_without_magics, code)).encode())
+        except (ValueError, KeyError, TypeError, SyntaxError) as error:
+            where = str(notebook)
+            raise ConfigError(Fault(where, f"no notebook ({error})", "cells of Python", "correct it")) from None
+        return self._with_imported({}, self._imported(facts))
+
+    def keep(self) -> None:
+        """Write what this call needed to know of sources, where the file has more or less."""
+        if self._kept is not None and self._used.keys() != self._before.keys():
+            known = {key: [facts.digest, sorted(facts.imports)] for key, facts in sorted(self._used.items())}
+            with suppress(OSError), atomic_file(self._kept) as path:  # a dry run may have no right to write
+                path.write_text(json.dumps(known), encoding="utf-8")
+
+    def _with_imported(self, parts: dict[str, str], pending: set[str]) -> dict[str, str]:
+        """`parts`, and the code of the modules in `pending` with all that they import."""
+        while pending:
+            current = pending.pop()
+            if current not in parts:
+                if current not in self._modules:
+                    facts = self._facts(self._source(current))
+                    self._modules[current] = facts.digest, self._imported(facts)
+                parts[current], imported = self._modules[current]
+                pending |= imported - parts.keys()
+        return parts
+
+    def _facts(self, source: bytes, function: str = "") -> _Facts:
+        key = hashlib.sha256(f"{sys.version_info[:2]} {function}\0".encode() + source).hexdigest()
+        if key not in self._used:
+            self._used[key] = self._before.get(key) or _facts(source, function)
+        return self._used[key]
+
+    def _imported(self, facts: _Facts) -> set[str]:
+        found = (next((name for name in names if self._file(name)), "") for names in facts.imports)
+        return set(found) - {""}
+
+    def _source(self, module: str) -> bytes:
+        file = self._file(module)
+        if file is None:
+            raise KeyError(f"no module {module}")
+        return file.read_bytes()
+
+    def _file(self, module: str) -> Path | None:
+        if module not in self._files:
+            base = PACKAGE.joinpath(*module.split(".")[1:])
+            # The package first: a module may have a folder of data with its name beside it.
+            places = (base / "__init__.py", base.with_suffix(".py"))
+            self._files[module] = next((path for path in places if path.is_file()), None)
+        return self._files[module]
 
 
-def notebook_parts(notebook: str | Path) -> dict[str, str]:
-    """The code of the package that the cells of a notebook import, by the names of the modules."""
+def _read(kept: Path) -> dict[str, _Facts]:
+    """The facts in a file; none where it is not there, or is not whole."""
     try:
-        cells = json.loads(Path(notebook).read_bytes())["cells"]
-        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        imported = _imports(ast.parse("\n".join(map(_without_magics, code))), "")
-    except (ValueError, KeyError, TypeError, SyntaxError) as error:
-        where = str(notebook)
-        raise ConfigError(Fault(where, f"no notebook ({error})", "cells of Python", "mend the notebook")) from None
-    return _with_imported({}, imported)
+        known = json.loads(kept.read_bytes())
+        return {
+            key: _Facts(digest, frozenset((one, other) for one, other in names))
+            for key, (digest, names) in known.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _digest(parts: dict[str, str]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(parts):
+        digest.update(f"{name}\0{parts[name]}\0".encode())
+    return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+@cache
+def _facts(source: bytes, function: str) -> _Facts:
+    """What there is to know of a source, or of one of its functions with the names of its module that it uses."""
+    tree = _tree(source)
+    nodes: list[ast.stmt] = _reached_nodes(tree, function) if function else tree.body
+    found = {bound for node in nodes for statement in ast.walk(node) for bound in _bindings(statement)}
+    if function:
+        used = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
+        found |= {binding for statement in tree.body for binding in _bindings(statement) if binding[2] in used}
+    code = "".join(map(_canonical, nodes))
+    return _Facts(hashlib.sha256(code.encode()).hexdigest(), frozenset(names[:2] for names in found))
+
+
+@cache
+def _tree(source: bytes) -> ast.Module:
+    return ast.parse(source)
 
 
 def user_files(module: str) -> list[Path]:
@@ -129,50 +232,6 @@ def _without_magics(cell: str) -> str:
     return "\n".join(line for line in cell.split("\n") if not line.startswith(("%", "!")))
 
 
-def _with_imported(parts: dict[str, str], pending: set[str]) -> dict[str, str]:
-    """`parts`, and the code of the modules in `pending` with all that they import."""
-    while pending:
-        current = pending.pop()
-        if current not in parts:
-            parts[current], imported = _module(current, _source(current))
-            pending |= imported
-    return parts
-
-
-def _digest(parts: dict[str, str]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(parts):
-        digest.update(f"{name}\0{parts[name]}\0".encode())
-    return digest.hexdigest()[:DIGEST_LENGTH]
-
-
-@cache
-def _module(module: str, source: bytes) -> tuple[str, frozenset[str]]:
-    """The code of a module and what it imports: every rule of the workflow asks for nearly the same modules."""
-    tree = _tree(source)
-    return _canonical(tree), frozenset(_imports(tree, module))
-
-
-@cache
-def _tree(source: bytes) -> ast.Module:
-    return ast.parse(source)
-
-
-def _source(module: str) -> bytes:
-    return _file(module).read_bytes()
-
-
-def _file(module: str) -> Path:
-    base = PACKAGE.joinpath(*module.split(".")[1:])
-    package = base / "__init__.py"
-    # A module may have a folder of data with its name beside it.
-    return package if package.is_file() else base.with_suffix(".py")
-
-
-def _exists(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] == PACKAGE.name and _file(module).is_file()
-
-
 def _reached_nodes(tree: ast.Module, function: str) -> list[ast.stmt]:
     """The top-level statement that defines `function`, and those that define the names it uses, in file order."""
     defined: dict[str, ast.stmt] = {}
@@ -209,35 +268,25 @@ def definition(tree: ast.Module, name: str) -> list[ast.stmt]:
     return [*imports, *needed]
 
 
-def _imports(node: ast.AST, module: str) -> set[str]:
-    """Modules of the package imported anywhere under `node`; a package's `__init__` counts as imported too."""
-    return {target for statement in ast.walk(node) for target, _ in _bindings(statement, module)}
-
-
-def _bindings(statement: ast.AST, module: str) -> set[tuple[str, str]]:
-    """Pairs (module of the package, name it is bound to) of one import statement."""
-    found: set[tuple[str, str]] = set()
+def _bindings(statement: ast.AST) -> set[tuple[str, str, str]]:
+    """(`module.name`, `module`, the name it is bound to) of what one statement imports of the package."""
+    found: set[tuple[str, str, str]] = set()
     if isinstance(statement, ast.Import):
-        for alias in statement.names:
-            if _exists(alias.name):
-                found.add((alias.name, alias.asname or alias.name.split(".")[0]))
+        found = {(each.name, each.name, each.asname or each.name.split(".")[0]) for each in statement.names}
     elif isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
-        for alias in statement.names:
-            inner = f"{statement.module}.{alias.name}"
-            for target in (inner, statement.module):
-                if _exists(target):
-                    found.add((target, alias.asname or alias.name))
-                    break
-    return {(target, bound) for target, bound in found if target != module}
+        module = statement.module
+        found = {(f"{module}.{each.name}", module, each.asname or each.name) for each in statement.names}
+    return {names for names in found if names[1].split(".")[0] == PACKAGE.name}
 
 
-def _canonical(node: ast.Module | ast.stmt) -> str:
-    """A dump of the code without docstrings, positions and comments; takes the docstrings out of `node`."""
+def _canonical(node: ast.stmt) -> str:
+    """A dump of a statement without docstrings, positions and comments; takes the docstrings out of `node`."""
+    if _is_text(node):
+        return ""
     for inner in ast.walk(node):
-        body = getattr(inner, "body", None)
-        if isinstance(inner, ast.FunctionDef | ast.ClassDef | ast.Module) and body and _is_text(body[0]):
-            inner.body = body[1:]
-    return ast.dump(node if isinstance(node, ast.Module) else ast.Module([node], []))
+        if isinstance(inner, ast.FunctionDef | ast.ClassDef):
+            inner.body = list(dropwhile(_is_text, inner.body))
+    return ast.dump(node)
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from afa import codedigest
-from afa.codedigest import user_files
+from afa.codedigest import Code, user_files
 from afa.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -18,24 +18,16 @@ SIGN = "afa.stages.sign:run"
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the package that digests are taken of."""
     copy = tmp_path / "afa"
     shutil.copytree(ROOT / "afa", copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(codedigest, "PACKAGE", copy)
-    forget()
-    yield copy
-    forget()
-
-
-def forget() -> None:
-    codedigest._tree.cache_clear()
-    codedigest._module.cache_clear()
+    return copy
 
 
 def digest(root: str = SIGN) -> str:
-    forget()
-    return codedigest.code_digest(root)
+    return Code().digest(root)
 
 
 def edit(file: Path, change: Callable[[str], str]) -> None:
@@ -142,11 +134,11 @@ def notebook(folder: Path, *cells: str) -> Path:
 
 def test_a_notebook_has_the_digest_of_what_its_cells_import_and_nothing_else(package: Path, tmp_path: Path) -> None:
     made = notebook(tmp_path, "%matplotlib inline\nfrom afa.orders import random_order", "1 + 1")
-    before = codedigest.notebook_digest(made)
+    before = Code().notebook(made)
     edit(package / "copeland.py", lambda text: text + "\n\nANOTHER = 1\n")
-    assert codedigest.notebook_digest(made) == before
+    assert Code().notebook(made) == before
     edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
-    assert codedigest.notebook_digest(made) != before
+    assert Code().notebook(made) != before
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"cells": [{"cell_type": "code", "source": ["import"]}]}'])
@@ -154,7 +146,7 @@ def test_a_file_that_is_no_notebook_is_a_config_error_with_its_name(tmp_path: Pa
     made = tmp_path / "made.ipynb"
     made.write_text(text)
     with pytest.raises(ConfigError, match=r"made\.ipynb: found no notebook"):
-        codedigest.notebook_digest(made)
+        Code().notebook(made)
 
 
 def test_a_function_that_there_is_not_is_an_error(package: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from afa.errors import CohortError, Fault
 
@@ -99,11 +98,15 @@ def empirical_p(values: Floats, controls: Floats) -> Floats:
 
 def normal_p(values: Floats, controls: Floats) -> Floats:
     """Two-sided p of `z = (x - mu) / s` under the normal law; shapes as in `empirical_p`, `s` with `n - 1`."""
+    from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
+
     return np.asarray(2.0 * stats.norm.sf(np.abs(_standardised(values, controls))))
 
 
 def predictive_t_p(values: Floats, controls: Floats) -> Floats:
     r"""Two-sided p of a new value: \( (x - \mu) / (s \sqrt{1 + 1/n}) \) under Student's t with `n - 1` degrees."""
+    from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
+
     n_controls = controls.shape[1]
     statistic = _standardised(values, controls) / math.sqrt(1.0 + 1.0 / n_controls)
     return np.asarray(2.0 * stats.t.sf(np.abs(statistic), df=n_controls - 1))

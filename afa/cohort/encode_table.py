@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import Test, least_controls, robust_scale
@@ -273,6 +272,8 @@ def _around_controls(name: str, values: Floats, coding: Coding) -> tuple[float, 
         beyond = int(np.ceil(coding.level * (count + 1) - 1.0)) - 1
         far = float(np.sort(np.abs(values - centre))[::-1][beyond]) + slack
     else:
+        from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
+
         spread = float(values.std(ddof=1))
         quantile: Callable[[float], Any] = stats.norm.isf if test == "normal" else stats.t(count - 1).isf
         far = float(quantile(coding.level / 2)) * spread * (1.0 if test == "normal" else np.sqrt(1.0 + 1.0 / count))

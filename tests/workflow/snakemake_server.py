@@ -28,7 +28,7 @@ def parse_all() -> None:
     """Parse every module of the package once, for all calls."""
     for file in sorted(codedigest.PACKAGE.rglob("*.py")):
         parts = file.relative_to(codedigest.PACKAGE.parent).with_suffix("").parts
-        codedigest.code_digest(".".join(parts).removesuffix(".__init__"))
+        codedigest.Code().parts(".".join(parts).removesuffix(".__init__"))
 
 
 def forget_the_package(folder: Path) -> None:

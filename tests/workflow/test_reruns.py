@@ -17,7 +17,7 @@ from rerun_lab import ROOT, Lab
 from rerun_trials import Trials
 
 from afa import codedigest
-from afa.codedigest import code_digest, code_parts, notebook_digest, notebook_parts
+from afa.codedigest import Code
 from afa.config import RunConfig
 
 CONTRACT = load_contract()
@@ -89,17 +89,18 @@ def test_the_digest_of_every_rule_covers_the_modules_that_its_command_reaches_an
 ) -> None:
     monkeypatch.setattr(codedigest, "PACKAGE", trials.lab.folder / "afa")
     parameters = {record["rule"]: " ".join(record["params"]) for record in trials.lab.records().values()}
+    code = Code()
     for rule, command in trials.commands.items():
         reached, _ = modules_and_names(command)
         functions = functions_of(command)
         if not functions:
             continue
         roots = [f"{function.__module__}:{function.__name__}" for function in functions]
-        parts = set().union(*map(code_parts, roots)) - set(roots)
-        digests = [code_digest(root) for root in roots]
+        parts = set().union(*map(code.parts, roots)) - set(roots)
+        digests = [code.digest(root) for root in roots]
         for notebook in (trials.lab.folder / name for name in notebooks_of(command)):
-            parts |= set(notebook_parts(notebook))
-            digests.append(notebook_digest(notebook))
+            parts |= set(code.notebook_parts(notebook))
+            digests.append(code.notebook(notebook))
         assert parts == reached, f"{rule}: digested and not reached, or the other way: {sorted(parts ^ reached)}"
         for digest in digests:
             assert digest in parameters[rule], f"{rule}: no parameter has a digest of what its command calls: {roots}"

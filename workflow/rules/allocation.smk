@@ -18,7 +18,7 @@ rule allocation_shard:
         runtime=minutes,
     params:
         settings=settings_of_part,
-        code=stage_digest("allocation", "run"),
+        code=CODE.stage("allocation", "run"),
     shell:
         "afa stage allocation --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
         " --settings {params.settings:q} --threads {threads} --out {output.tables} > {log} 2>&1"

@@ -19,13 +19,7 @@ if installed != PACKAGE_VERSION:
         f" version {PACKAGE_VERSION}. Next step: install it there, pip install 'afa[workflow]=={PACKAGE_VERSION}'."
     )
 
-from afa.codedigest import (
-    DIGEST_LENGTH,
-    PACKAGE,
-    code_digest,
-    notebook_digest,
-    stage_digest,
-)
+from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code
 from afa.config import (
     carried_extract,
     check_run_config,
@@ -119,9 +113,12 @@ def files_of(folder, *patterns):
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
 
 
+CODE = Code(Path(".snakemake/afa_code.json"))
+
+
 def command_digest(command):
     """Digest of the code that one command runs, such as `bundle:bundle_build`: the rule runs again when it changes."""
-    return code_digest(f"afa.cli.{command}")
+    return CODE.digest(f"afa.cli.{command}")
 
 
 def template_digest(pattern):
@@ -136,7 +133,7 @@ def notebook_code(notebook):
     try:
         return (
             command_digest("report:notebook")
-            + notebook_digest(notebook)
+            + CODE.notebook(notebook)
             + template_digest("notebook.*")
         )
     except AfaError as error:

@@ -34,7 +34,7 @@ rule elicitation_health:
             else ""
         ),
         settings=settings_of(STAGES["elicitation_health"].settings),
-        code=stage_digest("elicitation_health", "run"),
+        code=CODE.stage("elicitation_health", "run"),
     shell:
         "afa stage elicitation_health --bundle {input.bundle} --cohort {input.cohort} {params.record}"
         " --settings {params.settings:q} --out {output.tables} > {log} 2>&1"

@@ -35,7 +35,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 shard=shard_option,
                 settings=settings_of(stage.settings),
-                code=stage_digest(name, "run"),
+                code=CODE.stage(name, "run"),
             shell:
                 "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
                 " --threads {threads} --out {output.tables} > {log} 2>&1"
@@ -90,7 +90,7 @@ for name, stage in STAGES.items():
                 stage=name,
                 inputs=input_options,
                 settings=settings_of(stage.summary),
-                code=stage_digest(name, "summarise"),
+                code=CODE.stage(name, "summarise"),
             shell:
                 "afa summarise {params.stage} {input.tables} {params.inputs} --settings {params.settings:q}"
                 " --out {output.rows} > {log} 2>&1"
