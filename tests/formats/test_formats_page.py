@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_tutorial import ROOT, blocks, run_page, shell
+from pages import ROOT, blocks, run_page, shell
 
 from afa.bundle import load_bundle
 

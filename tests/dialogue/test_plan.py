@@ -30,7 +30,7 @@ from afa.errors import AfaError, ConfigError, Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.session import load_session, save_session
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
 AFA = str(Path(sys.executable).parent / "afa")
 

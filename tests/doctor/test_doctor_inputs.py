@@ -21,7 +21,7 @@ from afa.doctor.inputs import check_built, check_bundle, check_cohort_file, chec
 from afa.doctor.llm_planners import check_baselines
 from afa.doctor.series import check_genes, check_network, check_samples, check_series, places
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
 GSM = [f"GSM{number}" for number in range(1, 26)]
 GROUPS = ["diagnosis: Control"] * 20 + ["diagnosis: UC"] * 5

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_tutorial import write_files
+from pages import write_files
 from typer.testing import CliRunner
 
 from afa.cli import app

@@ -11,7 +11,7 @@ import yaml
 import afa
 from afa.report.api import PUBLIC
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 HEADINGS = re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
 RELEASES = [re.fullmatch(r"\[(\d+)\.(\d+)\.(\d+)\] - (\d{4}-\d{2}-\d{2})", heading) for heading in HEADINGS[1:]]

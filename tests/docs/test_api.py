@@ -18,7 +18,7 @@ import afa
 from afa.allocate import Rule
 from afa.report.api import PUBLIC, as_markdown, write_reference
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SAID_BY_ITS_TYPE = re.compile(
     r"\b(PairwiseMRF|Evidence|Marginals|MeanField|Solver|Bundle|View|Coupling|Generator|Action)\b"
 )

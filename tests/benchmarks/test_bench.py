@@ -17,7 +17,7 @@ from afa.engine.signs import sign_paths
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import growth  # noqa: E402

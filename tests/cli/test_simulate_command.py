@@ -11,8 +11,8 @@ import yaml
 from bundles import bundle_of
 from commands import afa
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
-from test_tutorial import PAGE as TUTORIAL
-from test_tutorial import blocks, shell, write_files
+from pages import PAGE as TUTORIAL
+from pages import blocks, shell, write_files
 from typer.testing import CliRunner
 
 from afa.cli import app
@@ -28,8 +28,8 @@ from afa.experiments.simulate_walks import Way, rounds_until
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.simulation import check_place, write_simulation
 
-TINY = Path(__file__).parent / "data/bundle_tiny"
-PAGE = Path(__file__).parent.parent / "docs/simulate.md"
+TINY = Path(__file__).parents[1] / "data/bundle_tiny"
+PAGE = Path(__file__).parents[2] / "docs/simulate.md"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from afa.report.dictionary import COMMON
 
-PAGE = Path(__file__).parent.parent / "docs" / "notation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "notation.md"
 COLUMNS = ["symbol", "in the code", "shape", "domain"]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

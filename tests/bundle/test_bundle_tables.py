@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bundle_files.faulty import change, check, only_fault
+from bundle.faulty import change, check, only_fault
 
 from afa.bundle import validate_bundle
 

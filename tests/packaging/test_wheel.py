@@ -16,11 +16,11 @@ from typing import NamedTuple
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from test_tutorial import blocks, write_files
+from pages import blocks, write_files
 
 import afa
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE")
 OF_AN_EXTRA = (

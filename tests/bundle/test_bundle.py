@@ -18,7 +18,7 @@ from afa.csvfile import LARGEST
 from afa.errors import BundleError
 from afa.files import sha256_of
 
-TINY = Path(__file__).parent / "data" / "bundle_tiny"
+TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 
 
 @pytest.fixture

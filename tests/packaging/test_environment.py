@@ -12,7 +12,7 @@ import yaml
 
 import afa
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "envs").glob("*.lock"))
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PINNED = re.compile(r"[A-Za-z0-9._-]+==[^ ]+( ; .+)?( --hash=sha256:[0-9a-f]{64})+")

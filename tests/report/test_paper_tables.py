@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-FIRST = Path(__file__).parent.parent / "resources" / "paper"
-SECOND = Path(__file__).parent / "data" / "paper_second"
+FIRST = Path(__file__).parents[2] / "resources" / "paper"
+SECOND = Path(__file__).parents[1] / "data" / "paper_second"
 TABLES = sorted(file.name for file in FIRST.glob("tab_*.csv"))
 CELL = ["label", "row", "column"]
 

@@ -26,7 +26,7 @@ from afa.stats.summary import (
     write_summary,
 )
 
-PAGE = Path(__file__).parent.parent / "docs" / "summary.md"
+PAGE = Path(__file__).parents[2] / "docs" / "summary.md"
 ROW = {"metric": "accuracy", "method": "wald", "t": 0, "value": 0.5}
 EMPTY_OR_TEXT = [name for name in KEYS if name != "t"]
 

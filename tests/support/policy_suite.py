@@ -13,7 +13,7 @@ from afa.allocate import check_policy as check_on
 from afa.bundle import Bundle, load_bundle
 from afa.cluster import T_RE
 
-TINY = Path(__file__).parent / "data" / "bundle_tiny"
+TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 
 
 def tied(seed: int) -> Bundle:

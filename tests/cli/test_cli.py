@@ -9,7 +9,7 @@ import pytest
 import yaml
 from commands import afa
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
 GENES = ROOT / "resources/genes"
 

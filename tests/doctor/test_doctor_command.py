@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import afa
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def doctor(folder, *arguments):

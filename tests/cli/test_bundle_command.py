@@ -10,7 +10,7 @@ from afa.bundle.template import write_template
 from afa.cli import app
 from afa.errors import BundleError
 
-TINY = Path(__file__).parent / "data" / "bundle_tiny"
+TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 
 
 def answer(*arguments):

@@ -10,7 +10,7 @@ from afa.config import RunConfig
 from afa.doctor.settings import merged, parse_entry, read_settings
 from afa.errors import ConfigError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)

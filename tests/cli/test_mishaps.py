@@ -15,7 +15,7 @@ from afa.cli.mishaps import as_error
 from afa.errors import ConfigError, Fault
 from afa.extras import installing
 
-TINY = Path(__file__).parent / "data" / "bundle_tiny"
+TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 FAULT = Fault("here", "this", "that", "do so")
 
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bundle_files.faulty import PAIRWISE, TINY, UNARY, change, check, only_fault
+from bundle.faulty import PAIRWISE, TINY, UNARY, change, check, only_fault
 
 from afa.bundle import load_bundle, validate_bundle
 from afa.errors import BundleError

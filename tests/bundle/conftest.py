@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bundle_files.faulty import PAIRWISE, TINY, UNARY
+from bundle.faulty import PAIRWISE, TINY, UNARY
 
 
 @pytest.fixture
