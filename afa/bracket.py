@@ -24,7 +24,7 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
     """The most energy that the unobserved features can still add or take away (eq:unobs-budget).
 
     form : `tight` counts the couplings among unobserved features only; `paper` also those between observed and
-    unobserved ones, which the effective unaries already hold (spec B1). Both are sound, `tight` is never wider.
+    unobserved ones, which the effective unaries already hold (decisions.md B1). Both are sound, `tight` is never wider.
     """
     hidden = ~evidence.observed
     strength = abs(evidence.mrf.couplings)
@@ -59,7 +59,7 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
 
     positive, negative : N_+ and N_-, the votes for a and for b (`afa.preference.sign_votes`).
     The p with n kl(p_hat, p) <= log(k1 n^alpha / gamma). With `n` the number of observations it is the paper's form,
-    whose zero votes count against a; without, n = N_+ + N_- and the two orientations agree (spec B2).
+    whose zero votes count against a; without, n = N_+ + N_- and the two orientations agree (decisions.md B2).
     """
     from scipy.optimize import brentq  # noqa: PLC0415 (slow to load, and most that import this module do not come here)
 
@@ -79,7 +79,7 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
 def hanson_wright_interval(
     evidence: Evidence, mean: float, variance: float, *, gamma: float = GAMMA
 ) -> tuple[float, float]:
-    """Interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket), our instantiation (spec B3).
+    """Interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket), our instantiation (decisions.md B3).
 
     `evidence` is that of the difference model, `mean` and `variance` the moments of D that `stack_a` uses. Over the
     unobserved features let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2, the variance of D at its worst, and beta the

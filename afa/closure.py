@@ -167,7 +167,7 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """`raw` less its value at no observation: 0 where nothing is known (rem:calibration-shift, spec S3)."""
+        """`raw` less its value at no observation: 0 where nothing is known (rem:calibration-shift, decisions.md S3)."""
         return self.raw - self.shift
 
 

@@ -2,7 +2,7 @@
 
 Two entities are as far apart as the l1 distance of their parameters, given what has been observed: the effective
 unaries of the unobserved features and the couplings among them, each unordered pair once. Clusters are made by
-complete linkage; the allocation rules make them anew every `T_RE` observations (sec:topk_alloc, spec A1).
+complete linkage; the allocation rules make them anew every `T_RE` observations (sec:topk_alloc, decisions.md A1).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def paper_clusters(n_entities: int) -> int:
 def clusters(
     distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = C_MIN
 ) -> Clusters:
-    """Clusters as tuples of entity indices, members and clusters by ascending name (spec A1).
+    """Clusters as tuples of entity indices, members and clusters by ascending name (decisions.md A1).
 
     Complete linkage down to `n_clusters`, ceil(sqrt N) unless given; then, as long as there are two clusters and one
     of fewer than `smallest` entities, the least of those (then by name) joins the cluster nearest to it by complete

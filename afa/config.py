@@ -52,7 +52,7 @@ class Elicitation(Section):
 
 
 class Encoding(Section):
-    """The ternary code, by a test against the controls (spec D1) or by the cohort; its own file may override it."""
+    """The ternary code, by a test against the controls (decisions.md D1) or by the cohort; its file may override it."""
 
     test: Literal["empirical", "normal", "t"] = "empirical"
     level: float = Field(0.05, gt=0, lt=1)

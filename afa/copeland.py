@@ -11,7 +11,7 @@ from afa.mrf import Floats
 
 
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
-    """(N,) number of duels each entity wins; a score of magnitude at most `tie` is half a win (spec S5).
+    """(N,) number of duels each entity wins; a score of magnitude at most `tie` is half a win (decisions.md S5).
 
     scores : (N, N) antisymmetric V, where a beats b if V_ab > 0.
 
@@ -25,7 +25,7 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 
 
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """All entities, best first: by wins, then by the sum of `V_ab` over opponents, then by name (spec S6).
+    """All entities, best first: by wins, then by the sum of `V_ab` over opponents, then by name (decisions.md S6).
 
     scores : (N, N) as `copeland_wins` takes them. names : N, in their order.
 

@@ -32,7 +32,7 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
     """Log P(a | x_obs) - log P(b | x_obs) with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
 
-    That is eq:clamped-marginal for two entities, each with its own normaliser (spec S7).
+    That is eq:clamped-marginal for two entities, each with its own normaliser (decisions.md S7).
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
@@ -44,7 +44,7 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Floats) -> Floats:
-    """I(y; x_f | x_obs) in nats at every feature, shape (M,), zero where observed (eq:cmi, spec S8).
+    """I(y; x_f | x_obs) in nats at every feature, shape (M,), zero where observed (eq:cmi, decisions.md S8).
 
     `odds` is the log-odds of a over b given x_obs. With the mean-field marginals in Bayes' rule the gain is the
     Jensen-Shannon divergence of the two predictive marginals, weighted by the posterior: in [0, H(y)].
@@ -66,7 +66,7 @@ def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Sol
     """E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] at every feature, shape (M,), zero where observed (eq:smart_delta).
 
     F is the score named by `target`. Each look-ahead solves the conditioned models again from the uniform start, so
-    that the value looked ahead to is the score's value after the observation (spec S9).
+    that the value looked ahead to is the score's value after the observation (decisions.md S9).
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]

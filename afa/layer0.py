@@ -2,8 +2,9 @@
 
 Entities are clustered by the l1 distance of their potentials (`afa.cluster`). The paper gives each cluster an interval
 about the score of its centroid and removes a cluster that enough entities dominate. That score is one of the centroid
-model's own expectation, not of a patient's state, so that these certificates can be false (spec L2). The sound ones
-beside them compare what the scores can be at every completion. `without_eliminated` is the opt-in filter of a planner.
+model's own expectation, not of a patient's state, so that these certificates can be false (decisions.md L2). The
+sound ones beside them compare what the scores can be at every completion. `without_eliminated` is the opt-in filter of
+a planner.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
     """The paper's certificates: a cluster's interval lies above another's, so all of its members do.
 
     rule : `n_minus_k` dominating entities are needed, as the paper has it, or `k`, which would do if the intervals were
-    sound (spec L1). They are not: a false certificate is no fault of the program here.
+    sound (decisions.md L1). They are not: a false certificate is no fault of the program here.
     """
     _one_of("rule", rule, RULES)
     bundle = parted.bundle
@@ -190,7 +191,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Certificates that hold at every completion: `k` entities that are better whatever the profile (spec L1, L2).
+    """Certificates that hold at every completion: `k` entities are better at any profile (decisions.md L1, L2).
 
     One entity beats another where the lowest value of its score exceeds the highest of the other, or where their
     log-odds are further apart than the l1 distance of their other potentials: at one and the same profile the scores
@@ -233,7 +234,7 @@ def without_eliminated(
 ) -> Bundle:
     """The bundle of the entities that Layer 0 leaves, in the same order and on all features.
 
-    criterion : `f1` or `f2`, the paper's certificates, which a patient may contradict (spec L2), or `sound`, which none
+    criterion : `f1` or `f2`, of the paper, which a patient may contradict (decisions.md L2), or `sound`, which none
     can. rule : how many entities must dominate, `n_minus_k` unless given; `sound` asks for `k`. n_clusters : as in
     `partition`, ceil(sqrt N) unless given; `sound` makes none. A `PlannerError` where no more than k entities are left.
     """

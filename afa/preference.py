@@ -18,7 +18,7 @@ from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF, difference_terms
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
-    """The magnitude up to which a difference of two energies is rounding, not a preference (spec S5)."""
+    """The magnitude up to which a difference of two energies is rounding, not a preference (decisions.md S5)."""
     return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
@@ -30,7 +30,7 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
 
 
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
-    """E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion, spec S1).
+    """E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion, decisions.md S1).
 
     By linearity it is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one
     product measure with the averaged moments, as supp:f1-approx prints it: a different quantity.
@@ -71,7 +71,7 @@ def duels_of(cross: Floats) -> Floats:
 
 
 def two_elbo(solutions: Sequence[MeanField]) -> Floats:
-    """F_a - F_b, the difference of log-partition estimates given x_obs (eq:two-elbo-def, spec S3 and S14)."""
+    """F_a - F_b, the difference of log-partition estimates given x_obs (eq:two-elbo-def, decisions.md S3 and S14)."""
     elbo = np.array([solution.elbo for solution in solutions])
     difference: Floats = elbo[:, None] - elbo[None, :]
     return difference
@@ -93,7 +93,7 @@ def population(evidence: Sequence[Evidence], solutions: Sequence[MeanField], emp
 def population_posterior(
     evidence: Sequence[Evidence], solutions: Sequence[MeanField], empty: Sequence[MeanField]
 ) -> Floats:
-    """(N + 1,) probabilities of the entities' models and, last, of the null, given the observations (spec S7).
+    """(N + 1,) probabilities of the entities' models and, last, of the null, given the observations (decisions.md S7).
 
     log P(x_obs given v) = pi_v + F_v(x_obs) - F_v(empty), over all M features; -t log 3 for the null, of log-odds 0.
     """
@@ -106,7 +106,7 @@ def population_posterior(
 
 
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, spec S2).
+    """2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, decisions.md S2).
 
     What it estimates is eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with what has been observed added. Where
     sigma_D is 0 it is the sign of mu_D.
@@ -149,8 +149,8 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
     """2 N_+ / |B| - 1: the share of observations that vote for a, zero votes counting against (supp:KL_sign_vote).
 
     `observations` are (feature index, value) in the order made: a vote uses the effective unary of that moment
-    (spec S4). Not antisymmetric: entry (a, b) asks whether a beats b. 0 before any observation; at full observation it
-    is eq:kl-fullobs.
+    (decisions.md S4). Not antisymmetric: entry (a, b) asks whether a beats b. 0 before any observation; at full
+    observation it is eq:kl-fullobs.
     """
     positive, _ = sign_votes(models, observations)
     n = len(observations)

@@ -2,8 +2,8 @@
 
 Every model is dense on all M features. Patients are batched: a round of B trajectories solves each entity once for all
 patients whose new feature it holds, by one matrix product a sweep. As in the engine only entities that hold the new
-feature are solved again (spec M6), and only their rows and columns of the cross expectations are redone; the `l1`
-budgets are kept by subtraction. Decisions keep nothing else from one round to the next.
+feature are solved again (decisions.md M6), and only their rows and columns of the cross expectations are redone; the
+`l1` budgets are kept by subtraction. Decisions keep nothing else from one round to the next.
 
 Letters in shapes: N entities, M features, Q duels, B patients.
 """
@@ -252,7 +252,7 @@ class Planner:
         return gain
 
     def _cross_ahead(self) -> Floats:
-        """(F, 3, N, N) cross expectations after each of the F hidden features takes each value (spec S9).
+        """(F, 3, N, N) cross expectations after each of the F hidden features takes each value (decisions.md S9).
 
         Entities that do not hold the feature stay as they are, so that their quadratic terms are computed once.
         """

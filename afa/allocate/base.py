@@ -27,7 +27,7 @@ FIRST_LOOK = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """The feature to measure next, by index, and why; `fallback` when no candidate had a positive gain (spec A7)."""
+    """The next feature, by index, and why; `fallback` when no candidate had a positive gain (decisions.md A7)."""
 
     feature: int
     reason: str
@@ -99,7 +99,7 @@ class View:
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """(N,) rank of each entity by the guiding scores, 1 the best (spec S6)."""
+        """(N,) rank of each entity by the guiding scores, 1 the best (decisions.md S6)."""
         if self.find_rank:
             return self.find_rank()
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -144,11 +144,11 @@ class View:
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Entity indices by cluster, made anew every 50 observations (spec A1)."""
+        """Entity indices by cluster, made anew every 50 observations (decisions.md A1)."""
         return self.find_clusters()
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Some entities, best first, by the duels among themselves alone (spec S6)."""
+        """Some entities, best first, by the duels among themselves alone (decisions.md S6)."""
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
@@ -180,7 +180,7 @@ class Rule(Protocol):
 
 
 def best(worth: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
-    """Index of the allowed feature of largest positive worth; near-ties go to the first name (spec A8).
+    """Index of the allowed feature of largest positive worth; near-ties go to the first name (decisions.md A8).
 
     Worths within a relative 1e-9 of the largest count as equal. None where no allowed worth is positive.
     """
@@ -203,7 +203,7 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
 
 
 def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
-    """The feature of largest gain, summed over some duels under weights, or spec A7's where none is positive.
+    """The feature of largest gain, summed over some duels under weights, or decisions.md A7's where none is positive.
 
     duels : (q,) places, ascending. weights : (q,). what : says what was summed over.
     """

@@ -1,4 +1,4 @@
-"""`boundary`: the gain summed over the open duels across the top-k boundary, all alike (spec A12)."""
+"""`boundary`: the gain summed over the open duels across the top-k boundary, all alike (decisions.md A12)."""
 
 from __future__ import annotations
 

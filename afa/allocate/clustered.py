@@ -1,4 +1,4 @@
-"""`clustered` (Cluster-LUCB): the two champions nearest the top-k boundary (eq:clustered-alloc, spec A5)."""
+"""`clustered` (Cluster-LUCB): the two champions nearest the top-k boundary (eq:clustered-alloc, decisions.md A5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`greedy`: the feature with the largest gain summed over all unresolved duels (spec A4)."""
+"""`greedy`: the feature with the largest gain summed over all unresolved duels (decisions.md A4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`largest_unary`: the feature of largest total absolute effective unary, whatever the duels say (spec A7)."""
+"""`largest_unary`: the feature of largest total absolute effective unary, whatever the duels say (decisions.md A7)."""
 
 from __future__ import annotations
 

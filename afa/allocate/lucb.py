@@ -1,4 +1,4 @@
-"""`lucb`: the open duel across the top-k boundary that is most in doubt, and nothing else (spec A5)."""
+"""`lucb`: the open duel across the top-k boundary that is most in doubt, and nothing else (decisions.md A5)."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from afa.mrf import Floats
 
 
 class PriorityAll:
-    """Weighted sum of the gain over every unresolved duel (eq:feature_selection, spec A2 `all`)."""
+    """Weighted sum of the gain over every unresolved duel (eq:feature_selection, decisions.md A2 `all`)."""
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
 
 
 class PriorityClusters:
-    """Weighted sum of the gain over one duel a cluster, where unresolved (eq:active_registry, spec A2 `clusters`)."""
+    """Weighted gain, summed over one duel a cluster, where unresolved (eq:active_registry, decisions.md A2)."""
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")
@@ -30,7 +30,7 @@ def by_priority(view: View, duels: Duels, what: str) -> Choice:
 
 
 def influence(view: View, duels: Duels) -> Floats:
-    """w_ab of some duels, (q,), in (0, 1]: less by distance to the boundary and by |V_ab| (eq:w_impl, spec A3).
+    """w_ab of some duels, (q,), in (0, 1]: less by distance to the boundary and by |V_ab| (eq:w_impl, decisions.md A3).
 
     An entity of rank r is k - r places from the top-k boundary inside and r - (k + 1) outside: none at k and k + 1.
     """

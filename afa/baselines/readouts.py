@@ -69,7 +69,7 @@ def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.
 
 
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
-    """Entities ahead of each: the labels in their order, and all others equal behind them (spec S10)."""
+    """Entities ahead of each: the labels in their order, and all others equal behind them (decisions.md S10)."""
     place = {label: i for i, label in enumerate(labels)}
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 

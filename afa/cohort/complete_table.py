@@ -43,7 +43,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
     In a table the first column names the patients; each other column that is a feature of the bundle holds -1, 0 or 1,
     and the rest is ignored. Features that the table lacks are an error, unless `drop_missing`, or the cohort folder
-    says that it dropped them: then they leave the bundle too (spec D3).
+    says that it dropped them: then they leave the bundle too (decisions.md D3).
 
     Raises
     ------

@@ -208,6 +208,6 @@ def _by_round(rounds: NDArray[np.int32], steps: NDArray, last_round: int) -> NDA
 
 
 def _right(signs: NDArray[np.int8], target: NDArray[np.int8], among: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Decisions (B, M + 1) that are right, 0 one half (spec S5), of patients who have a target and are asked about."""
+    """Decisions (B, M + 1) that are right, 0 one half (decisions.md S5), of patients with a target."""
     credit: Floats = 0.5 * (1 + signs * target[:, None]).astype(np.float64) * among[:, None]
     return credit, among.astype(np.float64)

@@ -199,7 +199,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """One entity as a task of two classes: 0 that it does not hold, 1 that it does.
 
     `predict` is `BinaryPlanner.probability` and its complement. It stops by itself where the sign of S is certain: the
-    class of the larger probability can be the other one there (spec S15).
+    class of the larger probability can be the other one there (decisions.md S15).
 
     >>> from afa.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -230,8 +230,8 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
     """N entities as a task of N classes, the planner looking for the k best.
 
     `predict` is the posterior over the entities if exactly one of them holds: the softmax of log P(x_obs | v) plus
-    prior log-odds (spec S7). The ranking of `TopKPlanner.top_k` is by its own score and can differ. It stops by itself
-    where the top-k is certified.
+    prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by its own score and can differ. It stops
+    by itself where the top-k is certified.
 
     >>> from afa.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)

@@ -47,7 +47,7 @@ class MeanField:
 
     elbo : lower bound on log Z(x_obs), the running constant included (eq:elbo-explicit), in nats.
     iterations : damped sweeps taken. converged : whether they met the tolerance before the cap.
-    ascended : coordinate-ascent sweeps that finished a solve which had not (spec M8), 0 otherwise.
+    ascended : coordinate-ascent sweeps that finished a solve which had not (decisions.md M8), 0 otherwise.
     residual : largest change of a marginal probability in the last sweep.
     """
 

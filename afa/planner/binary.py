@@ -83,7 +83,7 @@ class BinaryPlanner(Planner):
         return float(self._state.scores(self.guide)[0, 1])
 
     def probability(self) -> float:
-        """P(entity | x_obs): the logistic function of the calibrated two-ELBO log-odds (prop:calibration, spec S15).
+        """P(entity | x_obs): the sigmoid of the calibrated two-ELBO log-odds (prop:calibration, decisions.md S15).
 
         At no observation it is 1/2, or what the bundle's prior log-odds say.
         """
@@ -96,7 +96,7 @@ class BinaryPlanner(Planner):
         return 1 if value > 0 else -1 if value < 0 else 0
 
     def at_odds(self) -> bool:
-        """Whether decision and probability point to different sides: then trust neither yet (spec S15)."""
+        """Whether decision and probability point to different sides: then trust neither yet (decisions.md S15)."""
         return (self.probability() - 0.5) * self.decision() < 0
 
     def confidence(self) -> float:

@@ -40,7 +40,7 @@ class TopKPlanner(Planner):
     layer0 : None, or `f1`, `f2` or `sound`: leave out, before anything is observed, the entities that these
         certificates of Layer 0 eliminate (`afa.layer0.without_eliminated`). All answers are then about the entities
         that are left, those of `bundle`; `eliminated` names the others. Of a patient, certificates of `f1` and `f2`
-        can be false (spec L2).
+        can be false (decisions.md L2).
     costs : by name of a feature or a panel, in any one unit, 0 or more; what is not named costs what the bundle says,
         or 1. `equal` leaves the bundle's costs aside. Rules compare gain by unit of cost.
     panels : features that come together, by name of the panel; its cost is the sum of theirs unless `costs` names it.
@@ -113,18 +113,19 @@ class TopKPlanner(Planner):
         return self._state.scores(self.guide)
 
     def top_k(self) -> list[str]:
-        """The k best entities by Copeland wins, best first; ties as spec S6 settles them."""
+        """The k best entities by Copeland wins, best first; ties as decisions.md S6 settles them."""
         return self.ranking()[: self.k]
 
     def ranking(self) -> list[str]:
-        """All entities, best first (spec S6)."""
+        """All entities, best first (decisions.md S6)."""
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
         """(N,) probabilities of the entities, in order, if exactly one of them held: they sum to 1.
 
         Softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser (eq:clamped-marginal for
-        more than two, spec S7). Unlike the ranking it also counts a value of 0 against those who expected another.
+        more than two, decisions.md S7). Unlike the ranking it also counts a value of 0 against those who expected
+        another.
         """
         posterior: Floats = softmax(self._state.log_evidence())
         return posterior

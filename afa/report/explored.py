@@ -49,7 +49,7 @@ class Explored:
     features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None.
 
     steps : one per patient: `values`, (M,) by feature, and by cell, in the order of the summary: `order`, the features
-    as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`, the t that spec A7 chose;
+    as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`, the t that decisions.md A7 chose;
     `resolved`, duels resolved by t = 0 and how many more at each later t; `certified`, the first t, or None; and by
     score `settled`, the t from which the set of the k best is that of full observation, `moves`: the order of entities
     at t = 0, best first, then for each t the moves that change it, from and to by turns; and `ties`: the positions

@@ -14,7 +14,7 @@ from afa.errors import BundleError, CohortError, ConfigError, Fault
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
-    """Bundle and cohort; features that the cohort had to drop leave the bundle too (spec D3).
+    """Bundle and cohort; features that the cohort had to drop leave the bundle too (decisions.md D3).
 
     Raises
     ------

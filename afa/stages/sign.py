@@ -218,7 +218,7 @@ def _constant_answers(duels: pd.DataFrame, patients: list[str], resampled: Resam
 
 
 def _order_dependence(orders: pd.DataFrame, patients: list[str], resampled: Resampled) -> pd.DataFrame:
-    """Share of final calls that differ between two orders of the same observations, by score (spec S4)."""
+    """Share of final calls that differ between two orders of the same observations, by score (decisions.md S4)."""
     tables = []
     for method, table in orders.groupby("method", sort=False):
         by_patient = table.set_index("patient").loc[patients]
@@ -228,7 +228,7 @@ def _order_dependence(orders: pd.DataFrame, patients: list[str], resampled: Resa
 
 
 def _sweeps(rounds: pd.DataFrame, patients: list[str], resampled: Resampled) -> pd.DataFrame:
-    """Damped sweeps per mean-field solve by start (spec M6), all entities' solves together.
+    """Damped sweeps per mean-field solve by start (decisions.md M6), all entities' solves together.
 
     Every start solves the same states. Before any observation there is nothing to go on from: the first round is the
     same for all of them, and only the later ones tell them apart. Where nothing is solved there is no row.

@@ -1,7 +1,7 @@
 """Accuracy over a cohort from signs and targets: shares, their intervals over patients, and what stands beside them.
 
-Decisions are cubes: patients first, everything else of a patient after that. A score of 0 is half right (spec S5); a
-target of 0, or a missing label, leaves the decision out (spec S11).
+Decisions are cubes: patients first, everything else of a patient after that. A score of 0 is half right (decisions.md
+S5); a target of 0, or a missing label, leaves the decision out (decisions.md S11).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def follow(bundle, values, **options):
 
 
 def places_of(planner, readout):
-    """Entities ahead of each by more than its name, from the planner's scores by the readable rule (spec S6)."""
+    """Entities ahead of each by more than its name, by the scores and the readable rule (decisions.md S6)."""
     scores, tie = planner._state.scores(readout), planner._state.packed.tie
     wins = (scores > tie).sum(axis=1) + 0.5 * ((np.abs(scores) <= tie).sum(axis=1) - 1)
     margin = scores.sum(axis=1)
@@ -93,7 +93,7 @@ def test_right_calls_are_counted_against_full_observation(bundle, data):
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_candidates_ranked_once_are_used_up_in_that_order(rule):
-    """Gains are looked at before the first feature only: the order is that of the gains there, then spec A7's."""
+    """Gains count before the first feature only: the order is that of the gains there, then decisions.md A7's."""
     rng = np.random.default_rng(4)
     bundle = bundle_of(rng.integers(-4, 5, (5, 6)) / 4, rng.integers(-2, 3, (5, 6, 6)) / 4)
     values = rng.integers(-1, 2, (4, 6)).astype(np.int8)

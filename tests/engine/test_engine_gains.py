@@ -119,7 +119,7 @@ def test_a_warm_start_is_from_the_last_marginals_of_each_entity_that_holds_the_f
 
 
 def test_a_tie_but_for_rounding_is_a_tie_in_every_score():
-    """0.1 + 0.2 is not 0.3 in floating point; no score may prefer an entity for it (spec S5)."""
+    """0.1 + 0.2 is not 0.3 in floating point; no score may prefer an entity for it (decisions.md S5)."""
     bundle = bundle_of([[0.1, 0.2, 0.0], [0.0, 0.0, 0.3]], np.zeros((2, 3, 3)))
     patient = patient_of(bundle, {0: 1, 1: 1, 2: 1})
     for score in ("wald", "linearity", "two_elbo", "stack_a"):

@@ -1,4 +1,4 @@
-"""How the mean-field solves of a run go: sweeps and caps by model and round, and cases that never converge (spec M8).
+"""The mean-field solves of a run: sweeps and caps by model and round, and cases that never converge (decisions.md M8).
 
 Models are the entities themselves and the two half-potential classes of each, `class_1` and `class_0`.
 """

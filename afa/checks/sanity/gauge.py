@@ -1,7 +1,8 @@
 """Gate: `wald`, `l1` and every full-observation decision are functions of S alone, whatever the common gauge g is.
 
 Class models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every G. Scores that rest on
-inference do depend on it at intermediate states (spec B5, against supp:sanity): by how much is reported, not judged.
+inference do depend on it at intermediate states (decisions.md B5, against supp:sanity): by how much is reported, not
+judged.
 """
 
 from __future__ import annotations

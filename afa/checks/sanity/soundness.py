@@ -1,4 +1,4 @@
-"""Gate: what a rigorous bracket calls is what full observation says; heuristic brackets are reported (spec B4)."""
+"""Gate: a rigorous bracket calls what full observation says; heuristic brackets are reported (decisions.md B4)."""
 
 from __future__ import annotations
 

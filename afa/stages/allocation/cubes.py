@@ -174,7 +174,9 @@ def _chosen(choices: Complete) -> dict[str, dict[Cell, Floats]]:
     cubes = {name: choices.column(name) for name in CHOICES}
     step = "this is a fault of the program: report the bundle and this patient"
     wrong = cubes["resolved_wrong"] > 0
-    choices.refuse(wrong, "a resolved duel that full observation contradicts", "none (spec B4)", step, SanityError)
+    choices.refuse(
+        wrong, "a resolved duel that full observation contradicts", "none (decisions.md B4)", step, SanityError
+    )
     withdrawn = np.diff(cubes["certified"], axis=-1, prepend=0) < 0
     choices.refuse(withdrawn, "a certificate that is withdrawn", "certain for good", step, SanityError)
     return {

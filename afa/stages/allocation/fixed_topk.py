@@ -1,4 +1,4 @@
-"""Top-k answers that look at no patient: what a ranking must beat to have learned from observations (spec S10)."""
+"""Top-k answers that look at no patient: what a ranking that learns must beat (decisions.md S10)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def summarise_allocation(tables: Mapping[str, pd.DataFrame], *, resamples: int, 
     `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; every tenth t
     `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the accuracy
     less that of the cell in `reference` (`afa.stages.allocation.pairs`). By cell `rate` `fallback`, the rounds
-    that spec A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation.
+    that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation.
 
     `allocation_p_at_k`, by target: `p_at_k` at every t; every tenth t `gap` and, against labels, `r_precision`. Once:
     the strata `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.

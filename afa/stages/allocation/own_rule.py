@@ -60,8 +60,8 @@ def follow_own_rule(
     """Follow P patients, values (P, M), under a rule; the arguments of `afa.engine.rounds.follow_rule`.
 
     Between the rounds of `rescoring` the rule is asked again with the view of the last of them, in which only what has
-    been observed since is changed: its candidates are used up in its own order (spec A6). Once it has none, spec A7
-    chooses by the present state.
+    been observed since is changed: its candidates are used up in its own order (decisions.md A6). Once it has none,
+    decisions.md A7 chooses by the present state.
     """
     n_patients, n_rounds = values.shape
     order = np.zeros((n_patients, n_rounds), dtype=np.int64)
@@ -109,7 +109,7 @@ def _round(state: Patient, bundle: Bundle, k: int) -> Rounds:
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """What the rule chooses by the view that it last looked at, or spec A7 by the present one."""
+    """What the rule chooses by the view that it last looked at, or decisions.md A7 by the present one."""
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))
     if not 0 <= choice.feature < len(present.features) or present.observed[choice.feature]:

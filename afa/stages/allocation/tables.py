@@ -1,7 +1,7 @@
 """The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
 A cell of the grid is (allocation, gain, schedule). All are guided by `linearity`; each round is read out by
-`linearity` and by `wald` (spec A11).
+`linearity` and by `wald` (decisions.md A11).
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def allocation_grid(
     winner at full observation; `right_first`, of those that the first entity wins; `right_prior_wrong`, of those that
     `linearity` calls wrong before any observation. `p_at_k`, overlap of the k best with those at full observation, over
     k; `clinical_p_at_k` and `clinical_r_precision`, positives among the labelled entities that rank highest, over their
-    number: k', or as many as are positive; missing where the patient has no positive label (spec S10).
+    number: k', or as many as are positive; missing where the patient has no positive label (decisions.md S10).
 
-    `choices`: `feature`, the one observed as the t-th, missing at t = 0; `fallback`, whether spec A7 chose it;
+    `choices`: `feature`, the one observed as the t-th, missing at t = 0; `fallback`, whether decisions.md A7 chose it;
     `resolved`, duels that no completion can change, and `resolved_wrong`, those of them that full observation does not
     bear out; `certified`, whether the top k cannot change any more.
     """
@@ -163,7 +163,7 @@ class Targets:
 
 
 def clinical_k(bundle: Bundle, cohort: Cohort, k: int) -> int:
-    """Size k' = min(k, floor(L / 2)) of the top set where a cohort labels L of the entities (spec S10)."""
+    """Size k' = min(k, floor(L / 2)) of the top set where a cohort labels L of the entities (decisions.md S10)."""
     labelled = int((~np.isnan(_labels_of(bundle, cohort))).any(axis=0).sum())
     return min(k, labelled // 2)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """Chaotic patients: chosen on some orders, looked at on others (spec A10)."""
+    """Chaotic patients: chosen on some orders, looked at on others (decisions.md A10)."""
 
     selecting_seeds: Seeds = Field((0, 1, 2), description="orders that say who is chaotic")
     measuring_seeds: Seeds = Field((3, 4, 5), description="orders that the gap is measured on")

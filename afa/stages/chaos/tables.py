@@ -2,8 +2,8 @@
 
 A pair *flips* when the sign of its score turns round; a tie keeps the sign before it. Who counts as chaotic is decided
 on one set of orders, and what `linearity` gains over `wald` is counted on others too: a patient chosen for orders on
-which `wald` wanders has, on those orders, a `wald` that wanders (spec A10). The groups need the whole cohort and are
-formed in `chaos_summary`.
+which `wald` wanders has, on those orders, a `wald` that wanders (decisions.md A10). The groups need the whole cohort
+and are formed in `chaos_summary`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     # the only one that is known before a run is over
     "early_50": Definition("wald", EARLY, EARLY),
 }
-"""None is full observation. The first is the definition of spec A10, the others stand beside it."""
+"""None is full observation. The first is the definition of decisions.md A10, the others stand beside it."""
 
 
 def chaos(

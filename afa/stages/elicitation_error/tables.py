@@ -258,7 +258,7 @@ def _decide(models: Flipped, shifts: Floats | None, group: Group) -> tuple[pd.Da
 
 
 def _right(margin: Floats, positive: NDArray[np.bool_], tie: float) -> Floats:
-    """1 where the sign of the margin (P, F) is the class, 0 where it is the other, 1/2 at a tie (spec S5)."""
+    """1 where the sign of the margin (P, F) is the class, 0 where it is the other, 1/2 at a tie (decisions.md S5)."""
     sign = np.where(np.abs(margin) <= tie, 0.0, np.sign(margin))
     right: Floats = (1 + np.where(positive, 1.0, -1.0)[:, None] * sign) / 2
     return right

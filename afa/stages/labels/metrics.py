@@ -1,7 +1,7 @@
 """How well scores tell patients with a label from those without: metrics that a constant answer cannot win.
 
 Each takes weights of the patients (R, P), whole numbers, one row a resample, and gives (R,); NaN where a resample has
-one class only. Scores that are equal are one rank, a score of exactly 0 decides for neither class (spec S5).
+one class only. Scores that are equal are one rank, a score of exactly 0 decides for neither class (decisions.md S5).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def layer0_lift(
     removed : by number of clusters, criterion and rule the names of the entities that Layer 0 eliminates.
     Returns by (n_clusters, criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the
     entities left, a tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a
-    winner at full observation (spec S11).
+    winner at full observation (decisions.md S11).
     """
     rounds = min(rounds, len(bundle.features))
     target = winners(bundle, cohort.values)

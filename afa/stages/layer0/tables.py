@@ -40,8 +40,8 @@ Lift = Callable[[Bundle, Cohort, Removed], pd.DataFrame]
 class FullObservation:
     """What is true of P patients once everything is measured.
 
-    energy : (P, N) S_v(x). top : (P, N) whether an entity is among the k best by Copeland (spec S6). tie : a difference
-    of energies of at most this magnitude is a tie.
+    energy : (P, N) S_v(x). top : (P, N) whether an entity is among the k best by Copeland (decisions.md S6). tie : a
+    difference of energies of at most this magnitude is a tie.
     """
 
     energy: Floats

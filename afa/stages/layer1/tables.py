@@ -1,7 +1,7 @@
 """Layer 1 among duels: when each bracket calls each pair, by random and by informed orders (tab:layer1_informed).
 
-A call is checked against full observation (spec B4). One wrong call of a rigorous bracket stops the stage; those of
-the heuristic brackets are counted.
+A call is checked against full observation (decisions.md B4). One wrong call of a rigorous bracket stops the stage;
+those of the heuristic brackets are counted.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
 
 
 def informed_order(bundle: Bundle) -> NDArray[np.int64]:
-    """(M,) features by descending sum over pairs of abs(alpha_a - alpha_b), then by name (spec A9)."""
+    """(M,) features by descending sum over pairs of abs(alpha_a - alpha_b), then by name (decisions.md A9)."""
     weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
     # sums of the same terms in another order must not part features that are level
     weight = np.array([float(f"{total:.12g}") for total in weight])

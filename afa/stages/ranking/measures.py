@@ -59,7 +59,7 @@ class Aims:
         )
 
     def against_labels(self, place: NDArray[np.int64], threads: int | None) -> dict[str, Floats]:
-        """Precision at k' and at as many as are positive, and AUROC, of rankings (P, R, N); (P, R) each (spec S10).
+        """Precision at k' and at all positives, and AUROC, of rankings (P, R, N); each (P, R) (decisions.md S10).
 
         Precisions are missing where a cohort labels too few entities for any k'.
         """

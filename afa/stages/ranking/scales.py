@@ -36,7 +36,7 @@ class Scale(NamedTuple):
 
     @property
     def tie(self) -> float:
-        """The magnitude up to which a difference of two scaled scores is rounding, not a preference (spec S5)."""
+        """Up to this magnitude a difference of two scaled scores is rounding, not a preference (decisions.md S5)."""
         return ROUNDING * float(((self.reach + np.abs(self.mean)) * self.divisor).max(initial=0.0))
 
 

@@ -50,7 +50,7 @@ def known(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> Known:
-    """Read P patients, values (P, M), at 0, `rounds` and M of their orders (P, M); uniform starts (spec M6).
+    """Read P patients, values (P, M), at 0, `rounds` and M of their orders (P, M); uniform starts (decisions.md M6).
 
     rounds : ascending, above 0 and below M. At no observation all patients are one, at full observation nothing is
     inferred: both are read without following anybody.
@@ -117,8 +117,8 @@ def expected_scores(known: Known, method: str) -> Floats:
 def places(lead: Floats, pairs: NDArray[np.int64], n: int, tie: float) -> NDArray[np.int64]:
     """(..., N) how many entities are ahead of each by more than its name, from leads (..., Q); equal for ties.
 
-    By duels won, then by the sum of the leads (spec S6, `afa.copeland.ranking`); sums that differ from the next larger
-    one by no more than rounding (`tie` times N) are equal.
+    By duels won, then by the sum of the leads (decisions.md S6, `afa.copeland.ranking`); sums that differ from the
+    next larger one by no more than rounding (`tie` times N) are equal.
     """
     side = np.zeros((len(pairs), n))
     side[np.arange(len(pairs)), pairs[:, 0]] = 1.0
