@@ -66,7 +66,7 @@ class RowFaults:
                 self.path + (f", column {column}" if column else ""),
                 f"{count} more row{'s' if count > 1 else ''} with this fault",
                 expected,
-                "mend the rows named above in the same way and check again",
+                "correct the rows named above in the same way and check again",
             )
             for (column, expected), count in self._unshown.items()
         ]

@@ -10,7 +10,7 @@ LONGEST_PART = 4_000
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with an input, in the four parts that let a reader mend it.
+    """One thing wrong with an input, in the four parts that let a reader correct it.
 
     `where` names the file and the row, column or key; `found` and `expected` are short phrases;
     `next_step` is what to do about it. As text it is one line that any terminal can show: what a file holds beside

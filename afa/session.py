@@ -160,7 +160,7 @@ def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = 
     options = stored.settings.model_dump()
     if allocation is None and options["allocation"] is None:
         expected = "the rule that it was made with"
-        raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a rule of one's own", expected, "pass it"))
+        raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a custom rule", expected, "pass it"))
     options["allocation"] = allocation or options["allocation"]
     options["solver"] = Solver(**options["solver"])
     try:

@@ -126,9 +126,9 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         found = (getattr(error, "problem", None) or "text that is not YAML").removeprefix("found ")
-        raise ConfigError(Fault(where, found, "valid YAML", "mend that line")) from None
+        raise ConfigError(Fault(where, found, "valid YAML", "correct that line")) from None
     except _WORSE_THAN_YAML as error:
-        raise ConfigError(Fault(str(path), f"text that is not YAML ({error})", "valid YAML", "mend it")) from None
+        raise ConfigError(Fault(str(path), f"text that is not YAML ({error})", "valid YAML", "correct it")) from None
     if not isinstance(document, dict):
         found = "an empty file" if document is None else f"a {type(document).__name__}"
         raise ConfigError(Fault(str(path), found, "a mapping of keys to values", "write `key: value` lines"))

@@ -64,7 +64,7 @@ class Models:
 def solve(
     coupling: Floats, field: Floats, hidden: NDArray[np.bool_], m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, Floats]:
-    """Damped mean-field of one entity on B rows of fields, (B, M) each; moments and ELBO of the hidden part (B,).
+    """Damped mean-field of one entity on B rows of fields, (B, M) each; moments and ELBO of the unobserved part (B,).
 
     coupling : (M, M) symmetric. Each row stops by itself when it has converged, as in `afa.mean_field`.
     """

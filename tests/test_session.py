@@ -218,7 +218,7 @@ def test_a_rule_of_ones_own_is_asked_for_when_its_session_is_taken_up(bundle_tin
 
     path = tmp_path / "s.yaml"
     save_session(TopKPlanner(bundle_tiny, k=1, allocation=Mine()), path)
-    with pytest.raises(PlannerError, match="a rule of one's own"):
+    with pytest.raises(PlannerError, match="a custom rule"):
         load_session(path, bundle_tiny)
     assert isinstance(load_session(path, bundle_tiny, allocation=Mine()).rule, Mine)
 

@@ -1,4 +1,4 @@
-"""What every allocation rule must keep to, as a check to run on a rule of one's own."""
+"""What every allocation rule must do, as a check to run on a custom rule."""
 
 from __future__ import annotations
 

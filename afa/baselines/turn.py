@@ -92,7 +92,7 @@ def said(entry: Entry, trial: Trial, briefing: Briefing, state: State) -> Said:
         answer = read_answer(ANSWERS[briefing.prompt], entry.raw)
     except ValueError as error:
         where = f"the record, {entry.question.prompt} {' '.join(entry.question.values.values())}"
-        raise ElicitationError(Fault(where, str(error), "an answer of its schema", "mend the record")) from None
+        raise ElicitationError(Fault(where, str(error), "an answer of its schema", "correct the record")) from None
     if not isinstance(answer, BinaryTurn | MulticlassTurn):
         raise TypeError(f"{briefing.prompt} is no prompt of a turn")
     label_fault = _label_fault(answer, trial, briefing)

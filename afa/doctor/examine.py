@@ -49,7 +49,7 @@ class Examination:
         """The final line."""
         warnings = counted(sum(each.level == "warning" for each in self.findings), "warning")
         if self.faults:
-            return f"{counted(self.faults, 'fault')}, {warnings}: mend the faults before you start run {self.run}"
+            return f"{counted(self.faults, 'fault')}, {warnings}: correct the faults before you start run {self.run}"
         return f"no fault, {warnings}: run {self.run} can start"
 
 

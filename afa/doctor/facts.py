@@ -46,7 +46,7 @@ class Facts:
     cores: int
     """That Snakemake takes for `all`."""
     core_quota: float | None
-    """Processor time that a container is held to, in cores; None where it is not."""
+    """Processor time that a container may use, in cores; None where it is not."""
     which: Callable[[str], str | None]
     scripts: Path
     """Where the commands of this Python's environment lie."""

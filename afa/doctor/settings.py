@@ -124,7 +124,7 @@ def _late_faults(run: RunConfig) -> Iterator[Finding]:
 
 
 def _own_rule_faults(run: RunConfig) -> list[Finding]:
-    """Classes of one's own that cannot be imported; their modules run here as they do in the run."""
+    """Custom classes that cannot be imported; their modules run here as they do in the run."""
     own = [name for name in run.allocation.rules if ":" in name]
     if not own or (lost := _tried(own_rule_files, run)):
         return lost if own else []
@@ -136,7 +136,7 @@ def _own_rule_faults(run: RunConfig) -> list[Finding]:
             findings += _tried(rule_of, name)
         except Exception as error:  # whatever a module of the user's own raises
             found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
-            findings.append(fault("config", found, "mend the module"))
+            findings.append(fault("config", found, "correct the module"))
     return findings
 
 

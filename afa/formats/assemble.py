@@ -59,7 +59,9 @@ def assemble(
     faults += [_unusable(f"{where}, prior of {entities[n]}", x) for n, x in enumerate(priors) if not np.isfinite(x)]
     for j, cost in enumerate(() if costs is None else costs):
         if not 0 <= cost < np.inf:
-            faults.append(Fault(f"{where}, cost of {features[j]}", f"{cost}", "a finite number, 0 or more", "mend it"))
+            faults.append(
+                Fault(f"{where}, cost of {features[j]}", f"{cost}", "a finite number, 0 or more", "correct it")
+            )
     faults += _alias_faults(where, aliases or {}, features)
     if not (entities and features):
         faults.append(Fault(where, "no entity or no feature", "at least one of each", "add potentials"))

@@ -1,4 +1,4 @@
-"""Exact inference on a conditioned ternary model: the oracle that mean-field answers can be held to.
+"""Exact inference on a conditioned ternary model: the reference for mean-field answers.
 
 Each connected component of the free features is eliminated in min-fill order; one whose tables would be too large is
 listed half against half if it is small enough, and refused with an estimate otherwise. Unobserved features outside the

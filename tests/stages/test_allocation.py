@@ -1,4 +1,4 @@
-"""The allocation grid: its cells, its tables, shards, and rules of one's own beside the compiled ones."""
+"""The allocation grid: its cells, its tables, shards, and custom rules beside the compiled ones."""
 
 import numpy as np
 import pandas as pd

@@ -1,6 +1,6 @@
-"""An allocation rule of one's own in the grid, named `module:Class`: followed patient by patient, as a planner does.
+"""A custom allocation rule in the grid, named `module:Class`: followed patient by patient, as a planner does.
 
-Slower than the compiled rules by one or two orders of magnitude, and held to the same record of every round.
+Slower than the compiled rules by one or two orders of magnitude, and with the same record of every round.
 """
 
 from __future__ import annotations

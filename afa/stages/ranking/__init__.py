@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """Entities ranked by the scale of their scores and by what is expected of the hidden (docs/ranking.md)."""
+    """Entities ranked by the scale of scores and by what is predicted for unobserved features (docs/ranking.md)."""
 
     rounds: Rounds = Field((10, 50, 100, 150, 200), description="t that are read, beside 0 and M")
     seeds: Seeds = Field((0, 1, 2), description="one random order per patient and seed")

@@ -2,7 +2,7 @@
 
 Three questions to the top-k setting. How much of what a ranking says early is the size of the elicited lists, which is
 known before any observation? What is left on scales that take size out? And does a mixture over all entities expect
-more of the hidden features than the two entities of a duel do? Held against full observation, and against labels.
+more of the unobserved features than the two entities of a duel do? Held against full observation, and against labels.
 """
 
 from __future__ import annotations

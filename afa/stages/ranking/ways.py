@@ -1,4 +1,4 @@
-"""Ways to rank entities at t observations: what is expected of the hidden features, and on which scale scores stand.
+"""Ways to rank entities at t observations: how unobserved features are predicted, and on which scale scores stand.
 
 A *method* says what is expected: `linearity` asks the two entities of each duel, half and half; `population` asks all
 entities and a null, each by its posterior (`afa.preference.population`); `frequency` asks no model, but expects of each

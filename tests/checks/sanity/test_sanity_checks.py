@@ -149,7 +149,9 @@ def test_of_several_broken_copies_the_one_noticed_least_counts() -> None:
 
 
 def test_a_failing_gate_is_raised_with_its_name_its_first_case_and_what_to_do() -> None:
-    gate = Gate("budget", partial(soundness.check, budget_share=0.0), BY_NAME["bracket_soundness"].perturbed, "mend it")
+    gate = Gate(
+        "budget", partial(soundness.check, budget_share=0.0), BY_NAME["bracket_soundness"].perturbed, "correct it"
+    )
     table = run_gates([gate], SYNTHETIC[0], SYNTHETIC[1:2])
     with pytest.raises(SanityError) as caught:
         raise_on_failed_gates(table, [gate])
@@ -157,7 +159,7 @@ def test_a_failing_gate_is_raised_with_its_name_its_first_case_and_what_to_do() 
     assert first.where == "sanity check budget (run)"
     assert first.found.startswith("synthetic signs, pair v0 against v")
     assert "cases)" in first.found
-    assert first.next_step == "mend it"
+    assert first.next_step == "correct it"
     assert second.where == "sanity check budget (synthetic)"
 
 
