@@ -8,26 +8,33 @@ the closure is a choice.
 Ours, `shared`, reads an elicited pair as co-variation that both classes have: p_e ~ exp(+-alpha.x/2 + x'Psi x/2). Then
 p_0(x) = p_1(-x), so that Z_0 = Z_1 and E_Q[sign S] = 0 at no observation hold exactly. S is the contrast alpha.x alone,
 and the couplings predict what has not been observed. A prior is halved between the classes either way.
+
+Where a bundle says how often each value occurs with and without the entity, nothing has to be closed: `explicit` takes
+the two classes as they are stated (`afa.bundle.explicit`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from afa.bundle import Bundle, PackedCouplings
+from afa.bundle.explicit import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.bundle.explicit import bundle_models
+from afa.bundle.rates import CONDITION, NONE_STATED, SHARED
 from afa.errors import Fault, PlannerError
+from afa.inference.exact import exact
 from afa.inference.meanfield import MeanField, Solver, mean_field
-from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.mrf import Evidence, PairwiseMRF
 
 Coupling = Literal["differential", "shared"]
 COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
-STRENGTH = 0.9
-"""Beta L^2 that shared couplings are scaled down to: below 1, where the paper's contraction condition holds."""
+Closure = Literal["differential", "shared", "explicit"]
+"""With what has to be elicited for it beside directions: how often (F3)."""
+KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
@@ -65,50 +72,6 @@ def class_models(
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
 
 
-def explicit_models(
-    with_entity: ArrayLike,
-    without: ArrayLike,
-    shared: ArrayLike | sp.sparray,
-    condition: ArrayLike | sp.sparray,
-    *,
-    prior: float = 0.0,
-    kappa: float = 0.0,
-    features: tuple[str, ...] = (),
-) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0 from the probabilities of the values in each (docs/decisions.md, F2, F3).
-
-    with_entity, without : (M, 3), P_1 and P_0 of -1, 0, +1. shared : (M, M), couplings of both classes; condition :
-    those of class 1 beside them. All are scaled by one factor, at most 1, so that every state has one fixed point.
-    prior : log-odds before any observation, kappa : log Z_1 - log Z_0 at no observation, 0 in mean-field; class 1 holds
-    their difference, so that E_1 - E_0 is S, and F_1 - F_0 the log-odds. features : M distinct names.
-
-    >>> one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
-    >>> round(one.energy([1]) - zero.energy([1]), 5)
-    1.38629
-    """
-    in_one, in_zero = sp.csr_array(shared) + sp.csr_array(condition), sp.csr_array(shared, dtype=np.float64)
-    steepest = max(
-        float((slopes_bound(p) * abs(couplings).sum(axis=1)).max(initial=0.0))
-        for p, couplings in ((with_entity, in_one), (without, in_zero))
-    )
-    factor = STRENGTH / max(steepest, STRENGTH)
-    one = PairwiseMRF.of_probabilities(with_entity, factor * in_one, prior - kappa, features)
-    zero = PairwiseMRF.of_probabilities(without, factor * in_zero, 0.0, features)
-    return one, zero
-
-
-def slopes_bound(probabilities: ArrayLike) -> Floats:
-    """(M,) bounds on the slope in h of the mean of exp(f(s) + h s), f(s) = log of `probabilities`, (M, 3) (F2d).
-
-    With two values 1/4; with three 2r/(1 + 2r) where r = sqrt(P(+) P(-)) / P(0) is at least 1/4, else 1/(4(1 - 4r^2)).
-    """
-    low, middle, high = np.asarray(probabilities, dtype=np.float64).T
-    r = np.sqrt(low * high) / middle
-    narrow = np.minimum(r, 1 / 4)
-    bounds: Floats = np.where(r >= 1 / 4, 2 * r / (1 + 2 * r), 1 / (4 * (1 - 4 * narrow**2)))
-    return bounds
-
-
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
     """S, the difference of the two class models: the elicited model, or its unary part where couplings are shared."""
     if known_coupling(coupling) == "differential":
@@ -131,9 +94,12 @@ def closed_bundle(
     """A bundle of two entities, `entity` and `not entity`: the models of one as `class_models` (tab:mode-mapping)."""
     v = bundle.index(entity)
     row, column, value = bundle.packed.of(v)
-    positive, negative = value / 2, -value / 2
-    if known_coupling(coupling) == "shared":
-        positive = negative = shared_factor(bundle.mrf(entity), strength) * value
+    both = value if known_coupling(coupling) == "shared" else 0 * value
+    if bundle.packed.scope is not None:
+        scope = bundle.packed.scope[bundle.packed.pointer[v] : bundle.packed.pointer[v + 1]]
+        both = np.where(scope == SHARED, value, np.where(scope == CONDITION, 0.0, both))
+    shared = shared_factor(bundle.mrf(entity), strength) * both if both.any() else both
+    positive, negative = shared + (value - both) / 2, shared - (value - both) / 2
     couplings = PackedCouplings(
         pointer=np.array([0, len(value), 2 * len(value)], dtype=np.int64),
         row=np.concatenate([row, row]),
@@ -148,7 +114,21 @@ def closed_bundle(
         unary=np.stack([half, -half]),
         packed=couplings,
         priors=np.array([bundle.priors[v], -bundle.priors[v]]) / 2,
+        rates=None if bundle.rates is None else replace(bundle.rates, stated=NONE_STATED),
     )
+
+
+def kappa_of(bundle: Bundle, entity: str) -> float:
+    """Log Z_1 - log Z_0 of an entity's explicit models at no observation, by exact inference; 0 in mean-field (F3).
+
+    An `InferenceError` names the estimate of a model that is too dense.
+    """
+    known = KAPPAS.setdefault(bundle, {})
+    if entity not in known:
+        spoken = bundle.how_often(entity)[2]
+        one, zero = (exact(model).log_partition for model in bundle_models(bundle, entity, features=spoken))
+        known[entity] = one - zero - float(bundle.priors[bundle.index(entity)])
+    return known[entity]
 
 
 @dataclass(frozen=True)

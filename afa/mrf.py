@@ -77,6 +77,30 @@ class PairwiseMRF:
         self._fill(alpha, couplings, prior, features, terms, None)
 
     @classmethod
+    def on_values(
+        cls,
+        possible: ArrayLike,
+        unary: ArrayLike,
+        couplings: ArrayLike | sp.sparray,
+        prior: float = 0.0,
+        features: tuple[str, ...] = (),
+    ) -> PairwiseMRF:
+        """The paper's model where some values cannot occur: they count from the middle of those that can (F10).
+
+        possible : (M, 3) bool, of -1, 0, +1. The middle is 0, or +-1/2 where one side cannot occur.
+
+        >>> model = PairwiseMRF.on_values([[False, True, True]], [2.0], [[0.0]])
+        >>> model.energy([0]), model.energy([1])
+        (-1.0, 1.0)
+        """
+        can_be, alpha = np.array(possible, dtype=bool), np.array(unary, dtype=np.float64)
+        middle = (can_be[:, 2].astype(np.float64) - can_be[:, 0]) / 2
+        terms = np.where(can_be, alpha[:, None] * (np.array(VALUES) - middle[:, None]), -np.inf)
+        model = cls.__new__(cls)
+        model._fill(alpha, couplings, prior, features, terms, middle)
+        return model
+
+    @classmethod
     def of_probabilities(
         cls,
         probabilities: ArrayLike,
@@ -160,20 +184,21 @@ class PairwiseMRF:
         x = np.asarray(values, dtype=np.float64)
         if x.shape != self.unary.shape or not np.isin(x, VALUES).all():
             found = f"shape {x.shape}, values {sorted(set(x.ravel().tolist()))[:5]}"
-            raise PlannerError(
-                Fault(
-                    "a configuration",
-                    found,
-                    f"shape {self.unary.shape}, values -1, 0 or 1",
-                    "pass one value per feature",
-                )
-            )
-        column = x.astype(np.int64) + 1
-        at = np.arange(self.n_features)
-        for j in np.flatnonzero(~self.possible[at, column])[:1]:
-            raise PlannerError(_impossible(self, int(j), int(x[j])))
-        about = x if self.centre is None else x - self.centre
-        return float(self.prior + self.terms[at, column].sum() + 0.5 * about @ (self.couplings @ about))
+            expected = f"shape {self.unary.shape}, values -1, 0 or 1"
+            raise PlannerError(Fault("a configuration", found, expected, "pass one value per feature"))
+        return float(self.energies(x[None])[0])
+
+    def energies(self, values: ArrayLike) -> Floats:
+        """(n,) energies of configurations (n, M); what is NaN, not measured, adds nothing (docs/decisions.md, F8)."""
+        x = np.asarray(values, dtype=np.float64)
+        measured, at = np.isfinite(x), np.arange(self.n_features)
+        column = np.where(measured, x, 0.0).astype(np.int64) + 1
+        for i, j in np.argwhere(measured & ~self.possible[at, column])[:1]:
+            raise PlannerError(_impossible(self, int(j), int(x[i, j])))
+        about = np.where(measured, x if self.centre is None else x - self.centre, 0.0)
+        of_values = np.where(measured, self.terms[at, column], 0.0).sum(axis=1)
+        pulls = (self.couplings @ about.T).T
+        return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
         """The same energies with couplings about 0: the centres are moved into the terms and the prior."""

@@ -15,7 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from afa.bundle.explicit import bundle_models, exclusive_log_odds
 from afa.bundle.format import Potentials
+from afa.bundle.rates import CONDITION, FLOOR, SHARED, Rates
 from afa.csvfile import suggestion
 from afa.errors import BundleError, Fault
 from afa.mrf import PairwiseMRF
@@ -26,13 +28,15 @@ class PackedCouplings:
     """The non-zero couplings of all entities, each unordered pair once.
 
     Those of entity n are the slice `pointer[n]:pointer[n + 1]` of `row`, `column` and `value` (n_pairs,), sorted by
-    row and then column, with `row < column`; `pointer` is (N + 1,).
+    row and then column, with `row < column`; `pointer` is (N + 1,). `scope` (n_pairs,) are indices of `SCOPES`; None
+    where no coupling says whether it is of both classes.
     """
 
     pointer: NDArray[np.int64]
     row: NDArray[np.int32]
     column: NDArray[np.int32]
     value: NDArray[np.float64]
+    scope: NDArray[np.int8] | None = None
 
     def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Rows, columns and values of the entity with this index."""
@@ -70,11 +74,13 @@ class Bundle:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str | None = None
+    rates: Rates | None = None
+    """How often, what can occur, groups and implications; None where the bundle says nothing of them."""
     digest: str = field(init=False)
     """SHA-256 over entities, features, non-zero potentials, priors and costs; not over how the files are written."""
 
     def __post_init__(self) -> None:
-        packed = (self.packed.pointer, self.packed.row, self.packed.column, self.packed.value)
+        packed = (self.packed.pointer, self.packed.row, self.packed.column, self.packed.value, self.packed.scope)
         for array in (self.unary, self.priors, self.costs, *packed):
             if array is not None:
                 array.flags.writeable = False
@@ -92,15 +98,101 @@ class Bundle:
 
     def couplings(self, entity: str) -> sp.csr_array:
         """The couplings of an entity, (M, M) symmetric with zero diagonal."""
-        row, column, value = self.packed.of(self.index(entity))
+        return self._couplings(entity)
+
+    def _couplings(self, entity: str, kept: NDArray[np.bool_] | None = None) -> sp.csr_array:
+        """Those of the couplings of an entity that are marked in `kept`, (n_pairs,) over all entities."""
+        v = self.index(entity)
+        row, column, value = self.packed.of(v)
+        if kept is not None:
+            here = kept[self.packed.pointer[v] : self.packed.pointer[v + 1]]
+            row, column, value = row[here], column[here], value[here]
         indices = np.concatenate([row, column]), np.concatenate([column, row])
         shape = (len(self.features), len(self.features))
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """The model S_v of an entity on all M features, its log-odds as prior (eq:disc_score)."""
-        index = self.index(entity)
-        return PairwiseMRF(self.unary[index], self.couplings(entity), float(self.priors[index]), self.features)
+        """The model S_v of an entity on all M features, its log-odds as prior (eq:disc_score).
+
+        Where a side cannot occur, values count from the middle of those that can (docs/decisions.md, F10).
+        """
+        return self._model(self.index(entity), self.couplings(entity))
+
+    def _model(self, index: int, couplings: sp.csr_array) -> PairwiseMRF:
+        parts = self.unary[index], couplings, float(self.priors[index]), self.features
+        return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
+
+    def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> NDArray[np.float64]:
+        """(n, N) S_v(x) of every entity for patients (n, M), of which NaN is what was not measured: it adds nothing.
+
+        closure : `differential`, `shared` or `explicit`; kappa : of `explicit`, (N,) log Z_1 - log Z_0 at no
+        observation. A `PlannerError` names a value that cannot occur.
+        """
+        columns = []
+        for entity, of_entity in zip(self.entities, np.broadcast_to(kappa, len(self.entities)), strict=True):
+            if closure == "explicit":
+                one, zero = bundle_models(self, entity, float(of_entity))
+                columns.append(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
+            else:
+                columns.append(self.contrast(entity, closure).energies(values))
+        return np.stack(columns, axis=1)
+
+    def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
+        """S of one entity, the difference of its two classes: without the couplings that both have."""
+        scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
+        kept = scope != SHARED if closure == "differential" else scope == CONDITION
+        return self._model(self.index(entity), self._couplings(entity, kept))
+
+    @property
+    def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Groups of features of which at most one is +1, by name."""
+        return () if self.rates is None else self.rates.exclusive
+
+    @property
+    def floor(self) -> float:
+        """Least probability of a value that can occur."""
+        return FLOOR if self.rates is None else self.rates.floor
+
+    @property
+    def possible(self) -> NDArray[np.bool_]:
+        """(M, 3), which of -1, 0, +1 each feature can be; all unless features.csv says otherwise (F1)."""
+        return np.ones((len(self.features), 3), dtype=bool) if self.rates is None else self.rates.possible
+
+    @property
+    def ternary(self) -> bool:
+        """Whether every feature can take all three values."""
+        return self.rates is None or bool(self.rates.possible.all())
+
+    @property
+    def says_how_often(self) -> bool:
+        """Whether the bundle states probabilities, of a class or of the background."""
+        if self.rates is None:
+            return False
+        table = self.rates.table
+        return len(self.rates.stated) > 0 or (table is not None and bool(np.isfinite(table.p_low).any()))
+
+    def how_often(self, entity: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+        """P_1 and P_0 of an entity, (M, 3) probabilities of -1, 0, +1, and the features that it speaks of (F10).
+
+        Of what it is silent on both are the background. A `BundleError` where the bundle states no probabilities.
+        """
+        v = self.index(entity)
+        if self.rates is None or not self.says_how_often:
+            step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
+            raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
+        row, column, _ = self.packed.of(v)
+        return self.rates.of_entity(v, self.unary[v], np.concatenate([row, column]))
+
+    def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
+        """The couplings of an entity that are in both classes, and those of its class alone, as `couplings`.
+
+        Where a row of pairwise.csv does not say, it is of the entity's class alone.
+        """
+        if self.packed.scope is None:
+            matrix = self.couplings(entity)
+            return 0 * matrix, matrix
+        shared = self.packed.scope == SHARED
+        return self._couplings(entity, shared), self._couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
         """Sorted indices of the features with a non-zero unary or coupling of an entity."""
@@ -128,7 +220,8 @@ class Bundle:
         entity = np.repeat(np.arange(len(self.entities)), np.diff(self.packed.pointer))
         pairs = np.sort(np.column_stack([new_index[self.packed.row], new_index[self.packed.column]]), axis=1)
         inside = pairs[:, 0] >= 0
-        pairwise = Potentials(entity[inside], pairs[inside], self.packed.value[inside])
+        scope = None if self.packed.scope is None else self.packed.scope[inside]
+        pairwise = Potentials(entity[inside], pairs[inside], self.packed.value[inside], scope)
         return replace(
             self,
             features=chosen,
@@ -137,6 +230,7 @@ class Bundle:
             costs=None if self.costs is None else self.costs[kept],
             aliases={name: names for name, names in self.aliases.items() if name in set(chosen)},
             provenance={**self.provenance, "restricted_from": self.digest},
+            rates=None if self.rates is None else self.rates.restricted(kept.tolist(), chosen),
         )
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
@@ -146,15 +240,18 @@ class Bundle:
             return self
         _check_selection(self, chosen, "entity", self.entities)
         kept = [self.index(name) for name in chosen]
-        row, column, value = (np.concatenate(parts) for parts in zip(*(self.packed.of(v) for v in kept), strict=True))
-        sizes = np.diff(self.packed.pointer)[kept]
+        pointer, sizes = self.packed.pointer, np.diff(self.packed.pointer)[kept]
+        rows = np.concatenate([np.arange(pointer[v], pointer[v + 1]) for v in kept])
+        row, column, value = self.packed.row[rows], self.packed.column[rows], self.packed.value[rows]
+        scope = None if self.packed.scope is None else self.packed.scope[rows]
         return replace(
             self,
             entities=chosen,
             unary=self.unary[kept],
-            packed=PackedCouplings(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), row, column, value),
+            packed=PackedCouplings(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), row, column, value, scope),
             priors=self.priors[kept],
             provenance={**self.provenance, "restricted_from": self.digest},
+            rates=None if self.rates is None else self.rates.restricted_entities(kept),
         )
 
 
@@ -165,7 +262,8 @@ def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
     order = np.lexsort((features[:, 1], features[:, 0], entity))
     pointer = np.searchsorted(entity[order], np.arange(n_entities + 1)).astype(np.int64)
     row, column = np.ascontiguousarray(features[order].T, dtype=np.int32)
-    return PackedCouplings(pointer, row, column, value[order])
+    scope = None if pairwise.scope is None else pairwise.scope[present][order]
+    return PackedCouplings(pointer, row, column, value[order], scope)
 
 
 def _digest(bundle: Bundle) -> str:
@@ -177,6 +275,10 @@ def _digest(bundle: Bundle) -> str:
     parts = [str(len(bundle.entities)).encode(), *(name.encode() for name in (*bundle.entities, *bundle.features))]
     parts += [np.asarray(values, dtype="<i8").tobytes() for values in integers]
     parts += [b"" if values is None else (values + 0.0).astype("<f8").tobytes() for values in numbers]
+    if bundle.rates is not None:
+        parts += [b"rates", *bundle.rates.contents()]
+    if packed.scope is not None:
+        parts += [b"scope", packed.scope.tobytes()]
     state = hashlib.sha256()
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle.format import HEADER, PROVENANCE_KEYS, REQUIRED_COLUMNS, Content
+from afa.bundle.rates import Rates
 from afa.csvfile import CsvTable
 
 ALIKE = 0.9
@@ -36,8 +38,7 @@ def notes_of(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> li
         names = getattr(content, name)
         idle = [names[index] for index in np.flatnonzero(uses == 0)]
         if idle:
-            shown = ", ".join(idle[:5]) + (", ..." if len(idle) > 5 else "")
-            notes.append(f"{name} without any potential ({len(idle)}): {shown}")
+            notes.append(f"{name} without any potential ({len(idle)}): {_some(idle)}")
         if listed is None:
             notes += [
                 f"{HEADER}: no list of {name}, and {once}, in one row only, is much like {other}; "
@@ -47,11 +48,52 @@ def notes_of(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> li
     without_prior = len(content.entities) - len(rows["priors.csv"])
     if len(rows["priors.csv"]) and without_prior:
         notes.append(f"priors.csv: entities without a row have log-odds 0 ({without_prior})")
+    if content.rates is not None:
+        notes += _notes_on_rates(content, content.rates)
     known = (HEADER, *REQUIRED_COLUMNS)
     for entry in sorted(path.name for path in folder.iterdir() if path.name not in known):
         close = difflib.get_close_matches(entry, known, n=1, cutoff=0.8)
         notes += [f"{entry} is not read; if it is meant as {name}, rename it" for name in close]
     return notes
+
+
+def _notes_on_rates(content: Content, rates: Rates) -> Iterator[str]:
+    """Shares that are raised to the floor, directions against their probabilities, backgrounds that nobody states."""
+    stated = rates.stated
+    can_be = rates.possible[stated.feature]
+    extreme = np.zeros(len(stated), dtype=bool)
+    for part in (stated.with_entity, stated.without):
+        extreme |= ((part <= 0) & can_be).any(axis=1)
+    named = [f"{content.entities[v]} {content.features[j]}" for v, j in zip(stated.entity, stated.feature, strict=True)]
+    if extreme.any():
+        yield (
+            f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
+            f"leaves ({extreme.sum()}): {_some(itertools.compress(named, extreme))}"
+        )
+    rank = {(int(v), int(j)): i for i, (v, j) in enumerate(zip(stated.entity, stated.feature, strict=True))}
+    potential = np.zeros(len(stated))
+    for v, j, value in zip(content.unary.entity, content.unary.features[:, 0], content.unary.value, strict=True):
+        if (int(v), int(j)) in rank:
+            potential[rank[int(v), int(j)]] = value
+    against = potential * rates.directions() < 0
+    if against.any():
+        shown = _some(itertools.compress(named, against))
+        yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
+    spoken = np.zeros(len(content.features), dtype=bool)
+    for features in (stated.feature, content.unary.features.ravel(), content.pairwise.features.ravel()):
+        spoken[features] = True
+    uniform = spoken & ~rates.background_stated
+    if len(stated) and uniform.any():
+        names = itertools.compress(content.features, uniform)
+        yield (
+            f"features whose background nobody states, taken as uniform ({uniform.sum()}): {_some(names)}; "
+            "give p_low and p_high in features.csv"
+        )
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 def _uses(count: int, *indices: NDArray[np.int64]) -> NDArray[np.intp]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +15,28 @@ from afa.bundle.format import (
     ANNOTATIONS,
     HEADER,
     LARGEST_SPACE,
+    OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
     REQUIRED_FILES,
     Content,
     Header,
-    Potentials,
     digests_of,
 )
 from afa.bundle.model import Bundle, packed_couplings
 from afa.bundle.notes import notes_of
-from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, earlier_row, name_column, number_column, read_table
+from afa.bundle.rates import Rates
+from afa.bundle.rows import (
+    alias_rows,
+    cost_rows,
+    feature_table,
+    group_faults,
+    group_rows,
+    parent_rows,
+    potential_rows,
+    prior_rows,
+    stated_rows,
+)
+from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, name_column, read_table
 from afa.errors import BundleError, ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
 
@@ -55,6 +67,10 @@ def load_bundle(path: str | Path) -> Bundle:
         raise BundleError(reading.faults)
     unary = np.zeros((len(content.entities), len(content.features)))
     unary[content.unary.entity, content.unary.features[:, 0]] = content.unary.value
+    if content.rates is not None:
+        stated = content.rates.stated
+        bare = ~stated.directed
+        unary[stated.entity[bare], stated.feature[bare]] = content.rates.directions()[bare]
     return Bundle(
         name=content.header.name,
         version=content.header.version,
@@ -67,6 +83,7 @@ def load_bundle(path: str | Path) -> Bundle:
         aliases=content.aliases,
         provenance=content.header.provenance,
         licence=content.header.licence,
+        rates=content.rates,
     )
 
 
@@ -100,7 +117,9 @@ def _read_folder(folder: Path) -> Reading:
 
     entities, entities_from = _names(header.entities, rows.values(), ("entity",))
     features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"))
-    if header.features is None:
+    if header.features is None and (folder / "features.csv").exists():
+        features, features_from = tuple(dict.fromkeys(rows["features.csv"].columns["feature"])), "in features.csv"
+    elif header.features is None:
         features = tuple(sorted(features))
     entity_index = {name: index for index, name in enumerate(entities)}
     feature_index = {name: index for index, name in enumerate(features)}
@@ -112,20 +131,40 @@ def _read_folder(folder: Path) -> Reading:
             for name in names
         ]
 
-    unary = _potentials(rows["unary.csv"], columns("unary.csv", "entity", "feature"), tables["unary.csv"])
-    pairwise = _potentials(
+    unary = potential_rows(rows["unary.csv"], columns("unary.csv", "entity", "feature"), tables["unary.csv"])
+    pairwise = potential_rows(
         rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"), tables["pairwise.csv"]
     )
-    priors = _priors(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), tables["priors.csv"])
+    priors = prior_rows(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), tables["priors.csv"])
+    groups = group_rows(rows["groups.csv"], columns("groups.csv", "feature")[0], features, tables["groups.csv"])
+    items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
+    item = name_column(rows["costs.csv"], "feature", tables["costs.csv"], items, features_from)
+    costs = cost_rows(rows["costs.csv"], item, len(features), groups[0], tables["costs.csv"])
+    aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features, tables["aliases.csv"])
+    parents = parent_rows(
+        rows["implies.csv"], columns("implies.csv", "feature", "parent"), features, tables["implies.csv"]
+    )
+    table, table_faults = feature_table(folder / "features.csv", features, features_from)
+    rates = Rates(
+        len(features),
+        table,
+        measurements=groups[0],
+        exclusive=groups[1],
+        parents=parents,
+        encoding=header.encoding,
+        floor=header.probability_floor,
+        holds=header.holds,
+    )
+    stated_in_table = np.zeros(len(features), dtype=bool) if table is None else np.isfinite(table.p_low)
+    stated = stated_rows(rows["unary.csv"], unary, rates.possible, stated_in_table, tables["unary.csv"])
     has_costs = (folder / "costs.csv").exists()
-    costs = _costs(rows["costs.csv"], columns("costs.csv", "feature")[0], features, tables["costs.csv"])
-    aliases = _aliases(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features, tables["aliases.csv"])
 
-    for file in tables.values():
-        faults += file.listed()
+    for name, file in tables.items():
+        faults += table_faults if name == "features.csv" else file.listed()
     faults += _digest_faults(folder, header)
-    if not faults and has_costs:
-        faults += _uncosted(folder, features, costs)
+    if not faults:
+        faults += group_faults(folder, rates, features, pairwise)
+        faults += _uncosted(folder, features, costs) if has_costs else []
     if not faults and not (entities and features):
         lacking = "no entity" if not entities else "no feature"
         faults.append(Fault(str(folder), lacking, "at least one", "add rows to unary.csv"))
@@ -138,7 +177,14 @@ def _read_folder(folder: Path) -> Reading:
         faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and check again")]
     if faults:
         return Reading(faults=faults)
-    content = Content(header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases)
+    said = {"encoding", "probability_floor", "holds"} & header.model_fields_set
+    if said or table is not None or len(stated) or any(groups) or parents:
+        said_beside = replace(rates, stated=stated)
+    else:
+        said_beside = None
+    content = Content(
+        header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases, said_beside
+    )
     return Reading(content, notes=notes_of(folder, content, rows))
 
 
@@ -164,10 +210,10 @@ def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
 
 def _read_rows(folder: Path, name: str, faults: RowFaults) -> CsvTable:
     required = REQUIRED_COLUMNS[name]
-    optional = ANNOTATIONS if name in REQUIRED_FILES else ()
+    optional = OPTIONAL_COLUMNS.get(name, ())
     if not (folder / name).exists():
         if name in REQUIRED_FILES:
-            step = f"write it with the header {','.join((*required, *optional))}; it may have no rows"
+            step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
             faults.add(0, "", "no such file", "a CSV file", step)
         return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in (*required, *optional)})
     return read_table(folder / name, required=required, optional=optional, unread=("evidence",), faults=faults)
@@ -187,78 +233,6 @@ def _names(
     return tuple(
         name for name in seen if name and name == name.strip() and name.isprintable() and len(name) <= LONGEST_NAME
     ), "used in unary.csv or pairwise.csv"
-
-
-def _potentials(table: CsvTable, codes: list[NDArray[np.int64]], faults: RowFaults) -> Potentials:
-    entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
-    value = number_column(table, "potential", faults)
-    number_column(table, "confidence", faults, low=0.0, high=1.0, empty=np.nan)
-    sound = (entity >= 0) & (features >= 0).all(axis=1)
-    paired = features.shape[1] == 2
-    if paired:
-        same = sound & (features[:, 0] == features[:, 1])
-        for row in np.flatnonzero(same).tolist():
-            found = f"{table.columns['feature_a'][row]} paired with itself"
-            faults.add(int(table.lines[row]), "feature_b", found, "two different features", "remove the row")
-        sound &= ~same
-    base = int(features.max(initial=0)) + 1
-    key = entity
-    for column in features.T:
-        key = key * base + column
-    what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
-    earlier = earlier_row(np.where(sound, key, -1))
-    for row in np.flatnonzero(earlier >= 0).tolist():
-        first = int(table.lines[earlier[row]])
-        faults.add(int(table.lines[row]), "", f"the same as line {first}", what, "remove one of the two rows")
-    return Potentials(entity, features, value)
-
-
-def _priors(table: CsvTable, entity: NDArray[np.int64], n_entities: int, faults: RowFaults) -> NDArray[np.float64]:
-    value = number_column(table, "log_odds", faults)
-    _once(table, entity, faults, "each entity once")
-    priors = np.zeros(n_entities)
-    priors[entity[entity >= 0]] = value[entity >= 0]
-    return priors
-
-
-def _costs(
-    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
-) -> NDArray[np.float64]:
-    """Costs (n_features,); NaN for a feature without a row."""
-    value = number_column(table, "cost", faults, low=0.0)
-    _once(table, feature, faults, "each feature once")
-    costs = np.full(len(features), np.nan)
-    costs[feature[feature >= 0]] = value[feature >= 0]
-    return costs
-
-
-def _aliases(
-    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
-) -> dict[str, tuple[str, ...]]:
-    name_column(table, "alias", faults)
-    known = set(features)
-    first: dict[str, int] = {}
-    aliases: dict[str, list[str]] = {}
-    for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
-        if index < 0 or not alias:
-            continue
-        if alias in known:
-            step = "remove the row"
-            faults.add(line, "alias", f"{alias}, the name of a feature", "a name that no feature has", step)
-        elif alias in first:
-            found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
-            faults.add(line, "alias", found, "each alias once", step)
-        else:
-            first[alias] = line
-            aliases.setdefault(features[index], []).append(alias)
-    return {name: tuple(others) for name, others in aliases.items()}
-
-
-def _once(table: CsvTable, codes: NDArray[np.int64], faults: RowFaults, expected: str) -> None:
-    earlier = earlier_row(codes)
-    for row in np.flatnonzero(earlier >= 0).tolist():
-        first = int(table.lines[earlier[row]])
-        faults.add(int(table.lines[row]), "", f"the same as line {first}", expected, "remove one of the two rows")
 
 
 def _uncosted(folder: Path, features: Sequence[str], costs: NDArray[np.float64]) -> list[Fault]:

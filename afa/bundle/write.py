@@ -11,10 +11,20 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from afa.bundle.format import ANNOTATIONS, HEADER, REQUIRED_COLUMNS, VALUE_DOMAIN, digests_of
+from afa.bundle.format import (
+    ANNOTATIONS,
+    HEADER,
+    OPTIONAL_COLUMNS,
+    REQUIRED_COLUMNS,
+    SHARES,
+    VALUE_DOMAIN,
+    digests_of,
+)
 from afa.bundle.model import Bundle
+from afa.bundle.rates import NONE_STATED, SCOPES, Rates
 from afa.bundle.read import read_folder
 from afa.errors import BundleError, ConfigError, Fault
+from afa.features import Features
 from afa.files import atomic_file, atomic_folder
 from afa.yamlfile import read_mapping
 
@@ -33,21 +43,28 @@ def write_bundle(
     aliases: Mapping[str, Sequence[str]] | None = None,
     provenance: Mapping[str, Any] | None = None,
     licence: str | None = None,
+    table: Features | None = None,
+    groups: pd.DataFrame | None = None,
+    implies: pd.DataFrame | None = None,
+    encoding: str | None = None,
+    probability_floor: float | None = None,
+    holds: str | None = None,
 ) -> None:
     """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
 
-    `unary` and `pairwise` have the columns of their files; confidence and evidence may be missing. `priors` are by
-    entity, `costs` and `aliases` by feature, `name`, `version`, `provenance` and `licence` go into bundle.yaml. The
-    same content gives the same bytes. Nothing is written, and a `BundleError` raised, where the result would not be a
-    valid bundle or `path` is something else than a bundle folder.
+    `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and the
+    probabilities and the scope are written only where a row has one. `priors` are by entity, `costs` by feature or
+    measurement, `aliases` by feature; `table` is features.csv, `groups` and `implies` have the columns of their files;
+    what else there is goes into bundle.yaml. The same content gives the same bytes. Nothing is written, and a
+    `BundleError` raised, where the result would not be a valid bundle or `path` is something else than a bundle folder.
     """
     target = Path(path)
     if target.exists() and not (target / HEADER).is_file() and not (target.is_dir() and not any(target.iterdir())):
         found = "a file or folder that is not a bundle"
         raise BundleError(Fault(str(target), found, "no such path, or a bundle to replace", "choose another path"))
     tables = {
-        "unary.csv": _potential_rows(unary, entities, features, ["feature"]),
-        "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"]),
+        "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
+        "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
     }
     for file, values, order in (("priors.csv", priors, entities), ("costs.csv", costs, features)):
         if values is not None:
@@ -56,13 +73,20 @@ def write_bundle(
     if aliases:
         rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
+    if table is not None:
+        tables["features.csv"] = _texts(table.to_frame(), features)
+    for file, frame in (("groups.csv", groups), ("implies.csv", implies)):
+        if frame is not None and len(frame):
+            names = [*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ())]
+            tables[file] = _texts(frame.reindex(columns=names), features)
     header: dict[str, Any] = {"name": name, "version": version}
-    header |= {} if licence is None else {"licence": licence}
+    said = {"licence": licence, "encoding": encoding, "probability_floor": probability_floor, "holds": holds}
+    header |= {key: value for key, value in said.items() if value is not None}
     header |= {"provenance": dict(provenance)} if provenance else {}
     header |= {"value_domain": VALUE_DOMAIN, "entities": list(entities), "features": list(features)}
     with atomic_folder(target) as folder:
-        for file, table in tables.items():
-            table.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
+        for file, rows_of_file in tables.items():
+            rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
         (folder / HEADER).write_text(_yaml_text(header | {"digests": digests_of(folder)}), encoding="utf-8")
         faults = read_folder(folder).faults
         if faults:
@@ -71,11 +95,19 @@ def write_bundle(
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
     """Write a `Bundle` as a folder, with its non-zero potentials; confidence and evidence are not kept."""
-    entity, feature = np.nonzero(bundle.unary)
-    names, space = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object)
+    names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
+    stated = NONE_STATED if rates is None else rates.stated
+    written = bundle.unary != 0
+    written[stated.entity, stated.feature] = True
+    entity, feature = np.nonzero(written)
     unary = pd.DataFrame(
         {"entity": names[entity], "feature": space[feature], "potential": bundle.unary[entity, feature]}
     )
+    rows = np.searchsorted(entity * len(space) + feature, stated.entity * len(space) + stated.feature)
+    unary.loc[rows[~stated.directed], "potential"] = np.nan
+    for name, side, part in zip(SHARES, (0, 2, 0, 2), (stated.with_entity,) * 2 + (stated.without,) * 2, strict=True):
+        unary[name] = np.nan
+        unary.loc[rows, name] = part[:, side]
     pairwise = pd.DataFrame(
         {
             "entity": names[np.repeat(np.arange(len(names)), np.diff(bundle.packed.pointer))],
@@ -84,6 +116,8 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
             "potential": bundle.packed.value,
         }
     )
+    if bundle.packed.scope is not None:
+        pairwise["scope"] = [SCOPES[code] for code in bundle.packed.scope]
     write_bundle(
         path,
         name=bundle.name,
@@ -97,7 +131,25 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         aliases=bundle.aliases,
         provenance=bundle.provenance,
         licence=bundle.licence,
+        **({} if rates is None else _said_beside(rates, bundle.features)),
     )
+
+
+def _said_beside(rates: Rates, features: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `write_bundle` that a bundle without rates does not have."""
+    members: dict[str, dict[str, str]] = {}
+    for column, groups in (("measurement", rates.measurements), ("exclusive", rates.exclusive)):
+        for name, group in groups:
+            for j in group:
+                members.setdefault(features[j], {"feature": features[j]})[column] = name
+    return {
+        "table": rates.table,
+        "groups": pd.DataFrame(members.values(), columns=["feature", "measurement", "exclusive"]),
+        "implies": pd.DataFrame([(features[c], features[p]) for c, p in rates.parents], columns=["feature", "parent"]),
+        "encoding": rates.encoding,
+        "probability_floor": rates.floor,
+        "holds": rates.holds,
+    }
 
 
 def stamp_bundle(path: str | Path) -> None:
@@ -124,7 +176,11 @@ def stamp_bundle(path: str | Path) -> None:
 
 
 def _potential_rows(
-    table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str]
+    table: pd.DataFrame,
+    entities: Sequence[str],
+    features: Sequence[str],
+    columns: list[str],
+    where_said: Sequence[str],
 ) -> pd.DataFrame:
     """The rows of a potentials file in canonical order; names that are not listed come last, for validation to name."""
     entity_rank = {name: rank for rank, name in enumerate(entities)}
@@ -139,11 +195,24 @@ def _potential_rows(
     order = np.lexsort((*ranks.T[::-1], entity))
     written = pd.DataFrame({"entity": table["entity"].to_numpy(dtype=object)[order]})
     written[columns] = names[order]
-    written["potential"] = [_number_text(value) for value in table["potential"].to_numpy()[order]]
-    for column in ANNOTATIONS:
+    said = [column for column in where_said if column in table and any(_cell(value) for value in table[column])]
+    may_be_empty = np.zeros(len(table), dtype=bool) if "scope" in said or not said else table[said].notna().any(axis=1)
+    written["potential"] = [
+        "" if empty and pd.isna(value) else _number_text(value)
+        for value, empty in zip(table["potential"].to_numpy()[order], np.asarray(may_be_empty)[order], strict=True)
+    ]
+    for column in (*said, *ANNOTATIONS):
         texts = [""] * len(table) if column not in table else [_cell(value) for value in table[column]]
         written[column] = np.array(texts, dtype=object)[order]
     return written
+
+
+def _texts(table: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
+    """A table about features as texts, in the order of these; names that are not listed come last."""
+    rank = {name: i for i, name in enumerate(features)}
+    ranks = [rank.get(name, len(rank)) for name in table["feature"]]
+    ordered = table.iloc[np.argsort(ranks, kind="stable")]
+    return pd.DataFrame({name: [_cell(value) for value in ordered[name]] for name in table.columns})
 
 
 def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:

@@ -90,4 +90,13 @@ def bundle_show(
 
     model = load_bundle(bundle)
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
+    if model.rates is not None:
+        rates = model.rates
+        encoding = f", encoded by {rates.encoding}" if rates.encoding else ""
+        typer.echo(
+            f"{len(rates.stated)} rows with probabilities{encoding}, floor {rates.floor:g}; holds: {rates.holds}"
+        )
+        for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
+            for name, members in groups:
+                typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")
     typer.echo((feature_table if features else bundle_table)(model).to_string(index=False))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.engine.compile import kernel
+from afa.errors import BundleError, Fault
 from afa.mrf import ROUNDING, Floats
 
 Indices = NDArray[np.int64]
@@ -99,6 +100,9 @@ def pack(bundle: Bundle, *, overlaps: bool = True) -> Packed:
     `afa.engine.crossing`, and those that look at single entities, can do with.
     """
     packed = KNOWN.get(bundle)
+    if packed is None and not bundle.ternary:
+        found, step = "features that cannot be -1, or cannot be +1", "use afa.BinaryPlanner or afa.TopKPlanner"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, "features with three values", step))
     if packed is None:
         packed = KNOWN[bundle] = _lay_out(bundle)
     if overlaps and not len(packed.overlaps.first):

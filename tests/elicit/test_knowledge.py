@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.elicit.knowledge import SHARES, floored, pool, pool_answers, pool_cuts, three_values
+from afa.bundle.rates import floored, pool, three_values
+from afa.elicit.knowledge import SHARES, pool_answers, pool_cuts
 from afa.features import features_of
 
 ALL, NO_LOW, NO_HIGH = (True, True, True), (False, True, True), (True, True, False)

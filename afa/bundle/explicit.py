@@ -1,0 +1,106 @@
+"""The explicit gauge: the two class models of an entity from how often each value occurs in either (F2, F3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from afa.mrf import Floats, PairwiseMRF
+
+if TYPE_CHECKING:
+    from afa.bundle.model import Bundle
+
+STRENGTH = 0.9
+"""Beta L^2 that couplings in both classes are scaled down to: below 1, the paper's contraction condition."""
+
+
+def explicit_models(
+    with_entity: ArrayLike,
+    without: ArrayLike,
+    shared: ArrayLike | sp.sparray,
+    condition: ArrayLike | sp.sparray,
+    *,
+    prior: float = 0.0,
+    kappa: float = 0.0,
+    features: tuple[str, ...] = (),
+) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 from the probabilities of the values in each (docs/decisions.md, F2, F3).
+
+    with_entity, without : (M, 3), P_1 and P_0 of -1, 0, +1. shared : (M, M), couplings of both classes; condition :
+    those of class 1 beside them. All are scaled by one factor, at most 1, so that every state has one fixed point.
+    prior : log-odds before any observation, kappa : log Z_1 - log Z_0 at no observation, 0 in mean-field; class 1 holds
+    their difference, so that E_1 - E_0 is S, and F_1 - F_0 the log-odds. features : M distinct names.
+
+    >>> one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
+    >>> round(one.energy([1]) - zero.energy([1]), 5)
+    1.38629
+    """
+    in_one, in_zero = sp.csr_array(shared) + sp.csr_array(condition), sp.csr_array(shared, dtype=np.float64)
+    steepest = max(
+        float((slopes_bound(p) * abs(couplings).sum(axis=1)).max(initial=0.0))
+        for p, couplings in ((with_entity, in_one), (without, in_zero))
+    )
+    factor = STRENGTH / max(steepest, STRENGTH)
+    one = PairwiseMRF.of_probabilities(with_entity, factor * in_one, prior - kappa, features)
+    zero = PairwiseMRF.of_probabilities(without, factor * in_zero, 0.0, features)
+    return one, zero
+
+
+def slopes_bound(probabilities: ArrayLike) -> Floats:
+    """(M,) bounds on the slope in h of the mean of exp(f(s) + h s), f(s) = log of `probabilities`, (M, 3) (F2d).
+
+    With two values 1/4; with three 2r/(1 + 2r) where r = sqrt(P(+) P(-)) / P(0) is at least 1/4, else 1/(4(1 - 4r^2)).
+    """
+    low, middle, high = np.asarray(probabilities, dtype=np.float64).T
+    r = np.sqrt(low * high) / middle
+    narrow = np.minimum(r, 1 / 4)
+    bounds: Floats = np.where(r >= 1 / 4, 2 * r / (1 + 2 * r), 1 / (4 * (1 - 4 * narrow**2)))
+    return bounds
+
+
+def bundle_models(
+    bundle: Bundle, entity: str, kappa: float = 0.0, features: NDArray[np.intp] | None = None
+) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 of an entity from what the bundle says of it, as `explicit_models`.
+
+    features : indices of those that the models are on, all M unless given; what is silent there cancels in
+    E_1 - E_0. Features of an exclusive group have the background in both classes: `exclusive_log_odds` counts them.
+    A `BundleError` where the bundle states no probabilities.
+    """
+    with_entity, without, _ = bundle.how_often(entity)
+    at = np.arange(len(bundle.features)) if features is None else features
+    for _, members in bundle.exclusive:
+        with_entity[list(members)] = without[list(members)]
+    shared, condition = (matrix[at][:, at] for matrix in bundle.scoped(entity))
+    prior = float(bundle.priors[bundle.index(entity)])
+    names = tuple(bundle.features[j] for j in at)
+    return explicit_models(with_entity[at], without[at], shared, condition, prior=prior, kappa=kappa, features=names)
+
+
+def exclusive_log_odds(bundle: Bundle, entity: str, values: ArrayLike) -> Floats:
+    """(n,) what the exclusive groups of configurations (n, M), NaN where not measured, say for an entity (F13).
+
+    At most one member of a group is +1: log P_1 / P_0 of that member, or of what is left when those seen are 0.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    total = np.zeros(len(x))
+    if not bundle.exclusive:
+        return total
+    classes = bundle.how_often(entity)[:2]
+    for _, members in bundle.exclusive:
+        at = list(members)
+        for sign, probabilities in zip((1.0, -1.0), classes, strict=True):
+            states = group_states(probabilities[at, 2], bundle.floor)
+            left = 1.0 - np.where(x[:, at] == 0, states, 0.0).sum(axis=1)
+            seen = np.where(x[:, at] == 1, states, 0.0).sum(axis=1)
+            total += sign * np.log(np.where(seen > 0, seen, left))
+    return total
+
+
+def group_states(probabilities: Floats, floor: float) -> Floats:
+    """The probabilities that a member of an exclusive group is +1, (n,): scaled down where they leave none over."""
+    total = float(probabilities.sum())
+    return np.asarray(probabilities * min(1.0, (1.0 - floor) / total))

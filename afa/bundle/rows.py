@@ -1,0 +1,277 @@
+"""The rows of each table of a bundle, checked: indices and numbers, and every fault by line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bundle.format import SHARES, Potentials
+from afa.bundle.rates import SCOPES, Group, Rates, Stated, three_values
+from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, suggestion
+from afa.errors import CohortError, Fault
+from afa.features import Features, read_features
+
+TOO_MUCH = 1.0 + 1e-9
+
+
+def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]], faults: RowFaults) -> Potentials:
+    """The potentials of unary.csv or pairwise.csv; 0 where a row of unary.csv states probabilities instead.
+
+    codes : (n_rows,) indices of the entities and of each column of features, -1 where a name is unknown.
+    """
+    entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
+    paired = features.shape[1] == 2
+    value = number_column(table, "potential", faults, empty=None if paired else np.nan)
+    if not paired:
+        empty = _empty(table, "potential")
+        for row in np.flatnonzero(empty & ~_states(table)).tolist():
+            expected = "a finite number"
+            faults.add(int(table.lines[row]), "potential", "nothing", expected, "correct the number")
+        value = np.where(empty, 0.0, value)
+    number_column(table, "confidence", faults, low=0.0, high=1.0, empty=np.nan)
+    sound = (entity >= 0) & (features >= 0).all(axis=1)
+    if paired:
+        same = sound & (features[:, 0] == features[:, 1])
+        for row in np.flatnonzero(same).tolist():
+            found = f"{table.columns['feature_a'][row]} paired with itself"
+            faults.add(int(table.lines[row]), "feature_b", found, "two different features", "remove the row")
+        sound &= ~same
+    base = int(features.max(initial=0)) + 1
+    key = entity
+    for column in features.T:
+        key = key * base + column
+    what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
+    _once(table, np.where(sound, key, -1), faults, what)
+    return Potentials(entity, features, value, _scopes(table, faults) if paired else None)
+
+
+def _scopes(table: CsvTable, faults: RowFaults) -> NDArray[np.int8] | None:
+    words = table.columns["scope"]
+    known = {word: i for i, word in enumerate(SCOPES)}
+    for row, word in enumerate(words):
+        if word not in known:
+            expected, step = "shared, condition or nothing", "choose one of them"
+            faults.add(int(table.lines[row]), "scope", quoted(word), expected, step)
+    codes = np.array([known.get(word, 0) for word in words], dtype=np.int8)
+    return codes if codes.any() else None
+
+
+def _empty(table: CsvTable, column: str) -> NDArray[np.bool_]:
+    texts = table.columns[column]
+    if not any(texts):
+        return np.ones(len(table), dtype=bool)
+    return np.fromiter((not text for text in texts), dtype=bool, count=len(table))
+
+
+def _states(table: CsvTable) -> NDArray[np.bool_]:
+    """(n_rows,) whether a row of unary.csv states any probability."""
+    stated: NDArray[np.bool_] = ~np.logical_and.reduce([_empty(table, name) for name in SHARES])
+    return stated
+
+
+def stated_rows(
+    table: CsvTable, unary: Potentials, possible: NDArray[np.bool_], background: NDArray[np.bool_], faults: RowFaults
+) -> Stated:
+    """The rows of unary.csv that state probabilities.
+
+    possible : (M, 3), which values a feature can take. background : (M,) bool, whether features.csv states it.
+    """
+    shares = {name: number_column(table, name, faults, low=0.0, high=1.0, empty=np.nan) for name in SHARES}
+    empty = {name: _empty(table, name) for name in SHARES}
+    entity, feature = unary.entity, unary.features[:, 0]
+    rows = np.flatnonzero(_states(table) & (entity >= 0) & (feature >= 0))
+    wrong = np.zeros(len(table), dtype=bool)
+    both = {}
+    for state in ("with", "without"):
+        low, high = f"p_low_{state}", f"p_high_{state}"
+        for row in rows:
+            for name, other, side in ((low, high, 0), (high, low, 2)):
+                can_be, share = possible[feature[row], side], shares[name][row]
+                word, line = name.split("_")[1], int(table.lines[row])
+                if share > 0 and not can_be:
+                    expected, step = "nothing or 0", f"empty it, or give the cut point {word} in features.csv"
+                    faults.add(line, name, f"{share:g}, though it cannot be {word}", expected, step)
+                    wrong[row] = True
+                elif can_be and empty[name][row] and not empty[other][row]:
+                    expected = "both shares, or neither"
+                    faults.add(line, name, "nothing beside the other side's share", expected, "add it")
+                    wrong[row] = True
+            if shares[low][row] + shares[high][row] > TOO_MUCH:
+                found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
+                faults.add(int(table.lines[row]), high, found, "at most 1 together", "correct them")
+                wrong[row] = True
+        said = ~(empty[low] & empty[high])
+        filled = three_values(*(np.where(said, np.nan_to_num(shares[name]), np.nan) for name in (low, high)))
+        both[state] = np.maximum(filled, 0.0, where=np.isfinite(filled), out=filled)
+    says = {state: np.isfinite(both[state][:, 0]) for state in both}
+    pooled = background.copy()
+    pooled[feature[rows[says["without"][rows]]]] = True
+    for row in rows[~wrong[rows]].tolist():
+        for state, other, known in (("without", "with", pooled), ("with", "without", background)):
+            if says[other][row] and not says[state][row] and not known[feature[row]]:
+                found = f"nothing beside the shares {other} the entity, of a feature without a background"
+                step = "add them, or p_low and p_high of the feature to features.csv"
+                faults.add(int(table.lines[row]), f"p_high_{state}", found, f"the shares {state} it", step)
+    order = rows[np.lexsort((feature[rows], entity[rows]))]
+    directed = ~_empty(table, "potential")[order]
+    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
+
+
+def prior_rows(table: CsvTable, entity: NDArray[np.int64], n_entities: int, faults: RowFaults) -> NDArray[np.float64]:
+    """(n_entities,) log-odds; 0 without a row."""
+    value = number_column(table, "log_odds", faults)
+    _once(table, entity, faults, "each entity once")
+    priors = np.zeros(n_entities)
+    priors[entity[entity >= 0]] = value[entity >= 0]
+    return priors
+
+
+def cost_rows(
+    table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group, faults: RowFaults
+) -> NDArray[np.float64]:
+    """(n_features,) costs; NaN for a feature without a row, of its own or of the measurement that it comes from.
+
+    item : (n_rows,) indices of features and, behind them, of measurements. One of a measurement is divided among its
+    features, so that together they cost what it says.
+    """
+    value = number_column(table, "cost", faults, low=0.0)
+    _once(table, item, faults, "each feature once")
+    costs = np.full(n_features, np.nan)
+    own = (item >= 0) & (item < n_features)
+    costs[item[own]] = value[own]
+    for row in np.flatnonzero(item >= n_features):
+        members = list(measurements[item[row] - n_features][1])
+        for j in members:
+            if np.isfinite(costs[j]):
+                found = "a cost of it, and of a feature that it measures"
+                faults.add(int(table.lines[row]), "feature", found, "one of the two", "remove one of the two rows")
+                break
+        costs[members] = value[row] / len(members)
+    return costs
+
+
+def alias_rows(
+    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
+) -> dict[str, tuple[str, ...]]:
+    """Other names by feature."""
+    name_column(table, "alias", faults)
+    known = set(features)
+    first: dict[str, int] = {}
+    aliases: dict[str, list[str]] = {}
+    for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
+        if index < 0 or not alias:
+            continue
+        if alias in known:
+            step = "remove the row"
+            faults.add(line, "alias", f"{alias}, the name of a feature", "a name that no feature has", step)
+        elif alias in first:
+            found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
+            faults.add(line, "alias", found, "each alias once", step)
+        else:
+            first[alias] = line
+            aliases.setdefault(features[index], []).append(alias)
+    return {name: tuple(others) for name, others in aliases.items()}
+
+
+def feature_table(path: Path, features: Sequence[str], known_from: str) -> tuple[Features | None, list[Fault]]:
+    """`features.csv` in the order of `features`, each of which must have a row; None where there is no file.
+
+    known_from : where `features` are listed.
+    """
+    if not path.exists():
+        return None, []
+    try:
+        table = read_features(path)
+    except CohortError as error:
+        return None, list(error.faults)
+    known, rows = set(features), set(table.names)
+    strange = [name for name in table.names if name not in known]
+    if strange:
+        where, expected = f"{path}, column feature", f"a name {known_from}"
+        return None, [Fault(where, quoted(name), expected, suggestion(name, features)) for name in strange]
+    lacking = [name for name in features if name not in rows]
+    if lacking:
+        named = ", ".join(lacking[:10]) + (f" and {len(lacking) - 10} more" if len(lacking) > 10 else "")
+        step = "add the missing rows or remove the file"
+        return None, [Fault(str(path), f"no row for {named}", "a row for every feature", step)]
+    return table if table.names == tuple(features) else table.chosen(features), []
+
+
+def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults) -> list[Group]:
+    """Measurements with the features that come of each, and groups of features that exclude each other."""
+    _once(table, feature, faults, "each feature once")
+    groups: list[Group] = []
+    for column in ("measurement", "exclusive"):
+        words = table.columns[column]
+        members: dict[str, list[int]] = {}
+        for row, word in enumerate(words):
+            if word and (word != word.strip() or not word.isprintable()):
+                expected = "a name without spaces around it or invisible characters"
+                faults.add(int(table.lines[row]), column, quoted(word), expected, "correct the name")
+            elif word in features:
+                step = "give the group a name of its own"
+                faults.add(int(table.lines[row]), column, f"{word}, the name of a feature", "another name", step)
+            elif word and feature[row] >= 0:
+                members.setdefault(word, []).append(int(feature[row]))
+        groups.append(tuple((word, tuple(sorted(found))) for word, found in members.items()))
+    for row in np.flatnonzero(_empty(table, "measurement") & _empty(table, "exclusive")).tolist():
+        step = "name one, or remove the row"
+        faults.add(int(table.lines[row]), "measurement", "nothing", "a measurement or an exclusive group", step)
+    return groups
+
+
+def parent_rows(
+    table: CsvTable, codes: list[NDArray[np.int64]], features: Sequence[str], faults: RowFaults
+) -> tuple[tuple[int, int], ...]:
+    """(child, parent) pairs, each once, without a circle."""
+    child, parent = codes
+    sound = (child >= 0) & (parent >= 0)
+    _once(table, np.where(sound, child * max(len(features), 1) + parent, -1), faults, "each feature and parent once")
+    above: dict[int, set[int]] = {}
+    for row in np.flatnonzero(sound).tolist():
+        c, p = int(child[row]), int(parent[row])
+        if c == p or c in _ancestors(p, above):
+            found = f"{features[c]}, which is above itself then"
+            faults.add(int(table.lines[row]), "parent", found, "no circle", "remove a row of the circle")
+            continue
+        above.setdefault(c, set()).add(p)
+    return tuple((c, p) for c in sorted(above) for p in sorted(above[c]))
+
+
+def _ancestors(start: int, above: Mapping[int, set[int]]) -> set[int]:
+    found, waiting = set(), [start]
+    while waiting:
+        for parent in above.get(waiting.pop(), ()):
+            if parent not in found:
+                found.add(parent)
+                waiting.append(parent)
+    return found
+
+
+def group_faults(folder: Path, rates: Rates, features: Sequence[str], pairwise: Potentials) -> list[Fault]:
+    """What does not fit in the exclusive groups: features that can be -1, couplings, a single member."""
+    faults, where = [], str(folder / "groups.csv")
+    pairs = pairwise.features[pairwise.value != 0]
+    for name, members in rates.exclusive:
+        below = [features[j] for j in members if rates.possible[j, 0]]
+        if below:
+            found, expected = f"{below[0]} in {name}, which can be -1", "features that are 0 or +1"
+            step = "call it binary in features.csv, or leave it out"
+            faults.append(Fault(f"{where}, column exclusive", found, expected, step))
+        if len(members) < 2:
+            found, step = f"{name}, of one feature", "name it in the rows of the others too"
+            faults.append(Fault(f"{where}, column exclusive", found, "two or more that exclude each other", step))
+        for j, k in np.unique(pairs[np.isin(pairs, members).any(axis=1)], axis=0).tolist():
+            found = f"a coupling of {features[j]} and {features[k]}, of which the exclusive group {name} has one"
+            faults.append(Fault(str(folder / "pairwise.csv"), found, "no coupling of its features", "remove the row"))
+    return faults
+
+
+def _once(table: CsvTable, codes: NDArray[np.int64], faults: RowFaults, expected: str) -> None:
+    earlier = earlier_row(codes)
+    for row in np.flatnonzero(earlier >= 0).tolist():
+        first = int(table.lines[earlier[row]])
+        faults.add(int(table.lines[row]), "", f"the same as line {first}", expected, "remove one of the two rows")
