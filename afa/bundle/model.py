@@ -123,10 +123,11 @@ class Bundle:
         return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
 
     def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """(n, N) S_v(x) of every entity for patients (n, M), of which NaN is what was not measured: it adds nothing.
+        """(n, N) S_v(x) of every entity and patient (eq:disc_score; docs/decisions.md, F3 and F8).
 
-        closure : `differential`, `shared` or `explicit`; kappa : of `explicit`, (N,) log Z_1 - log Z_0 at no
-        observation. A `PlannerError` names a value that cannot occur.
+        values : (n, M), NaN where not measured: that adds nothing. closure : `differential`, `shared` or `explicit`.
+        kappa : of `explicit`, (N,) log Z_1 - log Z_0 at no observation. A `PlannerError` names a value that cannot
+        occur.
         """
         columns = []
         for entity, of_entity in zip(self.entities, np.broadcast_to(kappa, len(self.entities)), strict=True):
@@ -138,7 +139,10 @@ class Bundle:
         return np.stack(columns, axis=1)
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """S of one entity, the difference of its two classes: without the couplings that both have."""
+        """S of one entity, the difference of its two classes: without the couplings that both have.
+
+        closure : `differential` or `shared`.
+        """
         scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
         kept = scope != SHARED if closure == "differential" else scope == CONDITION
         return self._model(self.index(entity), self._couplings(entity, kept))
