@@ -189,7 +189,7 @@ class PairwiseMRF:
         return float(self.energies(x[None])[0])
 
     def energies(self, values: ArrayLike) -> Floats:
-        """(n,) energies of configurations, `values` (n, M); a NaN, not measured, adds nothing (docs/decisions.md, F8)."""
+        """(n,) energies of configurations, `values` (n, M); NaN, not measured, adds nothing (docs/decisions.md, F8)."""
         x = np.asarray(values, dtype=np.float64)
         measured, at = np.isfinite(x), np.arange(self.n_features)
         column = np.where(measured, x, 0.0).astype(np.int64) + 1

@@ -55,8 +55,9 @@ def write_bundle(
     `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and the
     probabilities and the scope are written only where a row has one. `priors` are by entity, `costs` by feature or
     measurement, `aliases` by feature; `table` is features.csv, `groups` and `implies` have the columns of their files;
-    `name`, `version`, `provenance`, `licence`, `encoding`, `probability_floor` and `holds` go into bundle.yaml. The same content gives the same bytes. Nothing is written, and a
-    `BundleError` raised, where the result would not be a valid bundle or `path` is something else than a bundle folder.
+    `name`, `version`, `provenance`, `licence`, `encoding`, `probability_floor` and `holds` go into bundle.yaml. The
+    same content gives the same bytes. Nothing is written, and a `BundleError` raised, where the result would not be a
+    valid bundle or `path` is something else than a bundle folder.
     """
     target = Path(path)
     if target.exists() and not (target / HEADER).is_file() and not (target.is_dir() and not any(target.iterdir())):
