@@ -136,7 +136,7 @@ class TwoElbo:
     """log-odds of the two classes by mean-field, in nats (eq:two-elbo-def).
 
     raw : F_1 - F_0, equal at full observation to S, the difference of the two class models. shift : its value at no
-    observation, which is 0 where eq:Z0-eq-Z1 holds and the solves are exact.
+    observation less the prior log-odds; it is 0 where eq:Z0-eq-Z1 holds and the solves are exact.
     positive, negative : the two solves, with their diagnostics.
     """
 
@@ -147,7 +147,7 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """`raw` less its value at no observation: 0 where nothing is known (rem:calibration-shift, decisions.md S3)."""
+        """Posterior log-odds, `raw` less `shift`: the prior where nothing is known (rem:calibration-shift, decisions.md S3)."""
         return self.raw - self.shift
 
 
@@ -167,7 +167,7 @@ def two_elbo(
     one, zero = class_models(mrf, coupling, strength)
     given = [mean_field(model, Evidence.of(model, observations), solver=solver) for model in (one, zero)]
     empty = [mean_field(model, solver=solver) for model in (one, zero)]
-    return TwoElbo(given[0].elbo - given[1].elbo, empty[0].elbo - empty[1].elbo, *given)
+    return TwoElbo(given[0].elbo - given[1].elbo, empty[0].elbo - empty[1].elbo - mrf.prior, *given)
 
 
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:

@@ -144,7 +144,8 @@ def score_distances(entities: Parameters) -> Floats:
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
     """The entities in `n_clusters` clusters by complete linkage, with one mean-field solve on each centroid.
 
-    entities : before any observation. A `PlannerError` where there are not so many of them.
+    entities : before any observation. A `PlannerError` where there are not so many of them. Clusters may be of
+    any size: `C_MIN` of `afa.cluster` would leave at most five of the paper's up to 24 (docs/decisions.md, A1).
     """
     bundle, n = entities.bundle, len(entities.bundle.entities)
     if not 1 <= n_clusters <= n:

@@ -75,14 +75,15 @@ def test_without_couplings_the_log_odds_are_the_energy_of_what_was_observed(unar
     estimate = two_elbo(mrf, named(mrf, observed))
     seen = sum(unary[j] * value for j, value in observed.items())
     assert estimate.raw == pytest.approx(prior + seen, abs=1e-9)
-    assert estimate.calibrated == pytest.approx(seen, abs=1e-9)
+    assert estimate.calibrated == pytest.approx(prior + seen, abs=1e-9)
 
 
 @settings(max_examples=25)
 @given(models())
-def test_calibrated_it_is_zero_where_nothing_is_known(mrf):
-    assert two_elbo(mrf).calibrated == 0.0
-    assert two_elbo(mrf).raw == two_elbo(mrf).shift
+def test_calibrated_it_is_the_prior_where_nothing_is_known(mrf):
+    estimate = two_elbo(mrf)
+    assert estimate.calibrated == pytest.approx(mrf.prior, abs=1e-12)
+    assert estimate.raw == pytest.approx(estimate.shift + mrf.prior, abs=1e-12)
 
 
 def test_one_coupling_shifts_the_raw_log_odds_of_one_observation_by_hand():

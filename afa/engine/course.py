@@ -55,20 +55,22 @@ class Moment(NamedTuple):
 class Course(NamedTuple):
     """What does not change from patient to patient.
 
-    empty : (N,) ELBOs before any observation. feature_rank : (M,) and name_rank : (N,) places in the order of
-    names; by_name : (N,) its inverse. rule, kind : of `afa.engine.rules` and of `afa.engine.gains`. rescore : (r,)
-    whether the rule looks at the gains after so many observations. iteration : of the solves after the first. reads
-    : the mask. crossing, ranking, bounding, voting : whether cross expectations, the ranks by `linearity`, the
-    tight `l1` budgets and the sign votes are needed. asked : (r + 1,) the rounds that are read. only_changes : of
-    these, only those whose feature an entity holds. numbered : whether `Followed.t` says which rounds are walked,
-    the others changing nothing. signed, ranked : codes of the scores that are read. gamma, budget_share : of the
-    brackets.
+    empty : (N,) ELBOs before any observation. offset : (N,) nats, taken from D as a difference of two before it
+    counts as resolved: 0 for the sign of D, or what calibration takes. feature_rank : (M,) and name_rank : (N,)
+    places in the order of names; by_name : (N,) its inverse. rule, kind : of `afa.engine.rules` and of
+    `afa.engine.gains`. rescore : (r,) whether the rule looks at the gains after so many observations. iteration :
+    of the solves after the first. reads : the mask. crossing, ranking, bounding, voting : whether cross
+    expectations, the ranks by `linearity`, the tight `l1` budgets and the sign votes are needed. asked : (r + 1,)
+    the rounds that are read. only_changes : of these, only those whose feature an entity holds. numbered : whether
+    `Followed.t` says which rounds are walked, the others changing nothing. signed, ranked : codes of the scores
+    that are read. gamma, budget_share : of the brackets.
     """
 
     packed: Packed
     edges: DuelEdges
     pairs: NDArray[np.int64]
     empty: Floats
+    offset: Floats
     feature_rank: Indices
     name_rank: Indices
     by_name: Indices

@@ -20,19 +20,25 @@ from afa.mrf import Floats
 class ElboDifferences:
     """F_1 - F_0 in R states, and what the two solves of each took.
 
-    raw : (R,) nats. shift : its value at no observation, nats. iterations, capped, ascended : (R,) int32, sums over the
-    two solves, as in `afa.inference.meanfield.MeanField`.
+    raw : (R,) nats. start : its value at no observation. prior : log-odds, nats. iterations, capped, ascended :
+    (R,) int32, sums over the two solves, as in `afa.inference.meanfield.MeanField`.
     """
 
     raw: Floats
-    shift: float
+    start: float
+    prior: float
     iterations: NDArray[np.int32]
     capped: NDArray[np.int32]
     ascended: NDArray[np.int32]
 
     @property
+    def shift(self) -> float:
+        """What calibration takes away, nats: the value at no observation less the prior (decisions.md S3)."""
+        return self.start - self.prior
+
+    @property
     def calibrated(self) -> Floats:
-        """(R,) log-odds that are 0 where nothing is known."""
+        """(R,) posterior log-odds: the prior where nothing is known."""
         return self.raw - self.shift
 
 
@@ -63,7 +69,8 @@ def elbo_differences(
         _solve(packed, states, known, iteration, raw, counts, first, last)
 
     in_threads(work, len(states), threads)
-    return ElboDifferences(raw[1:], float(raw[0]), *counts[:, 1:])
+    prior = float(packed.prior[0] - packed.prior[1])
+    return ElboDifferences(raw[1:], float(raw[0]), prior, *counts[:, 1:])
 
 
 @kernel()

@@ -122,6 +122,7 @@ def course_of(
     gamma: float = GAMMA,
     budget_share: float = 1.0,
     tie: float | None = None,
+    calibrated: bool = False,
 ) -> tuple[Course, Moment]:
     """What all patients have in common, from the state before any observation on, which is solved here.
 
@@ -131,7 +132,8 @@ def course_of(
     that are read, all where None. only_changes : of these, only the first and those whose feature an entity holds.
     signs, ranks : the scores whose signs and ranks are read. gamma, budget_share : what heuristic brackets risk, and
     the part of the `l1` budgets that is counted; below 1 the rigorous brackets are broken on purpose. tie :
-    the largest score that is rounding, that of the bundle where None.
+    the largest score that is rounding, that of the bundle where None. calibrated : whether a duel is resolved by the
+    sign of its calibrated log-odds instead of that of D (decisions.md S15).
     """
     solver, rule = solver or Solver(), RULE_NAMES.index(allocation)
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
@@ -185,6 +187,7 @@ def course_of(
         edges=edges,
         pairs=pairs,
         empty=empty,
+        offset=(empty - packed.prior) * calibrated,
         feature_rank=np.argsort(features),
         name_rank=np.argsort(by_name),
         by_name=by_name,

@@ -50,6 +50,7 @@ class Patient:
     magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
     look_ahead : where the solves of `f_target` start, `same` as the score or `warm` from the present marginals.
     packed : the bundle's layout, where it has been made already; with overlaps where the gain looks ahead.
+    calibrated : whether a duel is resolved by the sign of its calibrated log-odds instead of that of D (decisions.md S15).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Patient:
         target: str | None = None,
         look_ahead: str = "same",
         packed: Packed | None = None,
+        calibrated: bool = False,
     ) -> None:
         solver, kind = solver or Solver(), GAIN_KINDS[gain, target]
         self.packed = pack(bundle, overlaps=kind not in (WALD_MAGNITUDE, CMI)) if packed is None else packed
@@ -81,6 +83,7 @@ class Patient:
         self._ballots: list[tuple[Indices, Floats, int]] = []
         self._votes = np.zeros((self.n_duels, 2), dtype=np.int64)
         self._empty = self.elbo()
+        self._offset = (self._empty - self.packed.prior) * calibrated
         ahead = first_round._replace(warm="warm" in (start, look_ahead))
         self._gains = GainBook(self.packed, kind, self._empty, ahead)
         self._round = 1  # the state before any observation
@@ -156,13 +159,14 @@ class Patient:
         return lead
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """(q,) whether no completion can change the sign of a duel at full observation (tight `l1` bracket).
+        """(q,) whether no completion can change a duel at full observation (tight `l1` bracket).
 
         Of some duels, ascending, or of all.
         """
         chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self._sides(duels), self._round
         refresh_budgets(self.packed, self.state, chosen, pairs, self._budget, self._budget_at, self._changed_at, now)
-        settled: NDArray[np.bool_] = np.abs(self.lead(duels)) > self._budget[chosen] + self.packed.tie
+        lead = self.lead(duels) - (self._offset[pairs[:, 0]] - self._offset[pairs[:, 1]])
+        settled: NDArray[np.bool_] = np.abs(lead) > self._budget[chosen] + self.packed.tie
         return settled
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:

@@ -33,8 +33,8 @@ class Watched(NamedTuple):
 class WatchedTask(NamedTuple):
     """P paths of one task, rounds t from 0 to M; scores by `two_elbo`, gains by `cmi`.
 
-    decision : (P, M + 1) int8, the sign of the raw score (`BinaryPlanner.decision`). certain : (P, M + 1) whether no
-    completion can change the sign of S. probability : (P, M + 1) in [1/2, 1], `BinaryPlanner.confidence`.
+    decision : (P, M + 1) int8, `BinaryPlanner.decision`. certain : (P, M + 1) whether no completion can change it.
+    probability : (P, M + 1) in [1/2, 1], `BinaryPlanner.confidence`.
     gain : (P, M + 1) nats, the largest gain of an unobserved feature, 0 once it is certain.
     """
 
@@ -73,16 +73,16 @@ def watch_task(
     observe no feature of the support change nothing.
     """
     read = CERTAIN | LARGEST | ENTITIES
-    settings: dict[str, Any] = {"gain": "cmi", "k": 1, "only_changes": True, "solver": task.solver, "threads": threads}
+    settings: dict[str, Any] = {"gain": "cmi", "k": 1, "only_changes": True, "calibrated": True}
+    settings |= {"solver": task.solver, "threads": threads}
     if orders is None:
         found = choose(task.bundle, values, read, allocation="greedy", **settings)
     else:
         found = follow(task.bundle, values, orders, read, **settings)
-    score = found.elbo[..., 0] - found.elbo[..., 1]
-    decision = np.where(np.abs(score) <= task.tie, 0, np.sign(score)).astype(np.int8)
     evidence = np.array(task.bundle.priors) + found.elbo - task.empty
     odds = evidence[..., 0] - evidence[..., 1]
-    probability = np.where(decision * odds > 0.0, 1.0 / (1.0 + np.exp(-np.abs(odds))), 0.5)
+    decision = np.where(np.abs(odds) <= task.tie, 0, np.sign(odds)).astype(np.int8)
+    probability = 1.0 / (1.0 + np.exp(-np.abs(odds)))
     every = np.arange(values.shape[1] + 1)
     row = np.array([np.searchsorted(t, every, side="right") - 1 for t in found.t]).reshape(len(values), len(every))
     read_at = (decision, found.resolved[:, :, 0], probability, found.gain)

@@ -55,6 +55,12 @@ class Task:
     empty: Floats
     tie: float
 
+    @property
+    def shift(self) -> float:
+        """What calibration takes from `two_elbo`, nats: its value at no observation less the prior (decisions.md S3)."""
+        offset = self.empty - np.asarray(self.bundle.priors)
+        return float(offset[0] - offset[1])
+
 
 def task_of(
     bundle: Bundle,

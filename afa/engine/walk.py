@@ -179,8 +179,9 @@ def _look_at(course: Course, moment: Moment, looks: bool) -> Now:
     pairs = course.pairs[: len(course.pairs) if looks and course.bounding else 0]
     lead, resolved = np.empty(len(pairs)), np.zeros(len(pairs), dtype=np.bool_)
     for p in range(len(pairs)):
-        lead[p] = state.constant[pairs[p, 0]] - state.constant[pairs[p, 1]]
-        resolved[p] = abs(lead[p]) > moment.budgets.whole[p] + tie
+        a, b = pairs[p]
+        lead[p] = state.constant[a] - state.constant[b]
+        resolved[p] = abs(lead[p] - (course.offset[a] - course.offset[b])) > moment.budgets.whole[p] + tie
     return Now(scores, ranks, lead, resolved)
 
 

@@ -42,6 +42,7 @@ class Planner(ABC):
     """
 
     asked_of: Bundle
+    calibrated = False
 
     def __init__(self, bundle: Bundle, options: Options, *, k: int, **question: Any) -> None:
         self._menu = menu_of(bundle, options.costs, options.panels)
@@ -52,7 +53,9 @@ class Planner(ABC):
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
         self._clustering = Clustering(bundle)
-        self._new_patient: Callable[[], Patient] = partial(Patient, bundle, **options.of_patient())
+        self._new_patient: Callable[[], Patient] = partial(
+            Patient, bundle, calibrated=self.calibrated, **options.of_patient()
+        )
         self._state = self._new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None

@@ -9,6 +9,7 @@ from scipy.special import expit
 from afa.allocate import Rule
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, Coupling, closed_bundle
+from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
@@ -36,6 +37,8 @@ class BinaryPlanner(Planner):
     1
 
     """
+
+    calibrated = True
 
     def __init__(
         self,
@@ -82,32 +85,35 @@ class BinaryPlanner(Planner):
         """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""
         return float(self._state.scores(self.guide)[0, 1])
 
-    def probability(self) -> float:
-        """P(entity | x_obs): the sigmoid of the calibrated two-ELBO log-odds (prop:calibration, decisions.md S15).
-
-        At no observation it is 1/2, or what the bundle's prior log-odds say.
-        """
+    def log_odds(self) -> float:
+        """Calibrated two-ELBO log-odds of the entity in nats: at no observation the bundle's prior (decisions.md S15)."""
         evidence = self._state.log_evidence()
-        return float(expit(evidence[0] - evidence[1]))
+        return float(evidence[0] - evidence[1])
 
-    def decision(self) -> Literal[-1, 0, 1]:
-        """Sign of the raw score: 1 for the entity, -1 against it, 0 a tie."""
-        value = self.score()
-        return 1 if value > 0 else -1 if value < 0 else 0
+    def probability(self) -> float:
+        """P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
+        return float(expit(self.log_odds()))
 
-    def at_odds(self) -> bool:
-        """Whether decision and probability point to different sides: then trust neither yet (decisions.md S15)."""
-        return (self.probability() - 0.5) * self.decision() < 0
+    def decision(self, by: Literal["calibrated", "raw"] = "calibrated") -> Literal[-1, 0, 1]:
+        """1 for the entity, -1 against it, 0 a tie: the sign of `log_odds`, so that it sides with `probability`.
+
+        by : `raw` is the paper's decision, the sign of `score`. Before all is observed the two can differ, and at full
+        observation too, by the normalisers of the two classes (decisions.md S15).
+        """
+        if by not in ("calibrated", "raw"):
+            raise PlannerError(Fault("decision by", repr(by), "calibrated or raw", "choose one of these"))
+        value = self.score() if by == "raw" else self.log_odds()
+        return 0 if abs(value) <= self._state.packed.tie else 1 if value > 0 else -1
 
     def confidence(self) -> float:
-        """The larger of `probability` and its complement, and 1/2 where the decision does not side with it."""
+        """The larger of `probability` and its complement."""
         probability = self.probability()
-        return max(probability, 1 - probability) if self.decision() * (probability - 0.5) > 0 else 0.5
+        return max(probability, 1 - probability)
 
     def certain(self) -> bool:
         """The same as `resolved`."""
         return self.resolved()
 
     def resolved(self) -> bool:
-        """Whether no completion of the unobserved features can change the sign of S (tight `l1` bracket)."""
+        """Whether no completion of the unobserved features can change `decision` (tight `l1` bracket)."""
         return bool(self._state.resolved()[0])

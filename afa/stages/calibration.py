@@ -2,7 +2,7 @@
 
 The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two
 ELBOs or exactly. `raw` is l-hat itself, whose sign is the paper's decision; `calibrated` is l-hat less its value at no
-observation, whose logistic function is the probability.
+observation less the prior, whose logistic function is the probability.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ def run(
     cube = Cube.of(random, patients, entities, len(bundle.features))
     mean_field = cube.by_round(cube.columns["two_elbo"])[..., rounds]
     shift = tasks["shift"].to_numpy()[None, :, None, None]
+    prior = np.array([bundle.mrf(entity).prior for entity in entities])[None, :, None, None]
     seeds = sorted(random["seed"].unique())
     keys = pd.MultiIndex.from_product([patients, entities, seeds, rounds], names=["patient", "entity", "seed", "t"])
     observed = _observed(bundle, patients, seeds, rounds)
@@ -104,7 +105,7 @@ def run(
             left_out.append({"entity": entity, "reason": error.faults[0].found})
     tables = [
         pd.DataFrame({"raw": raw.ravel(), "calibrated": (raw - empty).ravel()}, index=keys).assign(inference=name)
-        for name, raw, empty in (("mean_field", mean_field, shift), ("exact", exact, exact[..., :1]))
+        for name, raw, empty in (("mean_field", mean_field, shift), ("exact", exact, exact[..., :1] - prior))
     ]
     odds = pd.concat(tables).dropna().reset_index().assign(cohort=cohort.name, bundle=bundle.name)
     dense = pd.DataFrame(left_out, columns=["entity", "reason"])

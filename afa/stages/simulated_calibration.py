@@ -153,7 +153,8 @@ def _simulate(
     none = np.zeros(len(observed), dtype=np.int32)
     log_odds = {
         "exact": (exact[1:] - exact[0], none, none, none),
-        "mean_field": (solved.calibrated, solved.iterations, solved.capped, solved.ascended),
+        # classes are drawn equally often, whatever the prior
+        "mean_field": (solved.raw - solved.start, solved.iterations, solved.capped, solved.ascended),
     }
     uniforms = generator_of(EXPERIMENT, entity, "posterior labels").random((draws, LABELS_DRAWN + 1))
     tables = []

@@ -59,7 +59,8 @@ def test_it_is_the_top_1_of_two_entities_at_every_round(score, kind, case):
         for planner in (binary, duel):
             planner.observe(feature, patient[feature])
         assert binary.score() == duel.scores()[0, 1]
-        assert binary.resolved() == bool(duel.resolved())
+        if binary.resolved() or duel.resolved():
+            return  # the duel of two entities settles the sign of S, the task that of its posterior
     assert duel.next_feature() is None
 
 
@@ -80,7 +81,7 @@ def test_the_probability_is_the_logistic_of_the_calibrated_log_odds(case, data):
     bundle, entity, patient = case
     observations = dict(list(patient.items())[: data.draw(st.integers(0, len(patient)))])
     model = bundle.mrf(entity)
-    expected = expit(model.prior + two_elbo(model, observations).calibrated)
+    expected = expit(two_elbo(model, observations).calibrated)
     assert told(BinaryPlanner(bundle, entity=entity), observations).probability() == pytest.approx(expected, abs=1e-9)
 
 
@@ -93,21 +94,36 @@ def test_at_full_observation_all_scores_decide_by_the_energy(case):
     for score in ("linearity", "wald", "two_elbo"):
         planner = told(BinaryPlanner(bundle, entity=entity, score=score), patient)
         assert planner.score() == pytest.approx(energy, abs=1e-9)
-    shift = two_elbo(model).shift - model.prior
+    shift = two_elbo(model).shift
     assert planner.probability() == pytest.approx(expit(energy - shift), abs=1e-9)
-    assert planner.resolved() == (abs(energy) > 1e-9)
-    if abs(energy) > 1e-9:
-        assert planner.decision() == np.sign(energy)
+    for by, value in (("raw", energy), ("calibrated", energy - shift)):
+        if abs(value) > 1e-9:
+            assert planner.decision(by) == np.sign(value)
+    if abs(energy - shift) > 1e-9:
+        assert planner.resolved()
 
 
 @QUICK
 @given(patients(potentials=QUARTERS), st.data())
-def test_a_decision_is_resolved_where_no_completion_can_change_the_sign_of_the_score(case, data):
+def test_a_decision_is_resolved_where_no_completion_can_change_the_sign_of_the_posterior(case, data):
     bundle, entity, patient = case
     observations = dict(list(patient.items())[: data.draw(st.integers(0, len(patient)))])
     low, high = l1_interval(Evidence.of(bundle.mrf(entity), observations))
+    shift = two_elbo(bundle.mrf(entity)).shift
     planner = told(BinaryPlanner(bundle, entity=entity), observations)
-    assert planner.resolved() == (low > 1e-9 or high < -1e-9)
+    assert planner.resolved() == (low > shift + 1e-9 or high < shift - 1e-9)
+    if planner.resolved():
+        assert planner.decision() == (1 if low > shift else -1)
+
+
+@QUICK
+@given(patients(), st.data())
+def test_decision_and_probability_never_contradict_each_other(case, data):
+    bundle, entity, patient = case
+    observations = dict(list(patient.items())[: data.draw(st.integers(0, len(patient)))])
+    planner = told(BinaryPlanner(bundle, entity=entity), observations)
+    assert planner.decision() * (planner.probability() - 0.5) >= 0
+    assert planner.confidence() == max(planner.probability(), 1 - planner.probability())
 
 
 def test_one_feature_by_hand():
@@ -122,14 +138,13 @@ def test_one_feature_by_hand():
         assert after.decision() == decision
         assert after.probability() == pytest.approx(expit(2.0 * value))
         assert after.resolved() == (value != 0)
-        assert not after.at_odds()
         assert after.next_feature() is None
 
 
-def test_a_decision_by_the_raw_score_can_be_at_odds_with_the_probability():
+def test_the_papers_decision_can_be_at_odds_with_the_probability():
     """Three features that agree make class 1 the larger model: S starts above 0, and one adverse value leaves it so.
 
-    f3 adds -1 to the log-odds. The decision is still for, by the raw score; the probability has fallen below 1/2.
+    f3 adds -1 to the log-odds. The raw score is still for; probability and decision are against.
     """
     couplings = np.zeros((1, 4, 4))
     couplings[0, :3, :3] = 3.0 * (1 - np.eye(3))
@@ -137,19 +152,19 @@ def test_a_decision_by_the_raw_score_can_be_at_odds_with_the_probability():
     start = BinaryPlanner(bundle, entity="v0")
     assert start.score() > 1.5
     assert start.probability() == 0.5
-    assert not start.at_odds()
+    assert (start.decision(), start.decision("raw")) == (0, 1)
     planner = told(BinaryPlanner(bundle, entity="v0"), {"f3": -1})
     assert planner.score() == pytest.approx(start.score() - 1.0, abs=1e-6)
-    assert planner.decision() == 1
     assert planner.probability() == pytest.approx(expit(-1.0), abs=1e-6)
-    assert planner.at_odds()
+    assert (planner.decision(), planner.decision("raw")) == (-1, 1)
+    with pytest.raises(PlannerError, match="calibrated or raw"):
+        planner.decision("other")
 
 
 def test_an_entity_without_potentials_is_never_decided(bundle_tiny):
     bundle = bundle_of(np.zeros((1, 2)), np.zeros((1, 2, 2)))
     planner = told(BinaryPlanner(bundle, entity="v0"), {"f0": 1, "f1": -1})
     assert (planner.score(), planner.decision(), planner.probability()) == (0.0, 0, 0.5)
-    assert not planner.at_odds()
     assert not planner.resolved()
 
 
@@ -194,4 +209,4 @@ def test_the_tiny_bundle_is_decided_as_its_energy_says(bundle_tiny):
     for entity in bundle_tiny.entities:
         planner = told(BinaryPlanner(bundle_tiny, entity=entity), TINY)
         energy = bundle_tiny.mrf(entity).energy([TINY[name] for name in bundle_tiny.features])
-        assert planner.decision() == np.sign(energy)
+        assert planner.decision("raw") == np.sign(energy)

@@ -193,14 +193,6 @@ def test_the_binary_planner_stops_by_its_probability_and_its_certainty(bundle_ti
     assert "certain" in sure.reason
 
 
-def test_a_decision_against_its_probability_is_no_answer(bundle_tiny: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = BinaryPlanner(bundle_tiny, entity="bleeding", stop=Stop(probability=0.7))
-    monkeypatch.setattr(one, "probability", lambda: 0.9)
-    monkeypatch.setattr(one, "decision", lambda: -1)
-    assert one.confidence() == 0.5
-    assert one.next_feature() is not None
-
-
 def test_the_explanation_has_items_and_costs_where_there_are_any(ladder: Bundle) -> None:
     assert "cost" not in planner(ladder).explain()
     table = planner(ladder, panels={"rest": ["b", "c", "d"]}, costs={"rest": 2}).explain()

@@ -1,14 +1,17 @@
 """Calibration on a cohort: log-odds held to enumeration, errors worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from oracle import posterior
 
-from afa.closure import half_potentials
+from afa.closure import half_potentials, two_elbo
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
+from afa.planner import BinaryPlanner
 from afa.stages.binary import binary_tasks
 from afa.stages.calibration import reliability, run, summarise
 from afa.stages.inputs import rounds_up_to
@@ -45,11 +48,31 @@ def test_exact_log_odds_are_those_of_enumeration(bundle_tiny, cohort, calibrated
                 assert odds["exact", patient, entity, 1, t] == pytest.approx(log_z[0] - log_z[1])
 
 
-def test_both_inferences_agree_at_full_observation_and_say_one_half_before_any(bundle_tiny, calibrated):
+def test_both_inferences_agree_at_full_observation_and_say_the_prior_before_any(bundle_tiny, calibrated):
     odds = calibrated["odds"].pivot(index=["patient", "entity", "seed", "t"], columns="inference")
     last = odds.xs(len(bundle_tiny.features), level="t")["raw"]
     np.testing.assert_allclose(last["exact"], last["mean_field"], atol=1e-9)
-    assert (odds.xs(0, level="t")["calibrated"].abs() < 1e-12).all(axis=None)
+    start = odds.xs(0, level="t")["calibrated"]
+    prior = start.index.get_level_values("entity").map(dict(zip(bundle_tiny.entities, bundle_tiny.priors, strict=True)))
+    for inference in ("exact", "mean_field"):
+        np.testing.assert_allclose(start[inference], prior, atol=1e-12)
+
+
+def test_the_stage_and_the_planner_have_one_posterior_where_a_bundle_has_priors(bundle_tiny, cohort):
+    bundle = replace(bundle_tiny, priors=np.array([0.7, -1.2, 0.4])[: len(bundle_tiny.entities)])
+    tasks = binary_tasks(bundle, cohort, range(len(bundle.entities)), seeds=(0,), solver=Solver())
+    found = run(bundle, cohort, tasks, calibration=Calibration(rounds=(2,)), closure=Closure())["odds"]
+    odds = found.set_index(["inference", "patient", "entity", "t"])["calibrated"]
+    order = random_order(bundle.features, patient=cohort.patients[1], seed=0)
+    for entity, prior in zip(bundle.entities, bundle.priors, strict=True):
+        planner = BinaryPlanner(bundle, entity=entity)
+        assert odds["exact", cohort.patients[1], entity, 0] == pytest.approx(prior)
+        for t in (0, 2, len(order)):
+            for j in order[len(planner.observed) : t]:
+                planner.observe(bundle.features[j], int(cohort.values[1, j]))
+            expected = odds["mean_field", cohort.patients[1], entity, t]
+            assert planner.log_odds() == pytest.approx(expected, abs=1e-9)
+            assert two_elbo(bundle.mrf(entity), planner.observed).calibrated == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_task_too_dense_for_exact_inference_is_listed_with_its_cost(cohort, tasks, bundle_tiny, monkeypatch):

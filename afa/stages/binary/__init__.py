@@ -123,7 +123,7 @@ def binary_tasks(
     its unary part in nats.
 
     `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
-    F_1 - F_0 at no observation, in nats.
+    F_1 - F_0 at no observation less the prior, in nats.
     """
     closure = Closure(coupling, strength)
     orders = random_orders(bundle.features, cohort.patients, seeds)
@@ -168,9 +168,8 @@ def _one_task(
             "unary_part": unary,
         }
     )
-    shift = float(task.empty[0] - task.empty[1])
     tasks = pd.DataFrame(
-        {"entity": [entity], "features": [mrf.n_features], "support": [len(mrf.support)], "shift": [shift]}
+        {"entity": [entity], "features": [mrf.n_features], "support": [len(mrf.support)], "shift": [task.shift]}
     )
     return {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": tasks}
 

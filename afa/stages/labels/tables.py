@@ -114,12 +114,12 @@ def label_scores(
     Returns two tables.
 
     `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`, F_1 - F_0
-    in nats, whose sign is the paper's decision, and `calibrated`, the same less its value at no observation; `label`.
+    in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds; `label`.
     t is 0, each of `percents`, and 100: per cent of the support.
 
     `tasks`, by (setting, entity): `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
     elicited couplings; `factor`, what shared ones are multiplied by; labels by class; `shift`, F_1 - F_0 at no
-    observation.
+    observation less the prior.
     """
     models = of_one_model(tasks)
     parts: list[pd.DataFrame] = [pd.DataFrame()] * len(tasks)

@@ -139,7 +139,7 @@ def in_random_order(
         strength=task.setting.strength,
         threads=1,
     )
-    raw = np.column_stack([np.full(len(values), solved.shift), solved.raw[state_of].reshape(len(values), -1)])
+    raw = np.column_stack([np.full(len(values), solved.start), solved.raw[state_of].reshape(len(values), -1)])
     return settled(raw), float(settled(np.array(solved.shift)))
 
 
@@ -169,7 +169,7 @@ def as_greedy_chooses(
     laid_out = task_of(task.bundle, task.entity, solver=solver, **closure)  # type: ignore[arg-type]
     counts = task.counts([0, *percents, 100])
     paths = follow_gain(laid_out, values, gain="cmi", last_step=None if to_the_end else max(counts[:-1]))
-    shift = float(settled(laid_out.empty[0] - laid_out.empty[1]))
+    shift = float(settled(np.array(laid_out.shift)))
     raw = settled(paths.two_elbo[:, 0, counts])
     raw[:, -1] = raw[:, -1] if to_the_end else np.nan
     return raw, shift
