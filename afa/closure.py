@@ -147,7 +147,7 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """Posterior log-odds, `raw` less `shift`: the prior where nothing is known (rem:calibration-shift, decisions.md S3)."""
+        """Posterior log-odds, `raw` less `shift`: the prior where nothing is known (rem:calibration-shift)."""
         return self.raw - self.shift
 
 

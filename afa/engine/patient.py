@@ -50,7 +50,7 @@ class Patient:
     magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
     look_ahead : where the solves of `f_target` start, `same` as the score or `warm` from the present marginals.
     packed : the bundle's layout, where it has been made already; with overlaps where the gain looks ahead.
-    calibrated : whether a duel is resolved by the sign of its calibrated log-odds instead of that of D (decisions.md S15).
+    calibrated : whether a duel is resolved by the sign of its calibrated log-odds, not of D (decisions.md S15).
     """
 
     def __init__(

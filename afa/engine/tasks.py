@@ -57,7 +57,7 @@ class Task:
 
     @property
     def shift(self) -> float:
-        """What calibration takes from `two_elbo`, nats: its value at no observation less the prior (decisions.md S3)."""
+        """What calibration takes from `two_elbo`: its value at no observation less the prior (decisions.md S3)."""
         offset = self.empty - np.asarray(self.bundle.priors)
         return float(offset[0] - offset[1])
 

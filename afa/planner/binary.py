@@ -86,7 +86,7 @@ class BinaryPlanner(Planner):
         return float(self._state.scores(self.guide)[0, 1])
 
     def log_odds(self) -> float:
-        """Calibrated two-ELBO log-odds of the entity in nats: at no observation the bundle's prior (decisions.md S15)."""
+        """Calibrated two-ELBO log-odds of the entity in nats: at no observation the prior (decisions.md S15)."""
         evidence = self._state.log_evidence()
         return float(evidence[0] - evidence[1])
 
