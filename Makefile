@@ -8,7 +8,7 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce doctor test test-all test-cluster storm fuzz mutants nightly bench lint wheel api lock clean
+.PHONY: help reproduce doctor test test-all test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,8 +71,11 @@ wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the work
 api: $(VENV)/.ready ## the reference of the Python interface, build/api/index.html
 	python -m afa.report.api build/api
 
-lock: ## resolve pyproject.toml again into the hashed lock, which names no registry
-	uv pip compile --system-certs pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
+schema: $(VENV)/.ready ## the schema of config.yaml from the models of the settings and config/README.md
+	python tools/config_schema.py workflow/schemas/config.schema.yaml
+
+lock: ## resolve pyproject.toml again into the hashed lock for every Python from 3.11, which names no registry
+	uv pip compile --system-certs pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
 
 clean: ## remove results only
 	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pandas as pd
 import pytest
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from afa.allocate import RULES
@@ -20,6 +22,7 @@ from afa.yamlfile import read_mapping
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "config" / "config.yaml"
 PAGE = ROOT / "config" / "README.md"
+SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 
 # Every key is either one of the paper's hyperparameters or listed as ours: a new key has to be put in one of the two.
 FROM_PAPER = {"inference.damping": "eta", "inference.tolerance": "epsilon", "inference.max_iterations": "T_max"}
@@ -171,6 +174,25 @@ def test_the_file_names_every_key_of_the_model() -> None:
 @pytest.mark.parametrize("key", ALL_KEYS)
 def test_every_key_is_documented(key: str) -> None:
     assert f"`{key}`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_schema_is_made_of_the_model_and_the_page() -> None:
+    made = runpy.run_path(str(ROOT / "tools" / "config_schema.py"))["written"](PAGE.read_text(encoding="utf-8"))
+    assert SCHEMA.read_text(encoding="utf-8") == made, "run `make schema`"
+
+
+def test_the_schema_takes_the_file_and_refuses_what_the_model_refuses() -> None:
+    schema = read_mapping(SCHEMA)
+    Draft202012Validator.check_schema(schema)
+    check = Draft202012Validator(schema)
+    assert list(check.iter_errors(read_mapping(FILE))) == []
+    for wrong in (
+        {"colour": "blue"},
+        {"inference": {"damping": 1.5}},
+        {"shards": "many"},
+        {"labels": {"seeds": [0, 0]}},
+    ):
+        assert list(check.iter_errors(wrong)), wrong
 
 
 @pytest.mark.parametrize("key", sorted(keys_of(CohortConfig)))

@@ -1,13 +1,20 @@
-"""The workflow from another folder: as a module of a Snakefile, and by --snakefile and --directory."""
+"""The workflow from another folder: as a module of a Snakefile, by snakedeploy, and by --snakefile and --directory."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from reliability.small_run import COMPARED, OWN_TO_SNAKEMAKE
 
 import afa
 
@@ -19,16 +26,36 @@ MODULE = """module afa:
 
 use rule * from afa as afa_*
 """
+SMALL = {"bundle": f"{ROOT}/tests/data/bundle_tiny", "cohort": "demo", "run": "mine", "shards": 1}
+TAG = f"v{afa.__version__}"
+HUB = "https://github.com/"
 
 
-def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["snakemake", "--cores", "2", *arguments]
+class Release(NamedTuple):
+    """A tagged commit of this checkout with its changes."""
+
+    hub: Path
+    """The folder of a hosting provider, which has the repository as somebody/afa."""
+    packed: Path
+    """The source of the release as one file."""
+
+
+def run(folder: Path, *command: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **(more or {})}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def snakemake(folder: Path, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return run(folder, "snakemake", "--cores", "2", *arguments, more=more)
+
+
+def given(settings: Mapping[str, object]) -> list[str]:
+    return ["--config", *(f"{key}={value}" for key, value in settings.items())]
 
 
 def caller(folder: Path, more: str = "", workflow: Path = WORKFLOW) -> Path:
     """A folder with nothing but a Snakefile that uses the workflow."""
+    folder.mkdir(exist_ok=True)
     (folder / "Snakefile").write_text(MODULE.format(workflow=workflow, more=more), encoding="utf-8")
     return folder
 
@@ -37,32 +64,79 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout + done.stderr
 
 
+def succeed(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, said(done)
+    return said(done)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    folder = tmp_path_factory.mktemp("release")
+    repository = folder / "hub" / "somebody" / "afa"
+    tracked = succeed(run(ROOT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")).split("\0")
+    for name in filter(None, tracked):
+        if (ROOT / name).is_symlink() or (ROOT / name).is_file():
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, repository / name, follow_symlinks=False)
+    author = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+    packed = folder / f"afa-{TAG}.tar.gz"
+    for command in (
+        ("init", "-q"),
+        ("add", "--all"),
+        (*author, "commit", "-q", "-m", "A release"),
+        ("tag", TAG),
+        ("archive", "--prefix", f"afa-{TAG}/", "--output", str(packed), TAG),
+    ):
+        succeed(run(repository, "git", *command))
+    return Release(folder / "hub", packed)
+
+
 def test_three_lines_in_an_empty_folder_plan_the_demo_down_to_its_report(tmp_path: Path) -> None:
-    planned = snakemake(caller(tmp_path), "-n")
-    assert planned.returncode == 0, said(planned)
+    planned = succeed(snakemake(caller(tmp_path), "-n"))
     for rule in ("afa_build_bundle", "afa_sign_shard", "afa_gauge_summary", "afa_report_page", "afa_workflow_report"):
-        assert rule in said(planned)
-    assert f"{ROOT}/resources/elicitation" in said(planned)
+        assert rule in planned
+    assert f"{ROOT}/resources/elicitation" in planned
 
 
-def test_a_module_takes_its_callers_configuration_and_a_prefix(tmp_path: Path) -> None:
-    settings = {"bundle": f"{ROOT}/tests/data/bundle_tiny", "cohort": "demo", "run": "mine", "shards": 1}
-    more = f"    config: {settings}\n    prefix: 'part'\n"
+def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefix(
+    release: Release, tmp_path: Path
+) -> None:
+    with tarfile.open(release.packed) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    more = f"    config: {SMALL}\n    prefix: 'part'\n"
+    folder = caller(tmp_path / "mine", more, tmp_path / "source" / f"afa-{TAG}" / "workflow" / "Snakefile")
     target = "part/results/mine/summary/gauge.csv"
-    run = snakemake(caller(tmp_path, more), target)
-    assert run.returncode == 0, said(run)
-    assert (tmp_path / target).read_text(encoding="utf-8").startswith("table,metric,method")
-    again = snakemake(tmp_path, target)
-    assert "Nothing to be done" in said(again)
+    succeed(snakemake(folder, target))
+    assert (folder / target).read_text(encoding="utf-8").startswith("table,metric,method")
+    assert "Nothing to be done" in succeed(snakemake(folder, target))
 
 
 def test_another_folder_is_named_by_options(tmp_path: Path) -> None:
     options = ("--snakefile", str(WORKFLOW), "--directory", str(tmp_path))
-    settings = (f"bundle={ROOT}/tests/data/bundle_tiny", "cohort=demo", "run=mine", "shards=1")
-    run = snakemake(ROOT, "results/mine/summary/sign.csv", *options, "--config", *settings)
-    assert run.returncode == 0, said(run)
+    succeed(snakemake(ROOT, "results/mine/summary/sign.csv", *options, *given(SMALL)))
     assert (tmp_path / "results/mine/summary/sign.csv").is_file()
     assert not (ROOT / "results/mine").exists()
+
+
+def test_snakedeploy_deploys_a_tag_of_a_repository(release: Release, tmp_path: Path) -> None:
+    # The provider is reached through git alone, which is told that it is a folder of this machine.
+    git = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{release.hub}/.insteadOf",
+        "GIT_CONFIG_VALUE_0": HUB,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    folder = tmp_path / "mine"
+    succeed(run(tmp_path, "snakedeploy", "deploy-workflow", f"{HUB}somebody/afa", folder.name, "--tag", TAG, more=git))
+    assert f'github("somebody/afa", path="workflow/Snakefile", tag="{TAG}")' in (
+        folder / "workflow" / "Snakefile"
+    ).read_text(encoding="utf-8")
+    assert (folder / "config" / "cohorts" / "demo.yaml").is_file()
+    planned = succeed(snakemake(folder, "-n", more=git))
+    assert "Using workflow specific profile" in planned
+    assert "workflow_report" in planned
+    succeed(snakemake(folder, "results/mine/cohort", *given(SMALL), more=git))
+    assert (folder / "results/mine/cohort/features.parquet").is_file()
 
 
 def test_the_rules_want_the_package_they_were_written_for(tmp_path: Path) -> None:
@@ -79,16 +153,37 @@ def test_the_rules_want_the_package_they_were_written_for(tmp_path: Path) -> Non
     assert "pip install" in said(stopped)
 
 
+def test_the_rules_say_that_there_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "afa.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
+    stopped = snakemake(caller(tmp_path), "-n", more={"PYTHONPATH": str(tmp_path / "path")})
+    assert stopped.returncode != 0
+    assert f"found no package in the Python that runs Snakemake; expected version {afa.__version__}" in said(stopped)
+    assert "Traceback" not in said(stopped)
+
+
 @pytest.mark.slow
-def test_the_summary_of_a_module_is_that_of_the_workflow_itself(tmp_path: Path) -> None:
-    settings = (f"bundle={ROOT}/tests/data/bundle_tiny", "cohort=demo", "run=mine", "shards=1")
-    own, used = tmp_path / "own", tmp_path / "used"
-    for folder in (own, used):
-        folder.mkdir()
-    direct = snakemake(ROOT, "tables", "--snakefile", str(WORKFLOW), "--directory", str(own), "--config", *settings)
-    assert direct.returncode == 0, said(direct)
-    more = f"    config: {{'bundle': '{ROOT}/tests/data/bundle_tiny', 'cohort': 'demo', 'run': 'mine', 'shards': 1}}\n"
-    module = snakemake(caller(used, more), "afa_tables")
-    assert module.returncode == 0, said(module)
-    summary = "results/mine/summary.csv"
-    assert (own / summary).read_bytes() == (used / summary).read_bytes()
+def test_the_report_of_a_module_is_that_of_the_workflow_itself(tmp_path: Path) -> None:
+    own, used = tmp_path / "own", caller(tmp_path / "used")
+    own.mkdir()
+    demo = {"cohort": "demo", "run": "demo"}
+    succeed(snakemake(ROOT, "--snakefile", str(WORKFLOW), "--directory", str(own), *given(demo)))
+    succeed(snakemake(used, *given(demo)))
+    results = [folder / "results" / "demo" for folder in (own, used)]
+    assert digests(results[0]) == digests(results[1])
+    assert shown(results[0] / "report.html") == shown(results[1] / "report.html")
+
+
+def digests(results: Path) -> dict[str, str]:
+    """SHA-256 of every file of a run that is a result."""
+    files = [file for name in COMPARED for file in (results / name, *(results / name).rglob("*")) if file.is_file()]
+    return {
+        str(file.relative_to(results)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.name != OWN_TO_SNAKEMAKE
+    }
+
+
+def shown(page: Path) -> str:
+    """What a page says, without dates and seconds."""
+    return re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.+]+|\d[\d.,]* (s|min|h)\b", "*", page.read_text(encoding="utf-8"))

@@ -14,11 +14,18 @@ try:
 except ImportError:
     installed = "none"
 if installed != PACKAGE_VERSION:
+    rules = workflow.current_basedir
+    source = (
+        f"git+https://{rules.host}/{rules.repo}@{rules.ref}"
+        if hasattr(rules, "host")
+        else Path(str(rules)).parents[1].as_uri()
+    )
     raise WorkflowError(
         f"afa: found {'no package' if installed == 'none' else installed} in the Python that runs Snakemake; expected"
-        f" version {PACKAGE_VERSION}. Next step: install it there, pip install 'afa[workflow]=={PACKAGE_VERSION}'."
+        f" version {PACKAGE_VERSION}. Next step: install that of these rules there, pip install 'afa[workflow] @ {source}'."
     )
 
+from afa.checkout import workflow_folder
 from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code
 from afa.config import (
     carried_extract,
@@ -34,9 +41,6 @@ from afa.files import sha256_of
 from afa.stages import stages
 from afa.uptodate import decide_by_content, remove_temporaries
 
-# The folder that holds the workflow, which in a module or with --directory is another than the one it runs in.
-HOME = Path(str(workflow.current_basedir)).parents[1]
-
 
 def home(path):
     """The path of a file or folder that comes with the workflow."""
@@ -49,6 +53,8 @@ def here_or_home(path):
 
 
 try:
+    # Another folder than the one it runs in, for a module or with --directory.
+    HOME = workflow_folder(workflow.current_basedir, ".snakemake")
     settings = check_run_config(config)
     COHORT_FILE = str(
         cohort_file(settings, Path("config/cohorts"), Path(home("config/cohorts")))
@@ -74,11 +80,7 @@ def doubled(path):
 
 
 shell.prefix(f"set -euo pipefail; source {doubled(shlex.quote(str(JOB_SHELL)))}; ")
-ENVIRONMENT = doubled(
-    workflow.current_basedir.join("../../envs/afa.yaml").get_path_or_uri(
-        secret_free=True
-    )
-)
+ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 
 
 onsuccess:
