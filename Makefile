@@ -8,7 +8,7 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce doctor test test-all test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
+.PHONY: help reproduce doctor test test-all pythons test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ test: $(VENV)/.ready ## all tests but the slow ones (tests/slow.yaml)
 test-all: $(VENV)/.ready ## all tests; as root also those on a full disk
 	$(PYTEST)
 
+pythons: $(VENV)/.ready ## the fast tests on every declared Python that is found, and with the oldest packages (noxfile.py)
+	PATH="$$PATH:$$(printf '%s:' $$HOME/.pyenv/versions/3.*/bin)" UV_PYTHON_DOWNLOADS=never nox
+
 test-cluster: $(VENV)/.ready ## the workflow on a Slurm of this machine against a local run; as root, on Debian
 	tests/cluster/slurm.sh install
 	python -m pytest --durations=3 --durations-min=1 tests/cluster/check_on_slurm.py
@@ -41,8 +44,9 @@ fuzz: $(VENV)/.ready ## broken and hostile files for every reader, 10,000 each; 
 mutants: $(VENV)/.ready ## changes of the mathematics that its tests must notice: a sample of N=200, by SEED=, in results/mutants.csv
 	python tests/mutants.py --sample $(or $(N),200) --seed $(or $(SEED),0) --out results/mutants.csv
 
-nightly: ## what takes hours: every test, the workflow on Slurm (as root, on Debian), an hour of kills, fuzz, and the default workflow
+nightly: ## what takes hours: every test, every Python, the workflow on Slurm (as root, on Debian), an hour of kills, fuzz, and the default workflow
 	$(MAKE) test-all
+	$(MAKE) pythons
 	$(MAKE) test-cluster
 	$(MAKE) storm
 	$(MAKE) fuzz
@@ -75,7 +79,7 @@ schema: $(VENV)/.ready ## the schema of config.yaml from the models of the setti
 	python tools/config_schema.py workflow/schemas/config.schema.yaml
 
 lock: ## resolve pyproject.toml again into the hashed lock for every Python from 3.11, which names no registry
-	uv pip compile --system-certs pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
+	uv pip compile --system-certs pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
 
 clean: ## remove results only
 	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

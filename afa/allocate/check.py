@@ -189,7 +189,7 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
     """What the rule says to a view, once it is known to be an answer."""
     step = "answer every view that has an unobserved feature"
     try:
-        choice = rule.choose(view)
+        choice: Any = rule.choose(view)
     except Exception as error:
         raise PlannerError(Fault(where, repr(error), "a Choice", step)) from error
     if not isinstance(choice, Choice) or not isinstance(choice.feature, Integral):

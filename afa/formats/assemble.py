@@ -95,7 +95,7 @@ def _unusable(place: str, value: float) -> Fault:
     return Fault(place, f"a potential of {value}", "a finite number", "correct it")
 
 
-def _alias_faults(where: str, aliases: Mapping[str, Sequence[str]], features: Sequence[str]) -> list[Fault]:
+def _alias_faults(where: str, aliases: Mapping[str, Any], features: Sequence[str]) -> list[Fault]:
     faults, taken = [], set(features)
     for feature, names in aliases.items():
         place = f"{where}, aliases of {feature}"

@@ -354,7 +354,7 @@ class Planner(ABC):
 
     def _check(self, feature: Any, value: Any) -> None:
         self._known(feature)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value not in VALUES:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value not in VALUES:
             raise PlannerError(
                 Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
             )

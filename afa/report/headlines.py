@@ -110,7 +110,7 @@ def with_interval(row: Mapping[Hashable, Any]) -> str:
     return shown if pd.isna(row["low"]) else f"{shown} [{digits(row['low'])}, {digits(row['high'])}]"
 
 
-def digits(value: float) -> str:
+def digits(value: float | None) -> str:
     """Three digits, or all of a large whole number; empty for nothing.
 
     >>> digits(0.86412), digits(1234.0)

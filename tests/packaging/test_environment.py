@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -14,7 +15,8 @@ import afa
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "envs").glob("*.lock"))
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DECLARED: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = DECLARED["project"]
 PINNED = re.compile(r"[A-Za-z0-9._-]+==[^ ]+( ; .+)?( --hash=sha256:[0-9a-f]{64})+")
 
 
@@ -55,6 +57,7 @@ def test_the_lock_holds_every_declared_dependency() -> None:
     declared = [
         *PROJECT["dependencies"],
         *(item for extra in PROJECT["optional-dependencies"].values() for item in extra),
+        *(item for group in DECLARED["dependency-groups"].values() for item in group if isinstance(item, str)),
     ]
     names = {re.split(r"[\[>=]", item)[0].lower().replace("_", "-") for item in declared} - {"afa"}
     assert names <= locked
@@ -72,10 +75,34 @@ def test_the_conda_environment_lists_what_the_workflow_imports_with_the_same_bou
     assert listed == declared
 
 
-def test_package_and_citation_have_one_version() -> None:
+def test_package_citation_and_codemeta_say_the_same() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    described = json.loads((ROOT / "codemeta.json").read_text(encoding="utf-8"))
     assert PROJECT["dynamic"] == ["version"]
-    assert citation["version"] == afa.__version__
+    assert citation["version"] == described["version"] == afa.__version__
+    assert described["license"].endswith(f"/{PROJECT['license']}")
+    assert citation["keywords"] == described["keywords"] == PROJECT["keywords"]
+    python, snakemake = described["programmingLanguage"]
+    assert python["version"] == PROJECT["requires-python"]
+    assert f"snakemake{snakemake['version']}" in PROJECT["optional-dependencies"]["workflow"]
+    paper = PROJECT["urls"]["Paper"]
+    assert citation["preferred-citation"]["url"] == described["referencePublication"]["id"] == paper
+
+
+def test_the_actions_run_what_is_run_here() -> None:
+    commands = {}
+    for file in (ROOT / ".github" / "workflows").glob("*.yml"):
+        jobs = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]
+        commands[file.stem] = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert commands == {"ci": [".ci/run"], "nightly": ["make nightly"]}
+
+
+def test_pre_commit_has_the_linters_of_the_lock() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    revisions = {repo["repo"].rpartition("/")[2]: repo.get("rev", "") for repo in hooks}
+    locked = dict(entry.split(" ")[0].split("==") for entry in entries(ROOT / "envs" / "requirements.lock"))
+    assert revisions["ruff-pre-commit"] == f"v{locked['ruff']}"
+    assert revisions["mirrors-mypy"] == f"v{locked['mypy']}"
 
 
 def test_the_citation_prefers_the_paper_of_the_method() -> None:

@@ -105,7 +105,7 @@ def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefi
         archive.extractall(tmp_path / "source", filter="data")
     more = f"    config: {SMALL}\n    prefix: 'part'\n"
     folder = caller(tmp_path / "mine", more, tmp_path / "source" / f"afa-{TAG}" / "workflow" / "Snakefile")
-    target = "part/results/mine/summary/gauge.csv"
+    target = "part/results/mine/summary/sign.csv"
     succeed(snakemake(folder, target))
     assert (folder / target).read_text(encoding="utf-8").startswith("table,metric,method")
     assert "Nothing to be done" in succeed(snakemake(folder, target))
@@ -113,8 +113,8 @@ def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefi
 
 def test_another_folder_is_named_by_options(tmp_path: Path) -> None:
     options = ("--snakefile", str(WORKFLOW), "--directory", str(tmp_path))
-    succeed(snakemake(ROOT, "results/mine/summary/sign.csv", *options, *given(SMALL)))
-    assert (tmp_path / "results/mine/summary/sign.csv").is_file()
+    succeed(snakemake(ROOT, "results/mine/bundle", *options, *given(SMALL)))
+    assert (tmp_path / "results/mine/bundle/bundle.yaml").is_file()
     assert not (ROOT / "results/mine").exists()
 
 

@@ -1,0 +1,40 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# dependencies = ["nox>=2025.10.14"]
+# ///
+"""What needs environments of its own, one for each Python: `nox --list`. All else is `make`, in .venv."""
+
+import nox
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PROJECT)
+FAST = ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder", "-m", "not slow")
+
+nox.needs_version = ">=2025.10.14"
+nox.options.default_venv_backend = "uv"
+nox.options.error_on_missing_interpreters = False
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The fast tests on every declared Python that is found, with the packages of the lock; arguments go to pytest."""
+    session.install("--system-certs", "--require-hashes", "-r", "envs/requirements.lock")
+    session.install("--offline", "--no-deps", "--no-build-isolation", "--editable", ".")
+    session.run("python", "-m", "pytest", *(session.posargs or FAST))
+
+
+@nox.session(python=PYTHONS[0])
+def oldest(session: nox.Session) -> None:
+    """The fast tests with the oldest direct dependencies that pyproject.toml allows, on the oldest Python."""
+    listed = f"{session.create_tmp()}/oldest.txt"
+    resolve = ("uv", "pip", "compile", "--system-certs", "--quiet", "--resolution", "lowest-direct", "--all-extras")
+    session.run(
+        *resolve, "--group", "dev", "--python-version", PYTHONS[0], "-o", listed, "pyproject.toml", external=True
+    )
+    session.install("--system-certs", "-r", listed)
+    session.install("--offline", "--no-deps", "--no-build-isolation", "--editable", ".")
+    session.run("python", "-m", "pytest", *(session.posargs or FAST))
+
+
+if __name__ == "__main__":
+    nox.main()
