@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from reliability.small_run import COMPARED, OWN_TO_SNAKEMAKE
 
 import afa
 
@@ -29,6 +28,7 @@ use rule * from afa as afa_*
 SMALL = {"bundle": f"{ROOT}/tests/data/bundle_tiny", "cohort": "demo", "run": "mine", "shards": 1}
 TAG = f"v{afa.__version__}"
 HUB = "https://github.com/"
+COMPARED = ("tables", "summary", "summary.csv", "published", "comparison", "figures", "cohort", "bundle")
 
 
 class Release(NamedTuple):
@@ -180,7 +180,7 @@ def digests(results: Path) -> dict[str, str]:
     return {
         str(file.relative_to(results)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in files
-        if file.name != OWN_TO_SNAKEMAKE
+        if file.name != ".snakemake_timestamp"
     }
 
 
