@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,6 +45,8 @@ class _StopUsed(_Strict):
     certain: bool
     probability: float | None
     gain: float | None
+    posterior: float | None = None
+    own: bool = False
 
 
 class _Settings(_Strict):
@@ -57,6 +60,7 @@ class _Settings(_Strict):
     look_ahead: str
     costs: dict[str, Annotated[float, Field(ge=0)]] | Literal["equal"] | None
     panels: dict[str, list[str]]
+    first: tuple[str, ...] = ()
     stop: _StopUsed
     patient: str
     seed: int
@@ -132,10 +136,17 @@ def save_session(planner: Planner, path: str | Path) -> None:
         raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
 
 
-def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = None) -> TopKPlanner | BinaryPlanner:
+def load_session(
+    path: str | Path,
+    bundle: Bundle,
+    *,
+    allocation: Rule | None = None,
+    stop: Callable[[Planner], str | bool | None] | None = None,
+) -> TopKPlanner | BinaryPlanner:
     """The planner that `save_session` wrote, with every step taken again, on the same bundle.
 
-    allocation : the rule, where the session was made with one of your own; a file cannot hold that.
+    allocation, stop : the rule that chooses, and the rule of stopping, where the session was made with one of your
+        own; a file cannot hold that.
 
     Raises
     ------
@@ -161,10 +172,13 @@ def load_session(path: str | Path, bundle: Bundle, *, allocation: Rule | None = 
     if allocation is None and options["allocation"] is None:
         expected = "the rule that it was made with"
         raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a custom rule", expected, "pass it"))
+    if stop is None and options["stop"].pop("own"):
+        expected = "the rule of stopping that it was made with"
+        raise PlannerError(Fault(f"{path}, key settings.stop", "a custom rule", expected, "pass it as stop"))
     options["allocation"] = allocation or options["allocation"]
     options["solver"] = Solver(**options["solver"])
     try:
-        options["stop"] = Stop(**options["stop"])
+        options["stop"] = Stop(**options["stop"] | {"own": stop})
         planner = _planner(stored.question, bundle, options, path)
         planner.repeat(Action(**step.model_dump()) for step in stored.steps)
     except PlannerError as error:

@@ -27,11 +27,15 @@ FIRST_LOOK = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """The next feature, by index, and why; `fallback` when no candidate had a positive gain (decisions.md A7)."""
+    """The next feature, by index, and why; `fallback` when no candidate had a positive gain (decisions.md A7).
+
+    over : the duels whose gain it is the largest of, with their weights; None where the rule looked at no gain.
+    """
 
     feature: int
     reason: str
     fallback: bool = False
+    over: DuelWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -207,11 +211,12 @@ def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
 
     duels : (q,) places, ascending. weights : (q,). what : says what was summed over.
     """
-    worth = view.weighted_gain(DuelWeights(view.n_duels, duels, weights))
+    over = DuelWeights(view.n_duels, duels, weights)
+    worth = view.weighted_gain(over)
     feature = best(worth, view.features, ~view.observed)
     if feature is None:
         return fall_back(view)
-    return Choice(feature, f"{what}: gain {worth[feature]:.4g}")
+    return Choice(feature, f"{what}: gain {worth[feature]:.4g}", over=over)
 
 
 def nothing_to_decide(view: View) -> Choice:

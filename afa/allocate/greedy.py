@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from afa.allocate.base import Choice, View, best, fall_back
+from afa.engine.patient import DuelWeights
 
 
 class Greedy:
@@ -13,6 +16,6 @@ class Greedy:
         feature = best(total, view.features, ~view.observed)
         if feature is None:
             return fall_back(view)
-        return Choice(
-            feature, f"largest gain, {total[feature]:.4g} summed over {int((~view.resolved).sum())} open duels"
-        )
+        open_ = np.flatnonzero(~view.resolved)
+        words = f"largest gain, {total[feature]:.4g} summed over {len(open_)} open duels"
+        return Choice(feature, words, over=DuelWeights(view.n_duels, open_, np.ones(len(open_))))

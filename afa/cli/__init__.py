@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+import afa
 from afa.cli import (
     baselines,
     bundle,
@@ -35,30 +36,40 @@ app = typer.Typer(
     help="Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(cohort.app, name="cohort")
 bundle.app.add_typer(formats.app)
-app.add_typer(bundle.app, name="bundle")
-app.add_typer(elicit.app, name="elicit")
-app.add_typer(field.app, name="field")
 experiment.app.add_typer(baselines.experiments)
 summary.app.add_typer(baselines.summaries)
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(summary.app, name="summary")
-app.add_typer(report.app)
-app.add_typer(stage.app)
-app.command()(plan.plan)
-app.command()(doctor.doctor)
-app.command()(simulate.simulate)
-app.command()(encode.encode)
+USE, WORKFLOW = "Use", "Workflow"
+for command in (plan.demo, plan.plan, simulate.simulate, encode.encode):
+    app.command(rich_help_panel=USE)(command)
+app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
+app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)
+app.add_typer(cohort.app, name="cohort", rich_help_panel=USE)
+app.add_typer(field.app, name="field", rich_help_panel=USE)
+app.command(rich_help_panel=USE)(doctor.doctor)
+app.add_typer(experiment.app, name="experiment", rich_help_panel=WORKFLOW)
+app.add_typer(summary.app, name="summary", rich_help_panel=WORKFLOW)
+for inner in (*report.app.registered_commands, *stage.app.registered_commands):
+    inner.rich_help_panel = WORKFLOW
+    app.registered_commands.append(inner)
 
 DEBUG = "--debug"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"afa {afa.__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def _root(
     debug: Annotated[bool, typer.Option(DEBUG, help="show the traceback of an error")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version, and end")
+    ] = False,
 ) -> None:
     """Options that stand before the subcommand."""
 

@@ -1,87 +1,193 @@
-"""`afa plan`: the next measurement of one patient, asked for in a terminal or by another program."""
+"""`afa plan`, `afa serve` and `afa demo`: the next measurement of one patient, in a terminal, on a page, by JSON lines."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+if TYPE_CHECKING:
+    from afa.bundle import Bundle
+    from afa.dialogue.keeping import Keeper
+    from afa.planner import Planner
 
-def plan(
-    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
-    session: Annotated[
-        Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
-    ] = None,
-    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5, or 1 of few entities")] = None,
-    entity: Annotated[str | None, typer.Option(help="ask whether this one entity holds, not for the top set")] = None,
+BundleFolder = Annotated[Path, typer.Argument(help="bundle folder")]
+Session = Annotated[
+    Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
+]
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a planner, and when it stops: one option each."""
+
+    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")] = None
+    entity: Annotated[str | None, typer.Option(help="ask whether this one entity holds, not for the top set")] = None
     coupling: Annotated[
         Literal["differential", "shared"] | None, typer.Option(help="with --entity: the couplings of its two classes")
-    ] = None,
-    score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None,
-    gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None,
-    allocation: Annotated[str | None, typer.Option(help="the rule that chooses, such as priority_all")] = None,
+    ] = None
+    score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None
+    gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None
+    allocation: Annotated[
+        str | None, typer.Option(help="the rule that chooses, such as priority_all, or module:Class")
+    ] = None
+    first: Annotated[str | None, typer.Option(help="features or panels to ask for first, comma-separated")] = None
     costs: Annotated[
         Literal["own", "equal"] | None, typer.Option(help="the bundle's own costs, or every feature alike")
-    ] = None,
+    ] = None
     panels: Annotated[
         Path | None, typer.Option(help="YAML file of features that come together and their cost (docs/plan.md)")
-    ] = None,
-    budget: Annotated[float | None, typer.Option(help="the most that may be spent")] = None,
+    ] = None
+    budget: Annotated[float | None, typer.Option(help="the most that may be spent")] = None
     certain: Annotated[
         bool | None, typer.Option("--certain/--to-the-end", help="stop when nothing left can change the answer")
-    ] = None,
-    probability: Annotated[float | None, typer.Option(help="stop at this probability of the answer")] = None,
-    min_gain: Annotated[float | None, typer.Option(help="stop when nothing left gains more than this")] = None,
-    patient: Annotated[str | None, typer.Option(help="a name to keep with the session")] = None,
+    ] = None
+    posterior: Annotated[float | None, typer.Option(help="stop when the answer has this probability")] = None
+    probability: Annotated[float | None, typer.Option(help="stop when the answer stays with this probability")] = None
+    min_gain: Annotated[float | None, typer.Option(help="stop when nothing left gains more than this")] = None
+    patient: Annotated[str | None, typer.Option(help="a name to keep with the session")] = None
+
+    def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
+        """The planner of the session where there is one, else a new one, whose session is kept from now on."""
+        from afa.dialogue.opening import new_planner, read_panels, resumed_planner
+        from afa.planner import Stop
+
+        panels = read_panels(self.panels) if self.panels else None
+        first = [name.strip() for name in self.first.split(",")] if self.first else None
+        names = ("coupling", "score", "gain", "allocation", "patient")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"first": first}
+        if session is not None and keeper.found:
+            stops = ("budget", "certain", "posterior", "probability")
+            given = {f"--{name}": value for name, value in options.items()}
+            given |= {f"--{name}": getattr(self, name) for name in ("k", "entity", "costs", *stops)}
+            return resumed_planner(session, bundle, given | {"--panels": panels, "--min-gain": self.min_gain})
+        planner = new_planner(
+            bundle,
+            k=self.k,
+            entity=self.entity,
+            panels=panels,
+            stop=Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior),
+            costs="equal" if self.costs == "equal" else None,
+            **{name: value for name, value in options.items() if value is not None},
+        )
+        keeper.keep(planner)
+        return planner
+
+
+def with_question(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of `Question`, which it is given as `question`."""
+    hints, own = get_type_hints(Question, include_extras=True), inspect.signature(command, eval_str=True)
+
+    def asked(**given: Any) -> None:
+        chosen = {field.name: given.pop(field.name) for field in fields(Question)}
+        command(question=Question(**chosen), **given)
+
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "question"]
+    parameters += [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(Question)
+    ]
+    asked.__name__, asked.__doc__ = command.__name__, command.__doc__
+    asked.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    asked.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return asked
+
+
+@with_question
+def plan(
+    bundle: BundleFolder,
+    question: Question,
+    session: Session = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
 ) -> None:
     """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
-    import io
     import sys
-    from contextlib import suppress
-
-    from rich.console import Console
 
     from afa.bundle import load_bundle
-    from afa.cli.first_use import tell_first_use
-    from afa.dialogue.jsonlines import converse
-    from afa.dialogue.keeping import open_session
-    from afa.dialogue.opening import new_planner, read_panels, resumed_planner
-    from afa.dialogue.terminal import Terminal
-    from afa.planner import Stop
+    from afa.cli.first_use import prepare
 
-    for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):  # bytes that are not UTF-8 are an unknown name, and no traceback
-            stream.reconfigure(errors="surrogateescape")
+    _tolerate_any_bytes()
     model = load_bundle(bundle)
-    options = {"coupling": coupling, "score": score, "gain": gain, "allocation": allocation, "patient": patient}
-    rules = {"--budget": budget, "--certain": certain, "--probability": probability, "--min-gain": min_gain}
-    ordered = read_panels(panels) if panels else None
-    tell_first_use()
+    prepare(model)
+
+    from afa.dialogue.conversation import converse
+    from afa.dialogue.keeping import open_session
+
     with open_session(session) as keeper:
-        if session is not None and keeper.found:
-            given: dict[str, Any] = {f"--{name}": value for name, value in options.items()}
-            given |= {"--k": k, "--entity": entity, "--costs": costs, "--panels": ordered, **rules}
-            planner = resumed_planner(session, model, given)
-        else:
-            planner = new_planner(
-                model,
-                k=k,
-                entity=entity,
-                panels=ordered,
-                stop=Stop(budget, certain is not False, probability, min_gain),
-                costs="equal" if costs == "equal" else None,
-                **{name: value for name, value in options.items() if value is not None},
-            )
-            keeper.keep(planner)
+        planner = question.planner(model, session, keeper)
         if json:
             for line in converse(planner, sys.stdin, keeper):
                 typer.echo(line)
                 sys.stdout.flush()
-            return
-        with suppress(ImportError):  # where it is there, a typed line can be edited
-            import readline  # noqa: F401
-        Terminal(planner, Console(), input, keeper).run()
-        if words := keeper.closing_words(planner):
-            typer.echo(words)
+        else:
+            _talk(planner, keeper)
+
+
+def demo(
+    patient: Annotated[
+        str, typer.Option(help="one of the made-up patients of the example")
+    ] = "typical_iron_deficiency",
+    copy: Annotated[Path | None, typer.Option(help="write the example's files to this new folder, and end")] = None,
+) -> None:
+    """Plan a made-up patient on an example: ten causes of anaemia. Return takes the value that the patient has."""
+    import shutil
+
+    import pandas as pd
+
+    from afa.bundle import load_bundle
+    from afa.cli.first_use import prepare
+    from afa.errors import CohortError, ConfigError, Fault
+
+    example = EXAMPLES / "anaemia"
+    if copy is not None:
+        if copy.exists():
+            raise ConfigError(Fault(f"--copy {copy}", "something there", "a new folder", "choose another name"))
+        shutil.copytree(example, copy)
+        typer.echo(f"wrote {copy}: try `afa plan {copy / 'bundle'}`, and `afa bundle show {copy / 'bundle'}`")
+        return
+    table = pd.read_csv(example / "vignettes.csv")
+    rows = table[table["patient"] == patient]
+    if rows.empty:
+        known = ", ".join(table["patient"].unique())
+        raise CohortError(Fault("--patient", repr(patient), f"one of {known}", "choose one of these"))
+    model = load_bundle(example / "bundle")
+    prepare(model)
+
+    from afa.dialogue.keeping import Keeper
+
+    typer.echo(f"An example: {patient}, a made-up patient. Press Return to take what was measured, or type a value.")
+    planner = Question(posterior=0.8).planner(model, None, Keeper())
+    _talk(planner, Keeper(), dict(zip(rows["feature"], rows["value"].tolist(), strict=True)))
+    typer.echo(
+        "Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)"
+    )
+
+
+def _talk(planner: Planner, keeper: Keeper, patient: dict[str, int] | None = None) -> None:
+    """A conversation in the terminal; an empty line takes the values of a patient, where one is given."""
+    from rich.console import Console
+
+    from afa.dialogue.terminal import Terminal, line_reader
+
+    Terminal(planner, Console(), line_reader(planner), keeper, patient).run()
+    if patient is None and (words := keeper.closing_words(planner)):
+        typer.echo(words)
+
+
+def _tolerate_any_bytes() -> None:
+    """Bytes that are not UTF-8 become an unknown name, and no traceback."""
+    import io
+    import sys
+
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")

@@ -55,7 +55,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
-    from afa.cli.first_use import tell_first_use
+    from afa.cli.first_use import prepare
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.errors import ConfigError, Fault
     from afa.experiments.simulate import runs_of, simulate, some_patients, ways_of
@@ -84,7 +84,7 @@ def simulate(
     chosen = some_patients(given.cohort, patients, seed)
     if entity is None and k is None and len(given.bundle.entities) <= 5:
         typer.echo(f"k = {len(given.bundle.entities) - 1}, since the bundle has {len(given.bundle.entities)} entities")
-    tell_first_use()
+    prepare()
     drawn = list(range(seed, seed + seeds))
     walks = len(runs_of(ways, drawn)) * len(chosen.patients)
     with tqdm(total=walks, unit="walk", disable=None) as bar:

@@ -1,1 +1,1 @@
-"""Talking with a planner: in a terminal, or line by line in JSON from another program."""
+"""Talking with a planner: in a terminal, line by line in JSON from another program, or on a page."""

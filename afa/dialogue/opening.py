@@ -13,12 +13,12 @@ from afa.bundle import Bundle
 from afa.errors import Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.session import load_session
+from afa.stages.allocation.own_rule import rule_of
 from afa.yamlfile import check_model, read_mapping
 
-USUAL_K = 5
 KEPT_AS = {
-    **{name: name for name in ("k", "entity", "coupling", "score", "gain", "allocation", "patient")},
-    **{name: f"stop.{name}" for name in ("budget", "certain", "probability")},
+    **{name: name for name in ("k", "entity", "coupling", "score", "gain", "allocation", "first", "patient")},
+    **{name: f"stop.{name}" for name in ("budget", "certain", "posterior", "probability")},
     "min-gain": "stop.gain",
 }
 """Options of `afa plan`, and the settings of a session that hold them."""
@@ -58,11 +58,15 @@ def read_panels(path: str | Path) -> Panels:
 def new_planner(
     bundle: Bundle, *, k: int | None, entity: str | None, panels: Panels | None, stop: Stop, **options: Any
 ) -> Planner:
-    """A planner for the top k, or for one entity; without either, for the top 5, or the best of 5 or fewer entities.
+    """A planner for the top k, or for one entity; without either for the best, or for the only entity that there is.
 
     options : those of both planners, and `coupling` where there is an entity. `costs` may be `equal`;
-    panels keep the costs of their own file even then.
+    panels keep the costs of their own file even then. `allocation` may be `module:Class`.
     """
+    if k is None and entity is None and len(bundle.entities) == 1:
+        entity = bundle.entities[0]
+    if ":" in options.get("allocation", ""):
+        options["allocation"] = rule_of(options["allocation"])()
     costs = _costs(bundle, options.pop("costs", None), panels)
     if panels:
         options["panels"] = panels.features
@@ -70,8 +74,7 @@ def new_planner(
         expected = "--entity beside it: a ranking has no two classes"
         raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
     if entity is None:
-        k = k or (USUAL_K if len(bundle.entities) > USUAL_K else 1)
-        return TopKPlanner(bundle, k=k, costs=costs, stop=stop, **options)
+        return TopKPlanner(bundle, k=k or 1, costs=costs, stop=stop, **options)
     if k is not None:
         expected = "one of the two questions"
         raise PlannerError(Fault("options --k and --entity", "both", expected, "leave one of them out"))
@@ -86,8 +89,10 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
 
     given : by the name of the option, None where it was not given; `--panels` as `Panels`.
     """
-    planner = load_session(path, bundle)
+    named = given.get("--allocation") or ""
+    planner = load_session(path, bundle, allocation=rule_of(named)() if ":" in named else None)
     stored = planner.settings | {f"stop.{name}": value for name, value in planner.settings["stop"].items()}
+    stored["allocation"] = stored["allocation"] or named
     asked = {name: (given.get(f"--{name}"), stored.get(key)) for name, key in KEPT_AS.items()}
     other = {f"--{name} {new}": str(old) for name, (new, old) in asked.items() if new not in (None, old)}
     panels, costs = given.get("--panels"), given.get("--costs")

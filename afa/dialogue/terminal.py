@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from afa.dialogue.conversation import outcomes_of
 from afa.dialogue.keeping import Keeper, all_or_nothing
-from afa.dialogue.speech import answer_of, feature_named, standings, value_written
+from afa.dialogue.words import WRITTEN, answer_of, feature_named, posterior_of, question_of, standings, value_written
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 
+BARS, WIDTH = 5, 20
+"""Entities that have a bar, and the letters of a bar that is full."""
+COMMANDS = ("skip", "undo", "fix", "why", "ranking", "history", "features", "save", "quit", "help")
 HELP = (
-    ("-1, 0, 1", "the value asked for: lower, unchanged, higher (- and + do as well)"),
+    ("-1, 0, 1", "the value asked for: lower, as usual, higher (low, usual, high; - and + do as well)"),
     ("NAME=VALUE ...", "one or more values that were not asked for, whatever their order"),
     ("skip [NAME]", "it cannot be measured"),
     ("undo", "take back the last step"),
@@ -30,15 +37,26 @@ HELP = (
 
 
 class Terminal:
-    """One conversation. read : gives the next line for a prompt, or raises EOFError."""
+    """One conversation. read : gives the next line for a prompt, or raises EOFError.
 
-    def __init__(self, planner: Planner, console: Console, read: Callable[[str], str], keeper: Keeper) -> None:
+    patient : values by feature, which an empty line takes over; without them it does nothing.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        console: Console,
+        read: Callable[[str], str],
+        keeper: Keeper,
+        patient: Mapping[str, int] | None = None,
+    ) -> None:
         self.planner, self.console, self.read, self.keeper = planner, console, read, keeper
+        self.patient = patient or {}
         looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
         self._looks = looks | {"w": self._why, "r": self._ranking, "?": self._help, "help": self._help}
 
     def run(self) -> None:
-        """Ask and listen until there is nothing to ask for and the user leaves."""
+        """Ask and listen until the user leaves."""
         self._greet()
         shown: Suggestion | str | None = ""
         while True:
@@ -60,22 +78,19 @@ class Terminal:
                     self.console.print(f"[red]{escape(str(fault))}[/red]")
 
     def _greet(self) -> None:
-        bundle, planner = self.planner.bundle, self.planner
-        question = (
-            f"does [bold]{escape(planner.entity)}[/bold] hold"
-            if isinstance(planner, BinaryPlanner)
-            else f"the top {planner.k} of {len(bundle.entities)}"
-        )
-        self._say(
-            f"[bold]{escape(bundle.name)} {escape(bundle.version)}[/bold]: {question}, {len(bundle.features)} features"
-        )
-        self._say("[dim]For research only. Answer -1, 0 or 1; ? lists the commands.[/dim]")
+        asked_of, planner = self.planner.asked_of, self.planner
+        name, question = escape(f"{asked_of.name} {asked_of.version}"), escape(question_of(planner))
+        self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured")
+        of = "that it holds" if isinstance(planner, BinaryPlanner) else "if exactly one of them holds"
+        self._say(f"[dim]Answer -1, 0 or 1; ? lists the commands. Probabilities are posteriors, {of}.[/dim]")
+        self._say("[dim]For research only.[/dim]")
 
     def _ask(self, item: Suggestion | None) -> None:
         """The answer so far, then the next measurement with its reason and the runners-up, or why there is none."""
         self._say()
         if self.planner.observed:
             self._say(self._so_far())
+            self._bars()
         if item is None:
             self._say(f"[bold green]Done:[/bold green] {escape(self.planner.reason)}")
             return
@@ -83,22 +98,25 @@ class Terminal:
         features = "" if item.features == (item.name,) else f": {escape(', '.join(item.features))}"
         self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
         self._say(f"  [dim]because:[/dim] {escape(item.reason)}")
+        if len(item.features) == 1:
+            for row in outcomes_of(self.planner, item).get(item.features[0], []):
+                answer = f"{', '.join(row['answer'])} {row['probability']:.2f}"
+                self._say(f"  [dim]if {row['value']:2}:[/dim] {escape(answer)}{', certain' * row['certain']}")
         if others := self.planner.runners_up():
             self._say(f"  [dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
 
     def _so_far(self) -> str:
-        answer = answer_of(self.planner)
-        known = "certain" if answer["certain"] else f"probability {answer['probability']:.2f}"
         spent = f", spent {self.planner.spent:g}" if self.planner.priced else ""
-        if "top_k" in answer:
-            head = f"top {len(answer['top_k'])}: [bold]{escape(', '.join(answer['top_k']))}[/bold]"
-        else:
-            words = {1: "yes", -1: "no", 0: "undecided"}[answer["decision"]]
-            head = f"{escape(answer['entity'])}: [bold]{words}[/bold]"
-            known = f"probability {answer['probability']:.2f}" + (
-                ", the decision is certain" if answer["certain"] else ""
-            )
-        return f"{head}  [dim]({known}; {len(self.planner.observed)} measured{spent})[/dim]"
+        words = escape(str(answer_of(self.planner)["words"]))
+        return f"[bold]{words}[/bold]  [dim]{len(self.planner.observed)} measured{spent}[/dim]"
+
+    def _bars(self) -> None:
+        """The entities of largest posterior, each with a bar."""
+        posterior = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for name, share in posterior[: min(BARS, len(posterior))]:
+            table.add_row(f"  {escape(name)}", f"{share:.2f}", "█" * round(WIDTH * share))
+        self.console.print(table)
 
     def _prompt(self, item: Suggestion | None) -> str:
         return f"{item.name}> " if item else "> "
@@ -108,7 +126,7 @@ class Terminal:
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
-                return
+                self._take_over(item)
             case [look] if look in self._looks:
                 self._looks[look]()
             case ["save", file]:
@@ -126,6 +144,13 @@ class Terminal:
                 self._observe(self._named_values(words))
             case _:
                 self._take_values(words, item)
+
+    def _take_over(self, item: Suggestion | None) -> None:
+        """Values of the patient that is at hand, for what was asked."""
+        known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
+        if known:
+            self._say("  " + escape(", ".join(f"{name} = {value}" for name, value in known.items())))
+            self._observe(known)
 
     def _undo(self) -> None:
         undone = self.planner.undo()
@@ -146,7 +171,7 @@ class Terminal:
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Values without names: of the features asked for, in the order in which they were shown."""
-        if not all(word in ("-1", "-", "0", "1", "+1", "+") for word in words):
+        if not all(word.casefold() in WRITTEN for word in words):
             expected = "-1, 0 or 1, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE, without blanks"
             raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
@@ -182,11 +207,7 @@ class Terminal:
 
     def _why(self) -> None:
         table = self.planner.explain()
-        columns = [
-            name
-            for name in ("feature", "item", "cost", "gain", "gain_per_cost", "duels_moved", "share")
-            if name in table
-        ]
+        columns = [name for name in ("feature", "item", "cost", "gain", "gain_per_cost", "tells") if name in table]
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         self._table(tuple(name.replace("_", " ") for name in columns), rows)
 
@@ -196,7 +217,7 @@ class Terminal:
                 (str(place), row["entity"], f"{row['wins']:g}", str(row["certain"]), f"{row['posterior']:.2f}")
                 for place, row in enumerate(standings(self.planner), start=1)
             ]
-            self._table(("", "entity", "duels won", "duels certain", "posterior if just one holds"), rows)
+            self._table(("", "entity", "duels won", "duels certain", "probability"), rows)
         else:
             self._say(self._so_far())
 
@@ -209,12 +230,31 @@ class Terminal:
 
     def _table(self, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
         table = Table(*columns, show_header=any(columns), box=None, pad_edge=False)
+        for column in table.columns:
+            column.overflow = "fold"  # a name is never cut
         for row in rows:
             table.add_row(*map(escape, row))
         self.console.print(table)
 
     def _say(self, text: str = "") -> None:
         self.console.print(text, highlight=False)
+
+
+def line_reader(planner: Planner) -> Callable[[str], str]:
+    """What reads a line: at a terminal one that can be edited, with the names of features completed by Tab."""
+    with suppress(ImportError):
+        import readline  # noqa: PLC0415 (not there on every system)
+
+        names = [*COMMANDS, *planner.bundle.features, *planner.panels]
+
+        def complete(text: str, place: int) -> str | None:
+            return next(islice((name for name in names if name.startswith(text)), place, None), None)
+
+        if sys.stdin.isatty():
+            readline.set_completer(complete)
+            readline.set_completer_delims(" =")
+            readline.parse_and_bind("tab: complete")
+    return input
 
 
 def _words(line: str) -> list[str]:

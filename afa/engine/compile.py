@@ -41,6 +41,17 @@ PARTS = 8
 CONFIG: Any = numba.config
 CACHE_FOLDER = _cache_folder()
 DIGEST_SIZE = hashlib.sha256().digest_size
+READY = "planners.ready"
+
+
+def planners_are_ready() -> bool:
+    """Whether all kernels of the planners have been compiled and kept (`afa.engine.warm`)."""
+    return (Path(CACHE_FOLDER) / READY).exists()
+
+
+def do_without() -> None:
+    """Let kernels run as the Python that they are written in: those of modules imported from now on."""
+    CONFIG.DISABLE_JIT = True
 
 
 class _CheckedFiles(IndexDataCacheFile):
@@ -127,6 +138,8 @@ def kernel(*, inline: bool = False) -> Callable[[Function], Function]:
     """
 
     def compile_it(function: Function) -> Function:
+        if CONFIG.DISABLE_JIT:
+            return function
         before = CONFIG.CACHE_DIR
         CONFIG.CACHE_DIR = CACHE_FOLDER
         try:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from afa.bundle import Bundle
 from afa.engine.course import BOUNDARY, CERTAIN, ENTITIES, LARGEST, RANKS
@@ -14,19 +15,24 @@ from afa.engine.tasks import Task
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
+AS_PROBABLE = 0.005
+"""Posteriors that differ by no more are called equal where people are told of them."""
+
 
 class Watched(NamedTuple):
     """P paths of N entities, rounds t from 0 to r; all by `linearity`, gains by `cmi`.
 
     inside : (P, r + 1, N) whether an entity is in the present top k. certain : (P, r + 1) whether that set cannot
     change any more (`TopKPlanner.certified`).
-    probability : (P, r + 1) in [0, 1], `TopKPlanner.boundary_probability`.
+    probability : (P, r + 1) in [0, 1], `TopKPlanner.boundary_probability`. posterior : (P, r + 1) in [0, 1],
+    `TopKPlanner.answer_probability`, and 0 where the set is a tie.
     gain : (P, r + 1) nats, the largest gain of an unobserved feature, summed over the open duels.
     """
 
     inside: NDArray[np.bool_]
     certain: NDArray[np.bool_]
     probability: Floats
+    posterior: Floats
     gain: Floats
 
 
@@ -57,11 +63,18 @@ def watch(
 
     values : (P, M) in {-1, 0, +1}. orders : (P, r) distinct features.
     """
-    read = RANKS | CERTAIN | BOUNDARY | LARGEST
+    read = RANKS | CERTAIN | BOUNDARY | LARGEST | ENTITIES
     found = follow(bundle, values, orders, read, gain="cmi", k=k, solver=solver, threads=threads)
     names = np.argsort(np.argsort(np.array(bundle.entities, dtype=object)))
     rank = np.argsort(np.argsort(found.place[:, :, 0] * np.int64(len(names)) + names, axis=2), axis=2)
-    return Watched(rank < k, found.certified, found.probability, found.gain)
+    inside = rank < k
+    evidence = np.array(bundle.priors) + found.elbo - found.elbo[:, :1]
+    each = softmax(evidence, axis=2)
+    posterior = np.where(inside, each, 0.0).sum(axis=2)
+    places = np.sort(found.place[:, :, 0], axis=2)
+    tie = places[:, :, k - 1] == places[:, :, k]
+    tie |= np.where(inside, -np.inf, each).max(axis=2) > np.where(inside, each, np.inf).min(axis=2) - AS_PROBABLE
+    return Watched(inside, found.certified, found.probability, np.where(tie, 0.0, posterior), found.gain)
 
 
 def watch_task(

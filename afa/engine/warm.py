@@ -7,17 +7,22 @@ once. Here each entrance of the engine is called on a small bundle, on as many c
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
 from afa.engine.calls import own_order_calls, shared_order_calls
+from afa.engine.compile import CACHE_FOLDER, READY
 from afa.engine.course import SIGNS
 from afa.engine.elbo_difference import elbo_differences
 from afa.engine.elimination import log_partitions
@@ -112,7 +117,17 @@ def compile_all(processes: int | None = None) -> None:
         for done in [pool.submit(part) for part in PARTS]:
             done.result()
     _brackets()  # what they build on is the walk
+    (Path(CACHE_FOLDER) / READY).touch()
+
+
+def compile_planners() -> None:
+    """Compile what planners use, out of the way of all else; nothing where another process does so."""
+    os.nice(19)
+    Path(CACHE_FOLDER).mkdir(parents=True, exist_ok=True)
+    with suppress(Timeout), FileLock(Path(CACHE_FOLDER) / "planners.lock", timeout=0):
+        _planners()
+        (Path(CACHE_FOLDER) / READY).touch()
 
 
 if __name__ == "__main__":
-    compile_all()
+    compile_planners() if sys.argv[1:] == ["planners"] else compile_all()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -19,16 +19,18 @@ from afa.allocate.vantage import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.csvfile import suggestion
-from afa.engine.patient import Patient
+from afa.engine.patient import DuelWeights, Patient
 from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES, Floats
 from afa.planner.choosing import chosen_item
 from afa.planner.log import Action, Log, log_of
 from afa.planner.menu import Suggestion, menu_of
 from afa.planner.options import ALL_DUELS_UP_TO, Options
+from afa.planner.why import outcomes, told_apart
 
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
+NAMED_FIRST = "to be measured first"
 DUELS_AT_ONCE = 1_000
 
 
@@ -49,6 +51,7 @@ class Planner(ABC):
         self.settings = options.plain() | question
         self.bundle, self.k, self.guide, self.gain = bundle, k, options.score, options.gain
         self.rule, self.stop = options.rule, options.rules_of_stopping
+        self._first = self._menu.places(options.first)
         self.patient, self.seed = options.patient, options.seed
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
@@ -94,8 +97,8 @@ class Planner(ABC):
     def suggest(self) -> Suggestion | None:
         """What to measure next, or None where there is nothing or a stopping rule holds; `reason` says which, and why.
 
-        Costs and panels change what the rule compares: the gain of an item, summed over its open features, by unit of
-        its cost. Free items come first as long as they have a gain.
+        What the option `first` names comes first. Costs and panels change what the rule compares: the gain of an item,
+        summed over its open features, by unit of its cost. Free items come first as long as they have a gain.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -132,22 +135,42 @@ class Planner(ABC):
             return "what is not observed cannot be measured"
         if not self._affordable().any():
             return f"nothing open can be afforded: {self._left():g} of the budget of {self.stop.budget:g} is left"
-        return self._answered()
+        return None if self._to_begin_with() is not None else self._answered()
 
     def _answered(self) -> str | None:
         """The rule of `stop` by which the answer is good enough, or None."""
         rule = self.stop
         if rule.certain and self.certain():
             return "the answer is certain: no completion of what is open changes it"
+        if rule.posterior is not None and not self.undecided() and (now := self.answer_probability()) >= rule.posterior:
+            return f"the answer has posterior probability {now:.4f}, at least {rule.posterior:g}"
         if rule.probability is not None and (now := self.confidence()) >= rule.probability:
-            return f"the answer has probability {now:.4f}, at least {rule.probability:g}"
+            return f"the answer stays with probability {now:.4f}, at least {rule.probability:g}"
         if rule.gain is not None and (most := self._largest_gain()) <= rule.gain:
             return f"the largest gain left is {most:.4g}, at most {rule.gain:g}"
+        if rule.own is not None and (said := rule.own(self)):
+            return said if isinstance(said, str) else "your own rule of stopping holds"
         return None
 
     @abstractmethod
     def certain(self) -> bool:
         """Whether no completion of the unobserved features can change the answer (tight `l1` bracket)."""
+
+    @abstractmethod
+    def answer(self) -> list[str]:
+        """The entities of the present answer."""
+
+    @abstractmethod
+    def answer_probability(self) -> float:
+        """The posterior probability of the present answer, in [0, 1]; what `Stop.posterior` is compared with."""
+
+    @abstractmethod
+    def undecided(self) -> list[str]:
+        """The entities between which nothing but their names decides at present; empty where the answer is no tie."""
+
+    def nothing_unusual(self) -> bool:
+        """Whether something has been measured, and all of it is as usual: 0."""
+        return bool(self._log.observed) and not any(self._log.observed.values())
 
     @abstractmethod
     def confidence(self) -> float:
@@ -158,10 +181,15 @@ class Planner(ABC):
 
         cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
         """
+        self._check(feature, value)
         self.observe_all({feature: value}, cost=cost)
 
-    def observe_all(self, values: Mapping[str, int], *, cost: float | None = None) -> None:
-        """Take in several measurements at once, such as a panel or what was known before (`cost=0`); all or none."""
+    def observe_all(self, values: Mapping[str, float] | pd.Series, *, cost: float | None = None) -> None:
+        """Take in several measurements at once, such as a panel or what was known before (`cost=0`); all or none.
+
+        values : by feature, such as a row of a table; what is missing (None, NaN) is left out.
+        """
+        values = {str(name): value for name, value in values.items() if not pd.isna(value)}
         if not values:
             raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
         for feature, value in values.items():
@@ -254,7 +282,7 @@ class Planner(ABC):
         return pd.DataFrame(rows, columns=columns).astype({"value": "Int8"})
 
     def explain(self, most: int = 10) -> pd.DataFrame:
-        """The open features of largest total gain: feature, gain, duels it would move, its share of the gain.
+        """The open features of largest total gain: feature, gain, duels it would move, its share, whom it tells apart.
 
         The gain is summed over all open duels, with more than 200 entities over those across the top-k boundary,
         each counted once, whatever the weights of the rule. Where there are costs or panels, `item`, `cost` and
@@ -276,7 +304,17 @@ class Planner(ABC):
         table = table[open_]
         everything = float(table["gain"].sum())
         table["share"] = table["gain"] / everything if everything > 0 else 0.0
-        return table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
+        table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
+        over = DuelWeights(self._state.n_duels, duels, np.ones(len(duels)))
+        table["tells"] = [
+            told_apart(self._state, self.bundle.entities, [self._index[name]], over) for name in table["feature"]
+        ]
+        return table
+
+    def outcomes(self, feature: str) -> pd.DataFrame:
+        """What each value of an open feature would do: `value`, `answer`, its posterior `probability`, `certain`."""
+        self._known(feature)
+        return outcomes(self, feature)
 
     def _open_duels(self) -> NDArray[np.int64]:
         """Places of the duels that gains are summed over when people are told of them."""
@@ -299,13 +337,25 @@ class Planner(ABC):
         """What the rule chooses among the features on offer."""
         return chosen_item(self.rule, view, self._menu, self._price(), offered)
 
+    def _to_begin_with(self) -> int | None:
+        """The first item of the option `first` that is still open and can be afforded."""
+        offered = set(self._menu.item_of[self._affordable()].tolist())
+        return next((item for item in self._first if item in offered), None)
+
     def _first_item(self) -> Suggestion:
         """The rule's choice, its reason with what costs, panels and the budget did to it."""
+        if (named := self._to_begin_with()) is not None:
+            open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._open()[j]]
+            return Suggestion(self._menu.names[named], tuple(open_), float(self._price()[named]), NAMED_FIRST)
         view = self._view()
         item = self._chosen_item(view, self._affordable())
         words = item.reason
-        if self.priced:
-            words += f"; costs {item.cost:g}, and gains are compared by unit of cost" if item.cost else "; free"
+        if item.over is not None:
+            features = [self._index[name] for name in item.features]
+            words = told_apart(self._state, self.bundle.entities, features, item.over)
+            words += "; most information per cost" if self.priced else "; most information"
+        if self.priced and not item.cost:
+            words += "; free"
         if (self._open() != self._affordable()).any():
             first = self._chosen_item(view, self._open())
             if first.name != item.name:
@@ -354,7 +404,7 @@ class Planner(ABC):
 
     def _check(self, feature: Any, value: Any) -> None:
         self._known(feature)
-        if isinstance(value, bool) or not isinstance(value, Integral) or value not in VALUES:
+        if not isinstance(value, Real) or isinstance(value, bool) or value not in VALUES:
             raise PlannerError(
                 Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
             )

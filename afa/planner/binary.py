@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from scipy.special import expit
@@ -55,7 +56,8 @@ class BinaryPlanner(Planner):
         look_ahead: str = "same",
         costs: Costs = None,
         panels: Panels = None,
-        stop: Stop | None = None,
+        first: Sequence[str] = (),
+        stop: Stop | Callable[[Planner], str | bool | None] | None = None,
         patient: str = "",
         seed: int = 0,
         coupling: Coupling = "differential",
@@ -73,6 +75,7 @@ class BinaryPlanner(Planner):
             look_ahead=look_ahead,
             costs=costs,
             panels=panels,
+            first=first,
             stop=stop,
             patient=patient,
             seed=seed,
@@ -104,6 +107,18 @@ class BinaryPlanner(Planner):
             raise PlannerError(Fault("decision by", repr(by), "calibrated or raw", "choose one of these"))
         value = self.score() if by == "raw" else self.log_odds()
         return 0 if abs(value) <= self._state.packed.tie else 1 if value > 0 else -1
+
+    def answer(self) -> list[str]:
+        """`entity`, or `not entity`, as `decision` says; of a tie the first."""
+        return [self.bundle.entities[1 if self.decision() < 0 else 0]]
+
+    def answer_probability(self) -> float:
+        """P(entity | x_obs), or its complement where the decision is against it."""
+        return 1 - self.probability() if self.decision() < 0 else self.probability()
+
+    def undecided(self) -> list[str]:
+        """Both sides where the decision is a tie."""
+        return list(self.bundle.entities) if self.decision() == 0 else []
 
     def confidence(self) -> float:
         """The larger of `probability` and its complement."""

@@ -22,7 +22,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
     item = int(menu.item_of[choice.feature])
     others = [j for j in menu.members[item] if offered[j] and j != choice.feature]
     features = tuple(view.features[j] for j in (choice.feature, *others))
-    return Suggestion(menu.names[item], features, float(price[item]), choice.reason)
+    return Suggestion(menu.names[item], features, float(price[item]), choice.reason, choice.over)
 
 
 def _choice(rule: Rule, view: View, offered: NDArray[np.bool_]) -> Choice:

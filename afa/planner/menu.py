@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.csvfile import suggestion
+from afa.engine.patient import DuelWeights
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
 
@@ -25,12 +26,14 @@ class Suggestion:
 
     name : of the panel or the feature. features : what of it is still open, the rule's choice first.
     cost : what it adds to what has been spent. reason : why this one.
+    over : the duels whose gain chose it, with their weights; None where no gain did.
     """
 
     name: str
     features: tuple[str, ...]
     cost: float
     reason: str
+    over: DuelWeights | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +41,11 @@ class Menu:
     """I items that partition the M features, in order of their first feature.
 
     names : I names. members : the features of each item, by index. item_of : (M,) index of each feature's item.
-    cost : (I,) non-negative.
+    of_feature : the same by the feature's name. cost : (I,) non-negative.
     """
 
     names: tuple[str, ...]
+    of_feature: Mapping[str, int]
     members: tuple[tuple[int, ...], ...]
     item_of: NDArray[np.int64]
     cost: Floats
@@ -50,6 +54,15 @@ class Menu:
     def plain(self) -> bool:
         """Whether all items are single features of equal cost, so that gain per cost orders them as gain does."""
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
+
+    def places(self, first: Sequence[str]) -> tuple[int, ...]:
+        """The items of these features or panels, in their order, each once."""
+        known = {**{name: i for i, name in enumerate(self.names)}, **self.of_feature}
+        for name in first:
+            if name not in known:
+                found, expected = f"the unknown name {name!r}", "names of features or panels"
+                raise PlannerError(Fault("planner option first", found, expected, suggestion(str(name), known)))
+        return tuple(dict.fromkeys(known[name] for name in first))
 
     def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
         """(M,) gain of each feature's item, summed over its open features, by unit of cost; 0 at closed features.
@@ -87,7 +100,8 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
     members: list[list[int]] = [[] for _ in names]
     for j, item in enumerate(item_of):
         members[item].append(j)
-    return Menu(names, tuple(map(tuple, members)), item_of, cost)
+    of_feature = dict(zip(bundle.features, item_of.tolist(), strict=True))
+    return Menu(names, of_feature, tuple(map(tuple, members)), item_of, cost)
 
 
 def _panel_of(panels: Mapping[str, Sequence[str]], index: Mapping[str, int]) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from afa.allocate import RULES, Rule
 from afa.engine.gains import GAIN_KINDS
@@ -14,6 +14,9 @@ from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
 from afa.planner.menu import Costs, Panels
 from afa.planner.stop import Stop
+
+if TYPE_CHECKING:
+    from afa.planner.base import Planner
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
 ALL_DUELS_UP_TO = 200
@@ -36,7 +39,8 @@ class Options:
     look_ahead: str
     costs: Costs
     panels: Panels
-    stop: Stop | None
+    first: Sequence[str]
+    stop: Stop | Callable[[Planner], str | bool | None] | None
     patient: str
     seed: int
 
@@ -65,9 +69,12 @@ class Options:
         elif not callable(getattr(self.allocation, "choose", None)):
             found, expected = repr(self.allocation), f"{' or '.join(RULES)}, or an object with the method choose(view)"
             raise PlannerError(Fault("planner option allocation", found, expected, "choose one of these"))
-        if self.stop is not None and not isinstance(self.stop, Stop):
+        if self.stop is not None and not isinstance(self.stop, Stop) and not callable(self.stop):
             step = "give afa.Stop(certain=True)"
-            raise PlannerError(Fault("planner option stop", repr(self.stop), "an afa.Stop", step))
+            raise PlannerError(Fault("planner option stop", repr(self.stop), "an afa.Stop or a function", step))
+        if isinstance(self.first, str):
+            step = f"give [{self.first!r}]"
+            raise PlannerError(Fault("planner option first", repr(self.first), "a list of names", step))
 
     @cached_property
     def rule(self) -> Rule:
@@ -75,7 +82,7 @@ class Options:
 
     @property
     def rules_of_stopping(self) -> Stop:
-        return self.stop or Stop()
+        return self.stop if isinstance(self.stop, Stop) else Stop(own=self.stop)
 
     @property
     def looked_ahead_to(self) -> str | None:
@@ -97,7 +104,8 @@ class Options:
             "solver": asdict(self.solver or Solver()),
             "costs": dict(self.costs) if isinstance(self.costs, Mapping) else self.costs,
             "panels": {name: list(features) for name, features in (self.panels or {}).items()},
-            "stop": asdict(self.rules_of_stopping),
+            "first": list(self.first),
+            "stop": self.rules_of_stopping.plain(),
         }
 
 

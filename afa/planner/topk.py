@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from numbers import Integral
 
 import numpy as np
 from scipy.special import softmax
 
 from afa.allocate import Rule
+from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.engine.duels import sides_of, variances
+from afa.engine.ranks import ranks_of
+from afa.engine.stopping import AS_PROBABLE
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
@@ -44,7 +48,9 @@ class TopKPlanner(Planner):
     costs : by name of a feature or a panel, in any one unit, 0 or more; what is not named costs what the bundle says,
         or 1. `equal` leaves the bundle's costs aside. Rules compare gain by unit of cost.
     panels : features that come together, by name of the panel; its cost is the sum of theirs unless `costs` names it.
-    stop : when to stop asking (`afa.Stop`); when everything has been measured unless given.
+    first : features or panels to ask for before the rule chooses, in this order, whatever the answer is by then.
+    stop : when to stop asking: an `afa.Stop`, or a function of the planner that answers with the reason to stop, or
+        None to go on; when everything has been measured unless given.
     seed, patient : name the random order of `allocation="random"`.
 
     Examples
@@ -62,7 +68,7 @@ class TopKPlanner(Planner):
         self,
         bundle: Bundle,
         *,
-        k: int = 5,
+        k: int = 1,
         score: str = "linearity",
         gain: str = "cmi",
         target: str | None = None,
@@ -74,7 +80,8 @@ class TopKPlanner(Planner):
         layer0: str | None = None,
         costs: Costs = None,
         panels: Panels = None,
-        stop: Stop | None = None,
+        first: Sequence[str] = (),
+        stop: Stop | Callable[[Planner], str | bool | None] | None = None,
         patient: str = "",
         seed: int = 0,
     ) -> None:
@@ -100,6 +107,7 @@ class TopKPlanner(Planner):
             look_ahead=look_ahead,
             costs=costs,
             panels=panels,
+            first=first,
             stop=stop,
             patient=patient,
             seed=seed,
@@ -115,6 +123,31 @@ class TopKPlanner(Planner):
     def top_k(self) -> list[str]:
         """The k best entities by Copeland wins, best first; ties as decisions.md S6 settles them."""
         return self.ranking()[: self.k]
+
+    def answer(self) -> list[str]:
+        """The same as `top_k`."""
+        return self.top_k()
+
+    def answer_probability(self) -> float:
+        """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them."""
+        inside = self._view().rank <= self.k
+        return float(self.posterior()[inside].sum())
+
+    def undecided(self) -> list[str]:
+        """The entities that tie for the last places of `top_k`, best first as `ranking` has them; empty for no tie.
+
+        A tie of the scores, or of the posterior: one outside is as probable as one inside, to 0.005, or more so.
+        """
+        view, posterior = self._view(), self.posterior()
+        places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
+        order = np.argsort(view.rank)
+        inside, outside = order[: self.k], order[self.k :]
+        tied = np.zeros(len(order), dtype=np.bool_)
+        if places[inside[-1]] == places[outside[0]]:
+            tied |= places == places[outside[0]]
+        tied[outside] |= posterior[outside] > posterior[inside].min() - AS_PROBABLE
+        tied[inside] |= posterior[inside] < posterior[outside].max() + AS_PROBABLE
+        return [view.entities[v] for v in order if tied[v]]
 
     def ranking(self) -> list[str]:
         """All entities, best first (decisions.md S6)."""

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
+from afa.dialogue.jsonlines import VERBS, converse
 from bundles import bundle_of
 from commands import afa
 from rich.console import Console
 
 from afa.bundle import Bundle, load_bundle
-from afa.dialogue.jsonlines import VERBS, converse
 from afa.dialogue.keeping import Keeper, open_session
 from afa.dialogue.opening import Panels, new_planner, read_panels, resumed_planner
 from afa.dialogue.terminal import Terminal

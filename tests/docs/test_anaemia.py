@@ -13,7 +13,7 @@ import yaml
 from afa.bundle import load_bundle, validate_bundle
 from afa.planner import TopKPlanner
 
-FOLDER = Path(__file__).parents[2] / "resources" / "anaemia"
+FOLDER = Path(__file__).parents[2] / "afa" / "examples" / "anaemia"
 BUNDLE = load_bundle(FOLDER / "bundle")
 COST = dict(zip(BUNDLE.features, BUNDLE.costs.tolist(), strict=True))
 

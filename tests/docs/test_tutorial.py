@@ -18,7 +18,7 @@ def test_every_file_command_and_example_of_the_page_does_what_is_printed(tmp_pat
 
 
 def test_every_command_and_example_of_the_second_field_does_what_is_printed(tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "resources" / "anaemia", tmp_path / "resources" / "anaemia")
+    shutil.copytree(ROOT / "afa" / "examples" / "anaemia", tmp_path / "afa" / "examples" / "anaemia")
     monkeypatch.chdir(tmp_path)
     run_page(ANAEMIA, tmp_path)
     assert not blocks("yaml", "csv", page=ANAEMIA), "a block that nothing checks"

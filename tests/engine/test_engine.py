@@ -132,7 +132,7 @@ def test_entities_with_equal_potentials_tie_at_every_round():
 
 def test_the_recorded_bundle_reaches_full_observation_with_the_energy_of_each_entity(recorded_bundle):
     rng = np.random.default_rng(0)
-    planner = TopKPlanner(recorded_bundle, score="linearity")
+    planner = TopKPlanner(recorded_bundle, k=5, score="linearity")
     values = dict(zip(recorded_bundle.features, rng.integers(-1, 2, len(recorded_bundle.features)), strict=True))
     for name in rng.permutation(recorded_bundle.features):
         planner.observe(str(name), int(values[name]))
@@ -148,7 +148,7 @@ def test_the_recorded_bundle_is_solved_as_the_readable_functions_solve_it(record
     rng = np.random.default_rng(3)
     observations = {str(name): int(rng.integers(-1, 2)) for name in rng.permutation(recorded_bundle.features)[:60]}
     _, expected, _ = readable(recorded_bundle, observations)
-    planner = TopKPlanner(recorded_bundle)
+    planner = TopKPlanner(recorded_bundle, k=5)
     for name, value in observations.items():
         planner.observe(name, value)
     np.testing.assert_allclose(planner.scores(), expected, atol=1e-9)

@@ -164,7 +164,7 @@ def test_the_acquisition_ends_at_a_probability(ladder: Bundle) -> None:
     likely.observe("a", 1)
     assert 0.8 < likely.boundary_probability() < 1
     assert likely.next_feature() is None
-    assert likely.reason.startswith("the answer has probability 0.8")
+    assert likely.reason.startswith("the answer stays with probability 0.8")
 
 
 def test_a_resolved_boundary_has_probability_1(ladder: Bundle) -> None:

@@ -37,6 +37,9 @@ class Levels:
         yield Halt("certain", 1.0), _first(watched.certain)
         for level in self.probabilities:
             yield Halt("probability", level), _first(watched.probability >= level)
+        if isinstance(watched, Watched):  # of one task it is the same as the probability
+            for level in self.probabilities:
+                yield Halt("posterior", level), _first(watched.posterior >= level)
         for level in self.gains:
             yield Halt("gain", level), _first(watched.gain <= level)
         for level in self.budgets:

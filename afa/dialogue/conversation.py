@@ -1,0 +1,267 @@
+"""One conversation with a planner, by requests and answers as JSON: what the page and other programs speak.
+
+A request that cannot be carried out, its step kept and its answer written is answered with `ok: false` and changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+
+import afa
+from afa.dialogue.keeping import Keeper, all_or_nothing
+from afa.dialogue.words import answer_of, feature_named, posterior_of, question_of, standings
+from afa.errors import AfaError, Fault, PlannerError
+from afa.planner import Planner, Suggestion, TopKPlanner
+from afa.planner.options import ALL_DUELS_UP_TO
+from afa.yamlfile import check_model
+
+PROTOCOL = 1
+LONGEST_LINE = 1_000_000
+_SURROGATE = re.compile("[\ud800-\udfff]")
+VERBS = ("show", "view", "observe", "correct", "skip", "undo", "explain", "ranking", "history", "save", "quit")
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Value = Annotated[int, Field(strict=True, ge=-1, le=1), BeforeValidator(_whole)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Show(_Request):
+    do: Literal["show", "view", "undo", "ranking", "history", "quit"]
+
+
+class _Observe(_Request):
+    do: Literal["observe"]
+    values: dict[str, Value] = Field(min_length=1)
+    cost: float | None = Field(None, ge=0)
+
+
+class _Correct(_Request):
+    do: Literal["correct"]
+    feature: str
+    value: Value
+
+
+class _Skip(_Request):
+    do: Literal["skip"]
+    feature: str
+
+
+class _Explain(_Request):
+    do: Literal["explain"]
+    most: int = Field(10, ge=1)
+
+
+class _Save(_Request):
+    do: Literal["save"]
+    file: str
+
+
+_Any = Annotated[_Show | _Observe | _Correct | _Skip | _Explain | _Save, Field(discriminator="do")]
+
+
+class _Line(RootModel[_Any]):
+    pass
+
+
+class Conversation:
+    """What is said to one planner, and what it answers; `keeper` keeps every step that was carried out."""
+
+    def __init__(self, planner: Planner, keeper: Keeper) -> None:
+        self.planner, self.keeper = planner, keeper
+        self.ended = False
+
+    def greeting(self) -> dict[str, Any]:
+        """What there is, before any request."""
+        planner, bundle = self.planner, self.planner.asked_of
+        return {
+            "ok": True,
+            "protocol": PROTOCOL,
+            "afa": afa.__version__,
+            "bundle": {"name": bundle.name, "version": bundle.version, "digest": bundle.digest},
+            "question": question_of(planner),
+            "entities": list(bundle.entities),
+            "features": list(bundle.features),
+            **self._present(),
+        }
+
+    def hear(self, line: str) -> dict[str, Any]:
+        """Carry out one request and answer it; `ended` is true after `quit`, which has no answer."""
+        try:
+            request = _read(line)
+            if request.do == "quit":
+                self.ended = True
+                return {}
+            with all_or_nothing(self.planner):
+                before = self.planner.actions
+                more = self._carry_out(request)
+                answer = {"ok": True, **self._present(), **more}
+                if self.planner.actions != before:
+                    self.keeper.keep(self.planner)
+        except AfaError as error:
+            fault = error.faults[0]
+            parts = {"where": fault.where, "found": fault.found, "expected": fault.expected}
+            return {"ok": False, "error": {**parts, "next_step": fault.next_step}}
+        return answer
+
+    def _carry_out(self, request: Any) -> dict[str, Any]:
+        """Do what is asked; the part of the answer that only this request has."""
+        planner = self.planner
+        match request:
+            case _Observe():
+                planner.observe_all(self._values(request.values), cost=request.cost)
+            case _Correct():
+                planner.correct(feature_named(planner, request.feature), request.value)
+            case _Skip():
+                planner.skip(feature_named(planner, request.feature))
+            case _Show(do="undo"):
+                undone = planner.undo()
+                return {"undone": {"kind": undone.kind, "features": undone.features, "values": undone.values}}
+            case _:
+                return self._look(request)
+        return {}
+
+    def _look(self, request: Any) -> dict[str, Any]:
+        """What a request that changes nothing asks to see, beside what every answer holds."""
+        planner = self.planner
+        match request:
+            case _Show(do="ranking"):
+                if not isinstance(planner, TopKPlanner):
+                    found = "a ranking asked of one entity's planner"
+                    raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
+                return {"ranking": standings(planner), "resolved": planner.resolved()}
+            case _Show(do="history"):
+                return {"history": self._history()}
+            case _Show(do="view"):
+                return {"view": self._view()}
+            case _Explain():
+                others = [item.name for item in planner.runners_up()]
+                return {"candidates": self._candidates(request.most), "runners_up": others}
+            case _Save():
+                self.keeper.save_copy(planner, request.file)
+                return {"saved": request.file}
+            case _:
+                return {}
+
+    def _values(self, given: dict[str, int]) -> dict[str, int]:
+        values = {feature_named(self.planner, name): value for name, value in given.items()}
+        if len(values) < len(given):
+            found = "two names of one feature"
+            raise PlannerError(Fault("request observe, key values", found, "each feature once", "leave one out"))
+        return values
+
+    def _present(self) -> dict[str, Any]:
+        """What every answer holds: the next measurement or why there is none, the answer so far, what was spent."""
+        planner = self.planner
+        item = planner.suggest()
+        suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}
+        return {
+            "suggestion": suggested,
+            "stopped": None if item else planner.reason,
+            "answer": answer_of(planner),
+            "observed": len(planner.observed),
+            "spent": planner.spent,
+        }
+
+    def _view(self) -> dict[str, Any]:
+        """All that a page shows: posteriors, values, skipped and open features, history, outcomes, what comes next."""
+        planner = self.planner
+        closed = planner.observed.keys() | planner.skipped
+        item = planner.suggest()
+        return {
+            "posterior": posterior_of(planner),
+            "values": planner.observed,
+            "skipped": sorted(planner.skipped),
+            "open": [name for name in planner.bundle.features if name not in closed],
+            "history": self._history(),
+            "outcomes": outcomes_of(planner, item),
+            "runners_up": [other.name for other in planner.runners_up()],
+            "priced": planner.priced,
+        }
+
+    def _history(self) -> list[dict[Any, Any]]:
+        table = self.planner.history().astype({"value": object})
+        return table.where(table.notna(), None).to_dict(orient="records")
+
+    def _candidates(self, most: int) -> list[dict[Any, Any]]:
+        rows = self.planner.explain(most).to_dict(orient="records")
+        if len(self.planner.bundle.entities) <= ALL_DUELS_UP_TO:
+            rows = [row | {"outcomes": _outcomes(self.planner, row["feature"])} for row in rows]
+        return rows
+
+
+def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
+    """By feature of a suggestion, what each of its values would do to the answer; {} among too many entities."""
+    if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
+        return {}
+    return {feature: _outcomes(planner, feature) for feature in item.features}
+
+
+def _outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
+    table = planner.outcomes(feature)
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict(orient="records")]
+
+
+def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:
+    """Answer each line of requests with one line; the first line out, before any request, says what there is."""
+    conversation = Conversation(planner, keeper)
+    yield as_text(conversation.greeting())
+    for line in lines:
+        if not line.strip():
+            continue
+        answer = conversation.hear(line)
+        if conversation.ended:
+            return
+        yield as_text(answer)
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    """An answer as one line of JSON."""
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item()
+
+
+def _read(line: str) -> Any:
+    if len(line) > LONGEST_LINE:
+        found = f"a line of {len(line)} characters"
+        raise PlannerError(Fault("request", found, f"at most {LONGEST_LINE}", "send one request a line"))
+    try:
+        document = json.loads(line, object_pairs_hook=_each_key_once)
+    except (ValueError, RecursionError):
+        step = 'write for example {"do": "show"}'
+        raise PlannerError(Fault("request", "text that is not JSON", "one JSON object a line", step)) from None
+    if _SURROGATE.search(json.dumps(document, ensure_ascii=False)):
+        found = "half a character (a lone surrogate), or bytes that are not UTF-8"
+        raise PlannerError(Fault("request", found, "whole characters", "write the request as UTF-8"))
+    if not isinstance(document, dict):
+        step = 'write for example {"do": "show"}'
+        raise PlannerError(Fault("request", f"a {type(document).__name__}", "a JSON object", step))
+    if document.get("do") not in VERBS:
+        found = repr(document["do"])[:80] if "do" in document else "nothing"
+        raise PlannerError(Fault("request, key do", found, " or ".join(VERBS), "choose one of these"))
+    return check_model(document, _Line, "request").root
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        found = f"key {next(name for name in names if names.count(name) > 1)!r} given twice"
+        raise PlannerError(Fault("request", found, "each key once", "leave one out"))
+    return document

@@ -1,0 +1,98 @@
+"""What is common to all ways of talking: names and values as people write them, and the answer so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from afa.copeland import copeland_wins
+from afa.csvfile import suggestion
+from afa.errors import Fault, PlannerError
+from afa.planner import BinaryPlanner, Planner, TopKPlanner
+from afa.planner.why import listed
+
+WRITTEN = {"-1": -1, "-": -1, "low": -1, "0": 0, "usual": 0, "1": 1, "+1": 1, "+": 1, "high": 1}
+NAMED = 4
+"""Entities of a tie that are named; the others are counted."""
+
+
+def feature_named(planner: Planner, written: str) -> str:
+    """The feature that a name stands for: itself, one of its aliases, or the only one that differs in case alone.
+
+    A panel's name stands for itself. Raises `PlannerError` with the nearest name where there is none.
+    """
+    names: dict[str, str] = {name: name for name in planner.panels}
+    names |= {alias: name for name, aliases in planner.asked_of.aliases.items() for alias in aliases}
+    names |= {name: name for name in planner.bundle.features}
+    if written in names:
+        return names[written]
+    alike = {name for shown, name in names.items() if shown.casefold() == written.casefold()}
+    if len(alike) == 1:
+        return alike.pop()
+    step = suggestion(written, names)
+    step = "ask for the list of features" if step.startswith("correct") else step
+    raise PlannerError(Fault(f"feature {written!r}", "an unknown name", "a feature of the bundle, or an alias", step))
+
+
+def value_written(feature: str, written: str) -> int:
+    """-1, 0 or 1 from a sign, a digit, or `low`, `usual`, `high`."""
+    if written.casefold() not in WRITTEN:
+        raise PlannerError(Fault(f"value of {feature}", repr(written), "-1, 0 or 1", "write one of these"))
+    return WRITTEN[written.casefold()]
+
+
+def question_of(planner: Planner) -> str:
+    """What is asked: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
+    if isinstance(planner, BinaryPlanner):
+        return f"is it {planner.entity}?"
+    return f"which{'' if planner.k == 1 else f' {planner.k}'} of {len(planner.bundle.entities)}?"
+
+
+def answer_of(planner: Planner) -> dict[str, Any]:
+    """The answer so far: `top_k`, or `entity` and `decision`, and what is known of it.
+
+    `probability` : the one entity that holds is in the top k, if exactly one does; of one entity, that it holds.
+    `undecided` : entities that tie for it, or []. `none` : all that was measured is as usual, so that no entity shows.
+    `certain` : no measurement that is left can change it. `words` : all of it in words.
+    """
+    answer: dict[str, Any] = {"top_k": planner.answer()}
+    if isinstance(planner, BinaryPlanner):
+        answer = {"entity": planner.entity, "decision": planner.decision()}
+    answer["probability"] = (
+        planner.probability() if isinstance(planner, BinaryPlanner) else planner.answer_probability()
+    )
+    answer |= {"undecided": planner.undecided(), "none": planner.nothing_unusual(), "certain": planner.certain()}
+    return answer | {"words": _in_words(planner, answer)}
+
+
+def _in_words(planner: Planner, answer: dict[str, Any]) -> str:
+    if answer["none"]:
+        return "none of these: nothing that was measured is unusual"
+    if isinstance(planner, BinaryPlanner):
+        head = "undecided" if answer["undecided"] else "yes" if answer["decision"] > 0 else "no"
+        head = f"{planner.entity}: {head}"
+    elif answer["undecided"]:
+        sure = [name for name in answer["top_k"] if name not in answer["undecided"]]
+        head = (f"{', '.join(sure)}, then " if sure else "") + f"undecided between {listed(answer['undecided'], NAMED)}"
+    else:
+        head = ", ".join(answer["top_k"])
+    return f"{head} (probability {answer['probability']:.2f}{', certain' if answer['certain'] else ''})"
+
+
+def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
+    """Every entity, best first: `entity`, `wins` (ties half), `certain` (its duels resolved), `posterior`."""
+    wins = dict(zip(planner.bundle.entities, copeland_wins(planner.scores()), strict=True))
+    posterior = posterior_of(planner)
+    resolved = Counter(name for duel in planner.resolved() for name in duel)
+    return [
+        {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": posterior[v]}
+        for v in planner.ranking()
+    ]
+
+
+def posterior_of(planner: Planner) -> dict[str, float]:
+    """By entity, the probability that it holds if exactly one does; of one entity's planner, of it and of its absence."""
+    if isinstance(planner, BinaryPlanner):
+        return dict(zip(planner.bundle.entities, (planner.probability(), 1 - planner.probability()), strict=True))
+    assert isinstance(planner, TopKPlanner)
+    return dict(zip(planner.bundle.entities, planner.posterior().tolist(), strict=True))

@@ -1,0 +1,64 @@
+"""The reason for a suggestion in words, and what each result of a measurement would do to the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from afa.engine.duels import sides_of
+from afa.engine.patient import DuelWeights, Patient
+from afa.mrf import VALUES
+
+if TYPE_CHECKING:
+    from afa.planner.base import Planner
+
+NUMBERS_AT_ONCE = 5_000_000
+"""Gains, duels times features, that are looked at for the words."""
+OF_THE_LARGEST = 0.2
+"""Opponents are named whose duel has at least this share of the gain of the one that matters most."""
+NAMED = 3
+
+
+def told_apart(state: Patient, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
+    """Whom some features tell from whom: `tells a from b and c`, by the duels of largest weighted gain.
+
+    The first named is the side of the best duel that has more to gain in all of its duels; empty where nothing gains.
+    """
+    heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
+    chosen = np.sort(heaviest)
+    places = over.duels[chosen]
+    asked = np.zeros(state.n_duels, dtype=np.bool_)
+    asked[places] = True
+    gain = state.gains(asked)[:, features].sum(axis=1) * over.weights[chosen]
+    if not len(gain) or not gain.max() > 0:
+        return ""
+    pairs = sides_of(len(entities), places)
+    total = np.bincount(pairs.ravel(), weights=np.repeat(gain, 2), minlength=len(entities))
+    a, b = pairs[int(gain.argmax())]
+    one = int(a if total[a] >= total[b] else b)
+    against = np.where(pairs[:, 0] == one, pairs[:, 1], pairs[:, 0])
+    matters = (pairs == one).any(axis=1) & (gain >= OF_THE_LARGEST * gain.max())
+    order = np.flatnonzero(matters)[np.argsort(-gain[matters], kind="stable")]
+    return f"tells {entities[one]} from {listed([entities[v] for v in against[order]], NAMED)}"
+
+
+def listed(names: list[str], most: int) -> str:
+    """Names as a list in words, `and N others` for those beyond `most`.
+
+    >>> listed(["a", "b", "c", "d", "e"], 3), listed(["a", "b"], 3)
+    ('a, b and 3 others', 'a and b')
+    """
+    shown = names if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} others"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def outcomes(planner: Planner, feature: str) -> pd.DataFrame:
+    """What each value of one open feature would do: `value`, `answer`, `probability`, `certain`, one row a value."""
+    rows = []
+    for value in VALUES:
+        after = planner.copy()
+        after.observe(feature, value, cost=0.0)
+        rows.append((value, after.answer(), after.answer_probability(), after.certain()))
+    return pd.DataFrame(rows, columns=["value", "answer", "probability", "certain"])
