@@ -1,4 +1,4 @@
-"""`afa plan`, `afa serve` and `afa demo`: the next measurement of one patient, in a terminal, on a page, by JSON lines."""
+"""`afa plan` and `afa demo`: the next measurement of one patient, in a terminal or by JSON lines."""
 
 from __future__ import annotations
 

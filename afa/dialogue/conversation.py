@@ -24,7 +24,7 @@ from afa.yamlfile import check_model
 PROTOCOL = 1
 LONGEST_LINE = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
-VERBS = ("show", "view", "observe", "correct", "skip", "undo", "explain", "ranking", "history", "save", "quit")
+VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "ranking", "history", "view", "save", "quit")
 
 
 def _whole(value: Any) -> Any:

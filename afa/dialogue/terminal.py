@@ -113,10 +113,10 @@ class Terminal:
     def _bars(self) -> None:
         """The entities of largest posterior, each with a bar."""
         posterior = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])
-        table = Table(show_header=False, box=None, pad_edge=False)
-        for name, share in posterior[: min(BARS, len(posterior))]:
-            table.add_row(f"  {escape(name)}", f"{share:.2f}", "█" * round(WIDTH * share))
-        self.console.print(table)
+        shown = posterior[: min(BARS, len(posterior))]
+        width = min(max(len(name) for name, _ in shown), self.console.width - WIDTH - 10)
+        for name, share in shown:
+            self._say(f"  {escape(name.ljust(width))}  {share:.2f}  {'█' * round(WIDTH * share)}")
 
     def _prompt(self, item: Suggestion | None) -> str:
         return f"{item.name}> " if item else "> "

@@ -76,7 +76,9 @@ def _in_words(planner: Planner, answer: dict[str, Any]) -> str:
         head = (f"{', '.join(sure)}, then " if sure else "") + f"undecided between {listed(answer['undecided'], NAMED)}"
     else:
         head = ", ".join(answer["top_k"])
-    return f"{head} (probability {answer['probability']:.2f}{', certain' if answer['certain'] else ''})"
+    known = [] if answer["undecided"] else [f"probability {answer['probability']:.2f}"]
+    known += ["certain"] if answer["certain"] else []
+    return f"{head} ({', '.join(known)})" if known else head
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
@@ -91,7 +93,7 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 
 def posterior_of(planner: Planner) -> dict[str, float]:
-    """By entity, the probability that it holds if exactly one does; of one entity's planner, of it and of its absence."""
+    """By entity, the probability that it holds if exactly one does; of one entity alone, of it and of its absence."""
     if isinstance(planner, BinaryPlanner):
         return dict(zip(planner.bundle.entities, (planner.probability(), 1 - planner.probability()), strict=True))
     assert isinstance(planner, TopKPlanner)

@@ -18,20 +18,18 @@ from afa.allocate import View
 from afa.allocate.vantage import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
-from afa.csvfile import suggestion
-from afa.engine.patient import DuelWeights, Patient
+from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
-from afa.mrf import VALUES, Floats
+from afa.mrf import Floats
 from afa.planner.choosing import chosen_item
-from afa.planner.log import Action, Log, log_of
+from afa.planner.log import Action, Log, affordable, checked, log_of, unknown
 from afa.planner.menu import Suggestion, menu_of
 from afa.planner.options import ALL_DUELS_UP_TO, Options
-from afa.planner.why import outcomes, told_apart
+from afa.planner.why import explained, outcomes, told_apart
 
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
 NAMED_FIRST = "to be measured first"
-DUELS_AT_ONCE = 1_000
 
 
 class Planner(ABC):
@@ -181,7 +179,7 @@ class Planner(ABC):
 
         cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
         """
-        self._check(feature, value)
+        checked(self._index, feature, value)
         self.observe_all({feature: value}, cost=cost)
 
     def observe_all(self, values: Mapping[str, float] | pd.Series, *, cost: float | None = None) -> None:
@@ -193,7 +191,7 @@ class Planner(ABC):
         if not values:
             raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
         for feature, value in values.items():
-            self._check(feature, value)
+            checked(self._index, feature, value)
             if feature in self._log.observed:
                 step = "use correct() to replace its value, or undo()"
                 raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
@@ -202,7 +200,7 @@ class Planner(ABC):
         elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
             step = "leave it out for the price of the menu"
             raise PlannerError(Fault("cost of an observation", repr(cost), "a finite number, 0 or more", step))
-        self._affirm(cost)
+        affordable(self.spent, cost)
         asked = self._fresh and self._asked is not None and set(values) <= set(self._asked.features)
         names, given = tuple(values), tuple(int(value) for value in values.values())
         self._take(Action("observe", names, given, float(cost), self.reason if asked else OWN_CHOICE))
@@ -211,7 +209,7 @@ class Planner(ABC):
 
     def correct(self, feature: str, value: int) -> None:
         """Replace an earlier value by another; all that was computed from it is computed anew, at no cost."""
-        self._check(feature, value)
+        checked(self._index, feature, value)
         if feature not in self._log.observed:
             step = "use observe()"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
@@ -230,7 +228,7 @@ class Planner(ABC):
             members = self._menu.members[self._menu.names.index(name)]
             features = [self.bundle.features[j] for j in members if self._open()[j]]
         else:
-            raise self._unknown(name)
+            raise unknown(self._index, name)
         if not features or any(feature in self._log.observed for feature in features):
             step = "use correct() or undo() where the value is wrong"
             raise PlannerError(Fault(f"{name!r}", "already observed", "what is still open", step))
@@ -251,15 +249,15 @@ class Planner(ABC):
         for action in actions:
             for feature, value in zip(action.features, action.values, strict=True):
                 if value is None:
-                    self._known(feature)
+                    checked(self._index, feature)
                 else:
-                    self._check(feature, value)
+                    checked(self._index, feature, value)
                 if (feature in self._log.observed) != (action.kind == "correct"):
                     found = f"{action.kind} of a feature that is {'' if action.kind == 'correct' else 'already '}"
                     expected = "steps that can follow each other"
                     step = "start anew from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
-            self._affirm(action.cost)
+            affordable(self.spent, action.cost)
             self._take(action)
         self._replay()
 
@@ -288,32 +286,19 @@ class Planner(ABC):
         each counted once, whatever the weights of the rule. Where there are costs or panels, `item`, `cost` and
         `gain_per_cost` are those of the feature's panel, and rows go by the last.
         """
-        open_, duels = self._open(), self._open_duels()
-        total, moved = np.zeros(len(open_)), np.zeros(len(open_), dtype=np.int64)
-        for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
-            gains = self._state.gains(np.isin(np.arange(self._state.n_duels), part))
-            total += gains.sum(axis=0)
-            moved += (gains > 0).sum(axis=0)
-        table = pd.DataFrame({"feature": self.bundle.features, "gain": total, "duels_moved": moved})
-        order = "gain"
-        if not self._menu.plain:
-            order = "gain_per_cost"
-            table["item"] = [self._menu.names[i] for i in self._menu.item_of]
-            table["cost"] = self._price()[self._menu.item_of]
-            table[order] = self._menu.per_cost(total, open_)
-        table = table[open_]
-        everything = float(table["gain"].sum())
-        table["share"] = table["gain"] / everything if everything > 0 else 0.0
-        table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
-        over = DuelWeights(self._state.n_duels, duels, np.ones(len(duels)))
-        table["tells"] = [
-            told_apart(self._state, self.bundle.entities, [self._index[name]], over) for name in table["feature"]
-        ]
-        return table
+        return explained(
+            self._state,
+            self.bundle,
+            self._menu,
+            price=self._price(),
+            open_=self._open(),
+            duels=self._open_duels(),
+            most=most,
+        )
 
     def outcomes(self, feature: str) -> pd.DataFrame:
         """What each value of an open feature would do: `value`, `answer`, its posterior `probability`, `certain`."""
-        self._known(feature)
+        checked(self._index, feature)
         return outcomes(self, feature)
 
     def _open_duels(self) -> NDArray[np.int64]:
@@ -401,27 +386,3 @@ class Planner(ABC):
         for feature, value in self._log.observed.items():
             self._state.observe(self._index[feature], value)
         self._fresh = False
-
-    def _check(self, feature: Any, value: Any) -> None:
-        self._known(feature)
-        if not isinstance(value, Real) or isinstance(value, bool) or value not in VALUES:
-            raise PlannerError(
-                Fault(f"feature {feature}", repr(value), "-1, 0 or 1", "encode the measurement as ternary first")
-            )
-
-    def _affirm(self, cost: float) -> None:
-        """Refuse a cost with which the sum of all costs is beyond what a number can hold."""
-        if not np.isfinite(self.spent + float(cost)):
-            found = f"{cost:g}, after {self.spent:g}"
-            raise PlannerError(
-                Fault("cost of an observation", found, "a finite sum of costs", "give costs in a larger unit")
-            )
-
-    def _known(self, feature: Any) -> None:
-        if not isinstance(feature, str) or feature not in self._index:
-            raise self._unknown(feature)
-
-    def _unknown(self, feature: Any) -> PlannerError:
-        step = suggestion(feature, self._index) if isinstance(feature, str) else "give its name"
-        step = "see bundle.features" if step.startswith("correct") else step
-        return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

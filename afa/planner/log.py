@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+
+from afa.csvfile import suggestion
+from afa.errors import Fault, PlannerError
+from afa.mrf import VALUES
 
 Kind = Literal["observe", "skip", "correct"]
 
@@ -51,3 +58,26 @@ def log_of(actions: Iterable[Action]) -> Log:
     for action in actions:
         log.add(action)
     return log
+
+
+def checked(features: Collection[str], feature: Any, value: Any = 0) -> None:
+    """Refuse what is no feature, or no value of one."""
+    if not isinstance(feature, str) or feature not in features:
+        raise unknown(features, feature)
+    if not isinstance(value, Real) or isinstance(value, bool) or value not in VALUES:
+        step = "encode the measurement as ternary first"
+        raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
+
+
+def unknown(features: Collection[str], feature: Any) -> PlannerError:
+    """The error for a name that is no feature, with the nearest one."""
+    step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
+    step = "see bundle.features" if step.startswith("correct") else step
+    return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))
+
+
+def affordable(spent: float, cost: float) -> None:
+    """Refuse a cost with which the sum of all costs is beyond what a number can hold."""
+    if not np.isfinite(spent + float(cost)):
+        found, step = f"{cost:g}, after {spent:g}", "give costs in a larger unit"
+        raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))

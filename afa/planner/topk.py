@@ -87,6 +87,9 @@ class TopKPlanner(Planner):
     ) -> None:
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
             expected = f"1 to {len(bundle.entities) - 1}, one less than the number of entities"
+            if len(bundle.entities) == 1:
+                step = f"ask whether it holds: BinaryPlanner, or --entity {bundle.entities[0]}"
+                raise PlannerError(Fault(f"bundle {bundle.name}", "one entity", "two or more to rank", step))
             raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
         asked_of = bundle
         if layer0 is not None:

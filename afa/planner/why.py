@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from afa.bundle import Bundle
 from afa.engine.duels import sides_of
 from afa.engine.patient import DuelWeights, Patient
-from afa.mrf import VALUES
+from afa.mrf import VALUES, Floats
+from afa.planner.menu import Menu
 
 if TYPE_CHECKING:
     from afa.planner.base import Planner
@@ -19,6 +22,7 @@ NUMBERS_AT_ONCE = 5_000_000
 OF_THE_LARGEST = 0.2
 """Opponents are named whose duel has at least this share of the gain of the one that matters most."""
 NAMED = 3
+DUELS_AT_ONCE = 1_000
 
 
 def told_apart(state: Patient, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
@@ -42,6 +46,39 @@ def told_apart(state: Patient, entities: tuple[str, ...], features: list[int], o
     matters = (pairs == one).any(axis=1) & (gain >= OF_THE_LARGEST * gain.max())
     order = np.flatnonzero(matters)[np.argsort(-gain[matters], kind="stable")]
     return f"tells {entities[one]} from {listed([entities[v] for v in against[order]], NAMED)}"
+
+
+def explained(
+    state: Patient,
+    bundle: Bundle,
+    menu: Menu,
+    *,
+    price: Floats,
+    open_: NDArray[np.bool_],
+    duels: NDArray[np.int64],
+    most: int,
+) -> pd.DataFrame:
+    """The table of `Planner.explain`: price (I,) of each item, open_ (M,) features, duels (q,) by their places."""
+    total, moved = np.zeros(len(open_)), np.zeros(len(open_), dtype=np.int64)
+    for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
+        gains = state.gains(np.isin(np.arange(state.n_duels), part))
+        total += gains.sum(axis=0)
+        moved += (gains > 0).sum(axis=0)
+    table = pd.DataFrame({"feature": bundle.features, "gain": total, "duels_moved": moved})
+    order = "gain"
+    if not menu.plain:
+        order = "gain_per_cost"
+        table["item"] = [menu.names[i] for i in menu.item_of]
+        table["cost"] = price[menu.item_of]
+        table[order] = menu.per_cost(total, open_)
+    table = table[open_]
+    everything = float(table["gain"].sum())
+    table["share"] = table["gain"] / everything if everything > 0 else 0.0
+    table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
+    place = {name: j for j, name in enumerate(bundle.features)}
+    over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
+    table["tells"] = [told_apart(state, bundle.entities, [place[name]], over) for name in table["feature"]]
+    return table
 
 
 def listed(names: list[str], most: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 from commands import afa
 
 from afa import extras
-from afa.cli.first_use import tell_first_use
+from afa.cli.first_use import prepare
 from afa.cli.mishaps import as_error
 from afa.errors import ConfigError, Fault
 from afa.extras import installing
@@ -104,14 +104,14 @@ def test_a_first_use_is_told_before_it_takes_long_and_no_later_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("afa.engine.compile.CACHE_FOLDER", str(tmp_path / "kernels"))
-    tell_first_use()
+    prepare()
     assert capsys.readouterr() == ("", "")  # nobody is watching
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    tell_first_use()
+    prepare()
     assert "compiling for about half a minute" in capsys.readouterr().err
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "compiled.nbc").touch()
-    tell_first_use()
+    prepare()
     assert capsys.readouterr() == ("", "")
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
-from afa.dialogue.jsonlines import VERBS, converse
 from bundles import bundle_of
 from commands import afa
 from rich.console import Console
 
 from afa.bundle import Bundle, load_bundle
+from afa.dialogue.conversation import VERBS, converse
 from afa.dialogue.keeping import Keeper, open_session
 from afa.dialogue.opening import Panels, new_planner, read_panels, resumed_planner
 from afa.dialogue.terminal import Terminal
@@ -90,7 +90,8 @@ def test_the_terminal_asks_takes_the_answer_and_ends_when_it_is_certain(bundle_t
         by_hand.observe(feature, 1)
     text = talk(planner, *["1"] * len(by_hand.observed))
     assert planner.observed == by_hand.observed
-    assert f"top 1: {by_hand.top_k()[0]}  (certain; {len(by_hand.observed)} measured)" in text
+    assert f"{by_hand.top_k()[0]} (probability {by_hand.answer_probability():.2f}, certain)" in text
+    assert f"{len(by_hand.observed)} measured" in text
     assert "Done: the answer is certain" in text
     assert text.count("because:") == len(by_hand.observed)
 
@@ -172,7 +173,7 @@ def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
     planner = new_planner(bundle_tiny, k=None, entity="bleeding", panels=None, stop=Stop(certain=True))
     assert isinstance(planner, BinaryPlanner)
     text = talk(planner, "CXCL8=1 MUC2=-1", "ranking")
-    assert f"bleeding: yes  (probability {planner.probability():.2f}, the decision is certain; 2 measured" in text
+    assert f"bleeding: yes (probability {planner.probability():.2f}, certain)  2 measured" in text
 
 
 def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:
@@ -193,7 +194,7 @@ def test_json_lines_walk_the_planner_as_python_does(bundle_tiny: Bundle) -> None
         assert answer["ok"]
         assert (answer["suggestion"] or {}).get("name") == by_hand.next_feature()
         assert answer["answer"]["top_k"] == by_hand.top_k()
-        assert answer["answer"]["probability"] == by_hand.boundary_probability()
+        assert answer["answer"]["probability"] == by_hand.answer_probability()
         assert answer["answer"]["certain"] == by_hand.certified()
     assert answer["stopped"] == "every feature has been observed"
 
@@ -210,11 +211,12 @@ def test_every_request_is_answered(bundle_tiny: Bundle, tmp_path: Path) -> None:
         {"do": "history"},
         {"do": "save", "file": str(tmp_path / "s.yaml")},
         {"do": "show"},
+        {"do": "view"},
         {"do": "quit"},
     ]
     assert {request["do"] for request in requests} == set(VERBS)
     answers = ask(planner, *requests, {"do": "never read"})
-    assert [answer["ok"] for answer in answers] == [True] * 9
+    assert [answer["ok"] for answer in answers] == [True] * 10
     assert answers[0]["spent"] == 4
     assert answers[3]["undone"] == {"kind": "skip", "features": ["AQP8"], "values": [None]}
     assert len(answers[4]["candidates"]) == 2
@@ -275,12 +277,14 @@ def test_the_session_is_kept_after_every_step(bundle_tiny: Bundle) -> None:
         assert noted.steps == ([2, 3, 4, 3] if speak is talk else [2, 3, 2])
 
 
-def test_without_a_question_the_top_5_or_the_best_of_few_is_looked_for(bundle_tiny: Bundle) -> None:
-    def k_of(bundle: Bundle) -> int:
-        return new_planner(bundle, k=None, entity=None, panels=None, stop=Stop()).k
-
-    many = bundle_of([[float(v)] for v in range(6)], [[[0.0]]] * 6, features=("f",))
-    assert (k_of(bundle_tiny), k_of(many)) == (1, 5)
+def test_without_a_question_the_best_is_looked_for_or_whether_the_only_one_holds(bundle_tiny: Bundle) -> None:
+    assert new_planner(bundle_tiny, k=None, entity=None, panels=None, stop=Stop()).k == 1
+    only = bundle_tiny.restrict_entities(["fistula"])
+    planner = new_planner(only, k=None, entity=None, panels=None, stop=Stop())
+    assert isinstance(planner, BinaryPlanner)
+    assert planner.entity == "fistula"
+    with pytest.raises(PlannerError, match="ask whether it holds: BinaryPlanner, or --entity fistula"):
+        new_planner(only, k=1, entity=None, panels=None, stop=Stop())
 
 
 def test_one_entity_may_have_its_couplings_in_both_classes_and_a_ranking_may_not(bundle_tiny: Bundle) -> None:

@@ -34,7 +34,7 @@ def test_every_command_and_example_of_the_planner_s_page_does_what_is_printed(tm
 
 
 def test_a_number_that_the_page_has_wrong_is_noticed():
-    with pytest.raises(AssertionError, match=r"Expected:\n +3\n +Got:\n +2"):
+    with pytest.raises(AssertionError, match=r"Expected:\n +3\n *Got:\n +2"):
         run_python(Block("python", None, ">>> 1 + 1\n3\n", 1), {})
 
 

@@ -1,0 +1,113 @@
+"""The first minute: help, version, the example, and kernels that need not be compiled before a small bundle is planned."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import afa
+
+import afa as package
+from afa.engine import compile as compiling
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "afa" / "examples" / "anaemia" / "bundle"
+WITHOUT = """
+import json, sys
+from afa.engine import compile as compiling
+if sys.argv[1] == "plain":
+    compiling.do_without()
+import afa
+bundle = afa.load_bundle(sys.argv[2])
+planner, said = afa.TopKPlanner(bundle, k=2), []
+for value in (1, 0, -1):
+    item = planner.suggest()
+    said.append((item.name, item.reason, planner.posterior().tolist(), planner.boundary_probability()))
+    planner.observe(item.name, value)
+print(json.dumps(said))
+"""
+
+
+def test_help_has_two_groups_and_users_come_first() -> None:
+    shown = afa("-h").stdout
+    use, workflow = shown.index("Use"), shown.index("Workflow")
+    for command in ("demo", "plan", "simulate", "encode", "bundle", "doctor"):
+        assert use < re.search(rf"│ {command} ", shown).start() < workflow
+    for command in ("notebook", "publish", "summary", "experiment"):
+        assert re.search(rf"│ {command} ", shown).start() > workflow
+    assert afa("plan", "-h").stdout == afa("plan", "--help").stdout
+
+
+def test_the_version_is_told_by_the_program_and_by_the_module() -> None:
+    assert afa("--version").stdout == f"afa {package.__version__}\n"
+    ran = subprocess.run([sys.executable, "-m", "afa", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"afa {package.__version__}\n"
+
+
+def test_the_example_is_planned_by_return_alone() -> None:
+    ran = afa("demo", typed="\n" * 30)
+    assert ran.returncode == 0, ran.stderr
+    assert "mcv = -1" in ran.stdout
+    assert "Done: the answer has posterior probability" in ran.stdout
+    assert "iron_deficiency (probability 0.8" in ran.stdout
+    assert "if -1:" in ran.stdout
+
+
+def test_the_example_is_copied_and_planned_as_ones_own(tmp_path: Path) -> None:
+    assert afa("demo", "--copy", tmp_path / "mine").returncode == 0
+    ran = afa("plan", tmp_path / "mine" / "bundle", typed="ferritin=-1\n")
+    assert "iron_deficiency" in ran.stdout
+    again = afa("demo", "--copy", tmp_path / "mine")
+    assert (again.returncode, "found something there" in again.stderr) == (2, True)
+    assert "expected one of typical_iron_deficiency" in afa("demo", "--patient", "nobody").stderr
+
+
+def test_kernels_that_are_not_compiled_choose_and_say_the_same() -> None:
+    def said(how: str) -> list[list[object]]:
+        command = [sys.executable, "-c", WITHOUT, how, str(ROOT / "tests/data/bundle_tiny")]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    for plain, compiled in zip(said("plain"), said("compiled"), strict=True):
+        assert plain[:2] == compiled[:2]
+        assert plain[2] == pytest.approx(compiled[2], abs=1e-12)
+        assert plain[3] == pytest.approx(compiled[3], abs=1e-12)
+
+
+def test_a_small_bundle_waits_for_no_compiler_and_the_next_start_finds_compiled_kernels(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    look = f"""
+import subprocess, sys
+from afa.engine import compile as compiling
+real, sys.argv = subprocess.Popen, ["afa", "plan", {str(EXAMPLE)!r}]
+subprocess.Popen = lambda command, **_: open({str(started)!r}, "w").write(" ".join(command[1:]))
+for module in [name for name in sys.modules if name.startswith("afa.engine")]:
+    del sys.modules[module]
+from afa.cli import main
+try:
+    main()
+finally:
+    from afa.engine.state import elbos
+    print(type(elbos).__name__)
+"""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    ran = subprocess.run(
+        [sys.executable, "-c", look], env=environment, input="quit\n", capture_output=True, text=True, check=False
+    )
+    assert "mcv (cost 1)" in ran.stdout, ran.stderr
+    assert ran.stdout.endswith("function\n")
+    assert started.read_text() == "-m afa.engine.warm planners"
+    assert not list((tmp_path / "cache").rglob("*.nbc"))
+
+
+def test_kernels_are_ready_once_all_of_the_planners_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "CACHE_FOLDER", str(tmp_path))
+    assert not compiling.planners_are_ready()
+    (tmp_path / compiling.READY).touch()
+    assert compiling.planners_are_ready()
