@@ -38,7 +38,7 @@ class Planner(ABC):
     options : those that both have. k : size of the answer, 1 where the question is of one entity. question : the
     settings of the one question.
     bundle : the entities that the duels are of. asked_of : the bundle that was given. settings : the options, as plain
-    values, from which `afa.session` makes the same planner again; `allocation` is None for a rule of one's own.
+    values, from which `afa.session` makes the same planner again; `allocation` is None for a custom rule.
     """
 
     asked_of: Bundle

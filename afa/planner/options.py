@@ -95,7 +95,7 @@ class Options:
         return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to}
 
     def plain(self) -> dict[str, Any]:
-        """All of them as plain values; `allocation` is None for a rule of one's own."""
+        """All of them as plain values; `allocation` is None for a custom rule."""
         named = next((name for name, rule in RULES.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
         return {name: getattr(self, name) for name in same} | {

@@ -64,7 +64,7 @@ class Stop:
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain values; `own` says whether there is a rule of one's own."""
+        """All of it as plain values; `own` says whether there is a custom rule."""
         return {
             "budget": self.budget,
             "certain": self.certain,

@@ -1,4 +1,4 @@
-"""The first minute: help, version, the example, and kernels that need not be compiled before a small bundle is planned."""
+"""The first minute: help, version, the example, and kernels that a small bundle can do without."""
 
 from __future__ import annotations
 
