@@ -64,7 +64,7 @@ def checked(features: Collection[str], feature: Any, value: Any = 0) -> None:
     """Refuse what is no feature, or no value of one."""
     if not isinstance(feature, str) or feature not in features:
         raise unknown(features, feature)
-    if not isinstance(value, Real) or isinstance(value, bool) or value not in VALUES:
+    if isinstance(value, bool) or not isinstance(value, Real) or value not in VALUES:
         step = "encode the measurement as ternary first"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
 
