@@ -28,7 +28,7 @@ PACKAGES = (
     "pydantic",
     "matplotlib",
     "bokeh",
-    "ipython",
+    "papermill",
     "nbconvert",
     "snakemake",
 )

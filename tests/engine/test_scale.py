@@ -16,7 +16,7 @@ from afa.cluster import Clustering, clusters, distances
 from afa.copeland import ranking
 from afa.engine.crossing import new_mirror, new_table, observe_among, refresh_table, solve_every
 from afa.engine.duels import all_pairs, sides_of
-from afa.engine.gainbook import KEPT
+from afa.engine.gains import KEPT
 from afa.engine.layout import WITHOUT, pack, sharing_of
 from afa.engine.linkage import model_distances
 from afa.engine.patient import DuelWeights, Patient, weighted_gain
