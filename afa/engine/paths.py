@@ -297,5 +297,5 @@ def watch_task(
     probability = 1.0 / (1.0 + np.exp(-np.abs(odds)))
     every = np.arange(values.shape[1] + 1)
     row = np.array([np.searchsorted(t, every, side="right") - 1 for t in found.t]).reshape(len(values), len(every))
-    read_at = (decision, found.resolved[:, :, 0], probability, found.gain)
+    read_at: tuple[NDArray[Any], ...] = (decision, found.resolved[:, :, 0], probability, found.gain)
     return WatchedTask(*(np.take_along_axis(array, row, axis=1) for array in read_at))
