@@ -18,8 +18,7 @@ import pandas as pd
 from afa.files import atomic_file
 from afa.report.benchmarks import read_jobs
 
-PARTS = ["interpreter", "imports", "kernels", "notebook kernel", "computing", "tables", "figures"]
-KERNEL = "ipykernel_launcher"
+PARTS = ["interpreter", "imports", "kernels", "computing", "tables", "figures"]
 SUFFIXES = r"_(shard|summary|truth)$"
 
 
@@ -29,14 +28,10 @@ def stage_of(rules: pd.Series) -> pd.Series:
 
 
 def read_parts(folder: Path) -> pd.DataFrame:
-    """Seconds by stage and part; what the kernel of a notebook takes to start is a part of its own."""
+    """Seconds by stage and part."""
     lines = [json.loads(line) for path in sorted(folder.glob("*.json")) for line in path.read_text().splitlines()]
     table = pd.DataFrame(lines).reindex(columns=["rule", "program", *PARTS])
     table[PARTS] = table[PARTS].astype("float64").fillna(0.0)
-    kernel = table["program"] == KERNEL
-    starting = ["interpreter", "imports"]
-    table.loc[kernel, "notebook kernel"] = table.loc[kernel, starting].sum(axis=1)
-    table.loc[kernel, starting] = 0.0
     own = (table["rule"] == "") & (table["program"] == "snakemake")
     table["stage"] = stage_of(table["rule"]).mask(own, "Snakemake itself")
     return table[table["stage"] != ""].groupby("stage")[PARTS].sum()

@@ -1,19 +1,25 @@
-"""Running a figure notebook, with papermill and without any network socket, and making a page of it."""
+"""Running a figure notebook in this process, and making a page of it."""
 
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from html import escape
+from io import TextIOBase
 from pathlib import Path
 from string import Template
+from typing import Any
 
-import papermill
+import nbformat
+import pandas as pd
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
 from nbconvert.exporters.html import HTMLExporter
 from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
+from traitlets import Any as AnyValue
 from traitlets.config import Config
 
 from afa.errors import Fault, ReportError
@@ -26,36 +32,106 @@ def run_notebook(
 ) -> None:
     """Run the notebook `source` with its parameters set, and write it as it ran to `target` and as HTML to `page`.
 
-    The kernel is spoken to over Unix sockets: it also runs where there is no network device at all. A cell that
-    fails is a `ReportError`, and nothing is written.
+    Its cells run in this process: a kernel of their own would be a second Python that loads the same packages. A cell
+    that fails is a `ReportError`, and nothing is written.
     """
-    before = os.environ.get("JUPYTER_RUNTIME_DIR")
-    # The path of a Unix socket may have about 100 characters; a home folder's may be longer.
-    with tempfile.TemporaryDirectory() as runtime, atomic_file(target) as temporary:
-        os.environ["JUPYTER_RUNTIME_DIR"] = runtime
-        try:
-            notebook = papermill.execute_notebook(
-                str(source),
-                str(temporary),
-                parameters=dict(parameters),
-                kernel_name="python3",
-                progress_bar=False,
-                request_save_on_cell_execute=False,
-                # Without a path of its own the kernel binds sockets in the working folder, where another run's may be.
-                config=Config({"KernelManager": {"transport": "ipc", "ip": str(Path(runtime) / "kernel")}}),
-            )
-        except PapermillExecutionError as error:
-            found = f"{error.ename}: {error.evalue}"
-            step = f"run the notebook by hand with these parameters: {dict(parameters)}"
-            raise ReportError(Fault(f"{source}, cell {error.exec_count}", found, "a cell that runs", step)) from error
-        finally:
-            if before is None:
-                del os.environ["JUPYTER_RUNTIME_DIR"]
-            else:
-                os.environ["JUPYTER_RUNTIME_DIR"] = before
+    notebook = nbformat.read(source, as_version=4)
+    _set_parameters(notebook, parameters)
+    with _shell() as shell:
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                error = shell.run(cell)
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise error
+                if error is not None:
+                    found = f"{type(error).__name__}: {error}"
+                    step = f"run the notebook by hand with these parameters: {dict(parameters)}"
+                    where = f"{source}, cell {cell.execution_count}"
+                    raise ReportError(Fault(where, found, "a cell that runs", step)) from error
+    with ExitStack() as files:
+        nbformat.write(notebook, files.enter_context(atomic_file(target)))
         if page is not None:
-            with atomic_file(page) as file:
-                file.write_text(notebook_page(notebook, Path(page).stem), encoding="utf-8")
+            text = notebook_page(notebook, Path(page).stem)
+            files.enter_context(atomic_file(page)).write_text(text, encoding="utf-8")
+
+
+def _set_parameters(notebook: NotebookNode, parameters: Mapping[str, str]) -> None:
+    """Put a cell that sets the parameters after the one tagged `parameters`, which has their defaults."""
+    tags = ["injected-parameters"]
+    lines = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    cell = NotebookNode(cell_type="code", id=tags[0], metadata={"tags": tags}, source=lines)
+    tagged = [number for number, each in enumerate(notebook.cells) if "parameters" in each.metadata.get("tags", [])]
+    notebook.cells.insert(tagged[0] + 1 if tagged else 0, cell)
+
+
+class _Results(DisplayHook):
+    """What a cell's last line is."""
+
+    shell: _Shell
+
+    def write_output_prompt(self) -> None:
+        pass
+
+    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+        made = {"execution_count": self.prompt_count, "data": format_dict, "metadata": md_dict or {}}
+        self.shell.outputs.append(NotebookNode(output_type="execute_result", **made))
+
+    def finish_displayhook(self) -> None:
+        self._is_active = False
+
+
+class _Displayed(DisplayPublisher):
+    """What a cell displays."""
+
+    shell: _Shell
+
+    def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
+        self.shell.outputs.append(NotebookNode(output_type="display_data", data=data, metadata=metadata or {}))
+
+
+class _Printed(TextIOBase):
+    """What a cell writes to standard output or standard error, beside what it displays and in its order."""
+
+    def __init__(self, name: str, shell: _Shell) -> None:
+        self._name, self._shell = name, shell
+
+    def write(self, text: str) -> int:
+        outputs = self._shell.outputs
+        if not (outputs and outputs[-1].output_type == "stream" and outputs[-1].name == self._name):
+            outputs.append(NotebookNode(output_type="stream", name=self._name, text=""))
+        outputs[-1].text += text
+        return len(text)
+
+
+class _Shell(InteractiveShell):
+    """IPython without a terminal: `outputs` has those of the cell that runs."""
+
+    displayhook_class = AnyValue(_Results)
+    display_pub_class = AnyValue(_Displayed)
+    outputs = AnyValue()
+
+    def run(self, cell: NotebookNode) -> BaseException | None:
+        """Run a code cell and fill in its outputs and number; returns what it raised."""
+        self.outputs = cell.outputs = []
+        with redirect_stdout(_Printed("stdout", self)), redirect_stderr(_Printed("stderr", self)):
+            result = self.run_cell(cell.source, store_history=True)  # type: ignore[no-untyped-call]
+        cell.execution_count = self.execution_count - 1
+        error: BaseException | None = result.error_before_exec or result.error_in_exec
+        return error
+
+
+@contextmanager
+def _shell() -> Iterator[_Shell]:
+    """A new IPython, which leaves nothing in the user's home. Tables have as many columns as in a notebook."""
+    with tempfile.TemporaryDirectory() as folder, pd.option_context("display.max_columns", 20):
+        _Shell.clear_instance()
+        config = Config({"HistoryAccessor": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}})
+        shell = _Shell.instance(ipython_dir=folder, config=config)
+        try:
+            yield shell
+        finally:
+            shell.restore_sys_module_state()  # type: ignore[no-untyped-call]
+            _Shell.clear_instance()
 
 
 def notebook_page(notebook: NotebookNode, title: str) -> str:

@@ -28,7 +28,7 @@ PACKAGES = (
     "pydantic",
     "matplotlib",
     "bokeh",
-    "papermill",
+    "ipython",
     "nbconvert",
     "snakemake",
 )

@@ -224,8 +224,20 @@ def test_an_ancestor_has_the_largest_of_its_descendants_and_silence_follows_the_
     np.testing.assert_allclose(made.background[order], means)
     ear, head, sense = order[2], order[0], order[1]
     assert made.parents.toarray()[ear].nonzero()[0].tolist() == sorted([head, sense])
-    assert made.tree_parent[ear] == head  # 1/3 against 0.63
-    assert made.tree_parent[head] == -1
+    assert made.hierarchy.parent[ear] == head  # 1/3 against 0.63
+    assert made.hierarchy.parent[head] == -1
+
+
+def test_an_ancestor_comes_by_each_of_its_signs_or_by_the_background(ontology: Ontology, tmp_path: Path) -> None:
+    rows = ["disease_id,disease_label,hpo_id,negated,frequency", "a,A,HP:0000006,0,1/2", "a,A,HP:0000003,0,3/4"]
+    (tmp_path / "a.csv").write_text("\n".join([*rows, "b,B,HP:0000005,0,1/4", ""]))
+    made = disease_terms(read_annotations(tmp_path / "a.csv"), ontology, unstated=0.5)
+    head, ear, large = (made.terms.index(hp(number)) for number in (3, 4, 6))
+    b, found = made.background, made.hierarchy.probabilities.toarray()
+    assert found[0, large] == pytest.approx(1 - (1 - 0.5) * (1 - b[large]))
+    assert found[0, ear] == pytest.approx(1 - (1 - 0.5) * (1 - b[ear]))
+    some = 1 - (1 - 0.75) * (1 - 0.5)  # head by its own row, or by the ear
+    assert found[0, head] == pytest.approx(min(1 - (1 - some) * (1 - b[head]), 1 - made.floor))
 
 
 def test_annotations_of_another_ontology_are_refused(annotations: Annotations, tmp_path: Path) -> None:

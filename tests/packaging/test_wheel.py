@@ -26,7 +26,7 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE")
 OF_AN_EXTRA = (
     "snakemake",
     "matplotlib",
-    "papermill",
+    "nbconvert",
     "jinja2",
     "bokeh",
     "bm25s",

@@ -1,7 +1,6 @@
 """Notebooks run with their parameters, become pages, and leave nothing behind when a cell fails."""
 
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -58,20 +57,37 @@ def test_a_page_is_the_cells_in_a_frame_of_its_own_and_its_pictures_are_describe
     assert len(page) < 20_000
 
 
-def test_the_kernel_listens_on_no_network_port(tmp_path):
-    check = "import json, ipykernel\nprint(json.load(open(ipykernel.get_connection_file()))['transport'])"
-    run_notebook(notebook(tmp_path / "in.ipynb", check), tmp_path / "out.ipynb", {})
-    ran = nbformat.read(tmp_path / "out.ipynb", as_version=4)
-    assert ran.cells[-1].outputs[0]["text"] == "ipc\n"
+def outputs(source):
+    """Each output of the last cell, in order: its text, or its type."""
+    run_notebook(source, source.with_name("out.ipynb"), {})
+    made = nbformat.read(source.with_name("out.ipynb"), as_version=4).cells[-1].outputs
+    return [output.get("text", output.output_type) for output in made]
 
 
-def test_the_sockets_of_two_kernels_are_never_the_same_ones(tmp_path):
-    """Two notebooks may run at once in one folder; each kernel's sockets lie in a folder of its own."""
-    check = "import json, ipykernel\nprint(json.load(open(ipykernel.get_connection_file()))['ip'])"
-    paths = []
-    for name in ("first", "second"):
-        run_notebook(notebook(tmp_path / "in.ipynb", check), tmp_path / f"{name}.ipynb", {})
-        ran = nbformat.read(tmp_path / f"{name}.ipynb", as_version=4)
-        paths.append(ran.cells[-1].outputs[0]["text"].strip())
-    assert len({Path(path).parent for path in paths}) == 2
-    assert all(Path(path).is_absolute() for path in paths)
+def test_what_a_cell_prints_and_displays_keeps_its_order(tmp_path):
+    lines = "from IPython.display import display\nprint('a')\nprint('b')\ndisplay(1)\nprint('c')\n2"
+    made = outputs(notebook(tmp_path / "in.ipynb", lines))
+    assert made == ["a\nb\n", "display_data", "c\n", "execute_result"]
+
+
+def test_a_notebook_knows_nothing_of_one_before_it_and_makes_the_same_bytes_again(tmp_path):
+    source = notebook(tmp_path / "in.ipynb", "print('seen' in globals())\nseen = 1")
+    assert outputs(source) == ["False\n"]
+    first = (tmp_path / "out.ipynb").read_bytes()
+    assert outputs(source) == ["False\n"]
+    assert (tmp_path / "out.ipynb").read_bytes() == first
+
+
+def test_a_job_that_is_stopped_in_a_cell_stops(tmp_path):
+    source = notebook(tmp_path / "in.ipynb", "raise SystemExit(143)")
+    with pytest.raises(SystemExit, match="143"):
+        run_notebook(source, tmp_path / "out.ipynb", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["in.ipynb"]
+
+
+def test_nothing_is_kept_in_the_home_folder_and_no_socket_is_opened(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "home/.ipython"))
+    monkeypatch.setattr("socket.socket.bind", None)
+    run_notebook(notebook(tmp_path / "in.ipynb", "1"), tmp_path / "out.ipynb", {})
+    assert not (tmp_path / "home").exists()

@@ -28,38 +28,38 @@ layout.pack = pack
 """
 
 WALD_OF_THE_ELBO = """
-from afa.engine import paths
+from afa.engine import snapshots
 
-whole = paths.snapshots
+whole = snapshots.snapshots
 
 def read(*inputs, **settings):
     found = whole(*inputs, **settings)
     return found._replace(constant=found.elbo)
 
-paths.snapshots = read
+snapshots.snapshots = read
 """
 
 ELBO_A_NAT_TOO_HIGH = """
-from afa.engine import paths
+from afa.engine import snapshots
 
-whole = paths.snapshots
+whole = snapshots.snapshots
 
 def read(*inputs, **settings):
     found = whole(*inputs, **settings)
     return found._replace(elbo=found.elbo + 1.0)
 
-paths.snapshots = read
+snapshots.snapshots = read
 """
 
 L1_WITHOUT_ITS_BUDGET = """
-from afa.engine import rounds
+from afa.engine import calls
 
-whole = rounds.shared_order_calls
+whole = calls.shared_order_calls
 
 def broken(*inputs, **settings):
     return whole(*inputs, **{**settings, "budget_share": 0.0})
 
-rounds.shared_order_calls = broken
+calls.shared_order_calls = broken
 """
 
 TIES_BROKEN_BY_POSITION = """
