@@ -27,7 +27,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads, kernel
 from afa.engine.course import SCORES
 from afa.engine.layout import Packed, pack
-from afa.engine.signs import SignPaths, sign_paths
+from afa.engine.paths import SignPaths, sign_paths
 from afa.engine.state import Iteration, condition, new_state, solve_entity
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver

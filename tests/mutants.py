@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("afa", "tests", "resources", "docs", "config", "pyproject.toml")
-ENGINE = "test_allocating test_scale test_engine test_engine_brackets test_engine_gains"
+ENGINE = "allocate/test_allocating engine/test_scale engine/test_engine engine/test_engine_brackets"
 TESTS = {  # the first pattern that fits a file names its tests
     "mrf": "test_mrf test_base_rates inference/test_meanfield",
     "closure": "test_closure test_shared_closure",
@@ -36,20 +36,16 @@ TESTS = {  # the first pattern that fits a file names its tests
     "copeland": "test_copeland",
     "inference/meanfield": "inference/test_meanfield",
     "inference/exact": "inference/test_exact",
-    "allocate/*": "test_allocate test_check_policy",
-    "engine/elimination*": "test_engine_elimination inference/test_exact",
-    "engine/score_distribution": "test_score_distribution",
-    "engine/sweeps": "test_engine_sweeps test_engine",
-    "engine/*stopping": "test_stopping_engine",
-    "engine/precision": "test_precision",
-    "engine/gauges": "test_engine_gauges",
-    "engine/[dt][ea][cs][ik]*": "test_engine_tasks test_stopping_engine",  # decision_tree, tasks
-    "engine/elbo_difference": "test_shared_closure experiments/test_simulated_calibration",
-    "engine/first_choices": "experiments/test_layer0_lift",
-    "engine/pair_calls": "experiments/test_layer1",
-    "engine/soundness": "experiments/test_layer1",
-    "engine/retrace": "test_stopping_engine experiments/test_stopping",
-    "engine/solves": "experiments/sanity/test_sanity_tables",
+    "allocate/*": "allocate/test_allocate allocate/test_check_policy",
+    "engine/elimination*": "engine/test_engine_elimination inference/test_exact engine/test_score_distribution",
+    "engine/sweeps": "engine/test_engine_sweeps engine/test_engine",
+    "engine/paths": "engine/test_stopping_engine engine/test_engine stages/test_layer0_lift",
+    "engine/ranks": "engine/test_precision allocate/test_allocating",
+    "engine/gauges": "engine/test_engine_gauges",
+    "engine/gains": "engine/test_engine_gains engine/test_engine",
+    "engine/tasks": "engine/test_engine_tasks engine/test_stopping_engine test_shared_closure",
+    "engine/rounds": "stages/test_layer1 allocate/test_allocating",
+    "engine/walk": "engine/test_walk engine/test_engine",
     "engine/*": ENGINE,
 }
 NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "allocate/check")

@@ -22,8 +22,7 @@ from afa.closure import (
     shared_potentials,
     two_elbo,
 )
-from afa.engine.elbo_difference import elbo_differences
-from afa.engine.tasks import follow_orders, task_of
+from afa.engine.tasks import elbo_differences, follow_orders, task_of
 from afa.errors import PlannerError
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field

@@ -1,4 +1,7 @@
-"""What the compiled walk works on: the course of a run, the moment of a patient, and where its readings are written."""
+"""What the compiled walk works on, and what it reads of one patient in one round.
+
+The course of a run does not change; the moment of a patient does; `Followed` is where readings are written.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,18 @@ from numpy.typing import NDArray
 
 from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
-from afa.engine.gains import Gains, copy_gains
+from afa.engine.duels import Duel, bracket_calls, duel, is_stale, vote_call
+from afa.engine.gains import Gains, add_up, copy_gains
 from afa.engine.layout import Indices, Packed
-from afa.engine.lookahead import Lookahead, copy_lookahead
-from afa.engine.ranks import Ranks
+from afa.engine.lookahead import Lookahead, copy_lookahead, gaussian_sign
+from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, Ranks, is_certified, ranks_of, score_table
 from afa.engine.state import (
     Iteration,
     State,
     copy_state,
+    elbos,
+    mean_difference,
+    sign,
 )
 from afa.mrf import Floats
 
@@ -26,28 +33,30 @@ STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))
 """What can be read: the fields of `Followed` say which of these each belongs to."""
 
+CHANGED, SOLVED, AHEAD = range(3)
+GAINS, VARIANCE, CALLED = range(3)
+"""Rows of `Moment.of_entity` and of `Moment.of_duel`."""
+
 
 class Moment(NamedTuple):
     """What is known of one patient after some observations; kernels change it in place. Q is 0 where not needed.
 
-    unsolved : (N,) entities that an observation has changed since they were solved. stale : (Q,) duels whose gains are
-    out of date, and stale_ahead : (N,) entities whose look-ahead is. variance, stale_variance : (Q,) sigma_D^2, and
-    whether it is out of date. votes : (Q, 2) sign votes. calls, stale_calls : (Q, 5) of each bracket, and (Q,).
-    labels : (N,) clusters. worth : (M,) of each feature to the rule, when it last looked.
+    of_entity : (3, N) the round in which each entity was last `CHANGED` by an observation, `SOLVED`, and solved
+    `AHEAD`. of_duel : (3, Q) the round in which the gains, the variance and the bracket calls of each duel were last
+    computed, -1 for never; out of date where one of its two entities has changed since. variance : (Q,) sigma_D^2.
+    votes : (Q, 2) sign votes. calls : (Q, 5) of each bracket. labels : (N,) clusters. worth : (M,) of each feature to
+    the rule, when it last looked.
     """
 
     state: State
     budgets: Budgets
     gains: Gains
     lookahead: Lookahead
-    unsolved: NDArray[np.bool_]
-    stale: NDArray[np.bool_]
-    stale_ahead: NDArray[np.bool_]
+    of_entity: Indices
+    of_duel: Indices
     variance: Floats
-    stale_variance: NDArray[np.bool_]
     votes: NDArray[np.int64]
     calls: NDArray[np.int8]
-    stale_calls: NDArray[np.bool_]
     labels: Indices
     worth: Floats
 
@@ -144,7 +153,7 @@ class Followed(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What a rule and the readings of one round have in common; empty where not needed.
+    """What a rule and the readings of one round have in common, written anew in each; only what is needed is right.
 
     scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,).
     """
@@ -163,14 +172,126 @@ def copy_moment(moment: Moment) -> Moment:
         copy_budgets(moment.budgets),
         copy_gains(moment.gains),
         copy_lookahead(moment.lookahead),
-        moment.unsolved.copy(),
-        moment.stale.copy(),
-        moment.stale_ahead.copy(),
+        moment.of_entity.copy(),
+        moment.of_duel.copy(),
         moment.variance.copy(),
-        moment.stale_variance.copy(),
         moment.votes.copy(),
         moment.calls.copy(),
-        moment.stale_calls.copy(),
         moment.labels.copy(),
         moment.worth.copy(),
     )
+
+
+@kernel()
+def read_round(  # noqa: PLR0912 (one branch a reading)
+    course: Course, moment: Moment, now: Now, t: int, followed: Followed, path: int, row: int
+) -> None:
+    """Write what is read of round t."""
+    packed, state, reads, tie = course.packed, moment.state, course.reads, course.packed.tie
+    hidden = packed.n_features - t
+    followed.t[path, row] = t
+    if reads & SIGNS:
+        _write_signs(course, moment, t, followed.signs[path, row])
+    if reads & RANKS:
+        for i in range(len(course.ranked)):
+            if course.ranked[i] == LINEARITY:
+                followed.place[path, row, i] = now.ranks.place
+            else:
+                scores = score_table(state, course.ranked[i], tie, hidden)
+                followed.place[path, row, i] = ranks_of(scores, np.arange(len(scores)), course.name_rank, tie).place
+    if reads & CERTAIN:
+        followed.resolved[path, row] = now.resolved
+        followed.certified[path, row] = is_certified(course.pairs, now.ranks.order, course.k, now.lead, now.resolved)
+    if reads & BOUNDARY:
+        followed.probability[path, row] = _least_likely(course, moment, now, t)
+    if reads & LARGEST:
+        worth = np.empty(packed.n_features)
+        add_up(moment.gains, (~now.resolved).astype(np.float64), worth)
+        followed.gain[path, row] = np.max(np.where(state.observed, 0.0, worth))
+    if reads & ENTITIES:
+        followed.constant[path, row] = state.constant
+        followed.elbo[path, row] = elbos(state, hidden)
+    if reads & MOMENTS:
+        followed.m[path, row] = state.m
+        followed.q[path, row] = state.q
+        followed.cross[path, row] = state.cross
+    if reads & SOLVES:
+        for entity in range(len(packed.prior)):
+            if moment.of_entity[SOLVED, entity] == t:
+                followed.iterations[path, row, entity] = state.iterations[entity]
+                followed.ascended[path, row, entity] = state.ascended[entity]
+    if reads & (DUELS | CALLS):
+        _write_duels(course, moment, t, followed, path, row)
+
+
+@kernel()
+def _write_signs(course: Course, moment: Moment, t: int, signs: NDArray[np.int8]) -> None:
+    """Signs of one round by each score, (S, Q). Those of `stack_a` are those of its mean, which is `linearity`."""
+    pairs, state, tie = course.pairs, moment.state, course.packed.tie
+    for i in range(len(course.signed)):
+        score, row = course.signed[i], signs[i]
+        if score in (LINEARITY, STACK_A):
+            for p in range(len(pairs)):
+                row[p] = sign(mean_difference(state.cross, pairs[p, 0], pairs[p, 1]), tie)
+        elif score in (WALD, TWO_ELBO):
+            of_one = state.constant if score == WALD else elbos(state, course.packed.n_features - t)
+            for p in range(len(pairs)):
+                row[p] = sign(of_one[pairs[p, 0]] - of_one[pairs[p, 1]], tie)
+        else:
+            _write_vote_signs(score, moment.votes, t, row)
+
+
+@kernel()
+def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
+    for p in range(len(votes)):
+        if score == KL:
+            signs[p] = sign(2 * votes[p, 0] - t, 0.0)
+        elif score == KL_REVERSED:
+            signs[p] = -sign(2 * votes[p, 1] - t, 0.0)
+        else:
+            signs[p] = sign(votes[p, 0] - votes[p, 1], 0.0)
+
+
+@kernel()
+def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
+    """Sums and scores of every duel, and the call of each bracket; calls alone where an entity of the duel changed."""
+    packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
+    changed_at, made_at = moment.of_entity[CHANGED], moment.of_duel[CALLED]
+    for p in range(len(pairs)):
+        a, b = pairs[p, 0], pairs[p, 1]
+        if not (is_stale(changed_at, made_at[p], a, b) or course.reads & DUELS):
+            calls[p, 4] = vote_call(votes[p, 0], t, course.gamma)
+            continue
+        made_at[p] = t
+        sums = duel(packed, state, a, b)
+        mean = mean_difference(state.cross, a, b)
+        if abs(mean) <= packed.tie:
+            mean = 0.0
+        if course.reads & DUELS:
+            followed.mean[path, row, p] = mean
+            followed.stack_a[path, row, p] = gaussian_sign(mean, sums.variance)
+            for i in range(len(sums)):
+                followed.sums[path, row, p, i] = sums[i]
+        if course.reads & CALLS:
+            share = course.budget_share
+            counted = Duel(share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta)
+            bracket_calls(packed, state, a, b, counted, mean, votes[p], t, course.gamma, calls[p])
+    if course.reads & CALLS:
+        followed.calls[path, row] = calls
+
+
+@kernel()
+def _least_likely(course: Course, moment: Moment, now: Now, t: int) -> float:
+    """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
+    pairs, least, inside = course.pairs, 1.0, np.zeros(len(course.by_name), dtype=np.bool_)
+    inside[now.ranks.order[: course.k]] = True
+    for p in range(len(pairs)):
+        a, b = pairs[p, 0], pairs[p, 1]
+        if now.resolved[p] or inside[a] == inside[b]:
+            continue
+        if is_stale(moment.of_entity[CHANGED], moment.of_duel[VARIANCE, p], a, b):
+            moment.variance[p] = duel(course.packed, moment.state, a, b).variance
+            moment.of_duel[VARIANCE, p] = t
+        expected = gaussian_sign(now.scores[a, b], moment.variance[p])
+        least = min(least, 0.5 * (1.0 + (expected if inside[a] else -expected)))
+    return least

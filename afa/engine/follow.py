@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.engine.brackets import BRACKETS
 from afa.engine.budgets import duel_edges, new_budgets, no_budgets
 from afa.engine.compile import in_threads, laid_out
 from afa.engine.course import (
     BOUNDARY,
     CALLS,
     CERTAIN,
+    CHANGED,
     CHOICE,
     DUELS,
     ENTITIES,
+    GAINS,
     LARGEST,
     MOMENTS,
     RANKS,
@@ -35,11 +36,11 @@ from afa.engine.course import (
     Followed,
     Moment,
 )
-from afa.engine.duels import all_pairs
-from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, new_gains, refresh_gains
+from afa.engine.duels import BRACKETS, all_pairs
+from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, bring_up_to_date, new_gains
 from afa.engine.layout import Packed, pack
-from afa.engine.lookahead import new_lookahead, no_lookahead, solve_lookahead
-from afa.engine.rules import GIVEN, LARGEST_UNARY, RULE_NAMES
+from afa.engine.lookahead import new_lookahead, no_lookahead
+from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY, RULE_NAMES
 from afa.engine.state import Iteration, State, elbos, new_state, solve_all
 from afa.engine.walk import walk
 from afa.inference.meanfield import Solver
@@ -141,7 +142,11 @@ def course_of(
     pairs, nothing = all_pairs(n), all_pairs(0)
     weighs = rule not in (GIVEN, LARGEST_UNARY)
     bounding = weighs or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
-    ranking = weighs or bool(read & (CERTAIN | BOUNDARY)) or (bool(read & RANKS) and "linearity" in ranks)
+    ranking = (
+        (weighs and rule != GREEDY)
+        or bool(read & (CERTAIN | BOUNDARY))
+        or (bool(read & RANKS) and "linearity" in ranks)
+    )
     crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
@@ -149,16 +154,18 @@ def course_of(
     crossing |= kind not in (NO_GAIN, CMI, WALD_MAGNITUDE)
     iteration = iteration_of(solver)
     state = _start_of(bundle, packed, iteration)
-    empty, every = elbos(state, m), np.ones(n, dtype=np.bool_)
+    empty = elbos(state, m)
     looks_ahead = kind not in (NO_GAIN, WALD_MAGNITUDE, CMI)
     lookahead = new_lookahead(packed) if looks_ahead else no_lookahead()
     gains = new_gains(packed, pairs if kind != NO_GAIN else nothing)
-    if looks_ahead:
-        solve_lookahead(packed, state, lookahead, every, iteration)
-    refresh_gains(packed, state, lookahead, gains, empty, kind, every)
+    of_entity, of_duel = np.zeros((3, n), dtype=np.int64), np.full((3, len(pairs)), -1)
+    if kind != NO_GAIN:
+        rows, made_at, never = np.arange(len(pairs)), of_duel[GAINS], np.full(n, -1)
+        bring_up_to_date(
+            packed, state, lookahead, gains, empty, kind, iteration, rows, made_at, of_entity[CHANGED], never, 0
+        )
     edges = duel_edges(packed, pairs if bounding else nothing)
     no_votes = np.zeros((len(pairs), 2), dtype=np.int64)
-    stale = np.zeros((3, len(pairs)), dtype=np.bool_)
     by_name = np.array(sorted(range(n), key=bundle.entities.__getitem__), dtype=np.int64)
     features = np.array(sorted(range(m), key=bundle.features.__getitem__), dtype=np.int64)
     rescore, asked = (np.ones(size, dtype=np.bool_) for size in (n_rounds, n_rounds + 1))
@@ -171,14 +178,11 @@ def course_of(
         budgets=new_budgets(packed, edges, state) if bounding else no_budgets(),
         gains=gains,
         lookahead=lookahead,
-        unsolved=np.zeros(n, dtype=np.bool_),
-        stale=stale[0],
-        stale_ahead=np.zeros(n, dtype=np.bool_),
+        of_entity=of_entity,
+        of_duel=of_duel,
         variance=np.zeros(len(pairs)),
-        stale_variance=~stale[1],
         votes=no_votes,
         calls=np.zeros((len(pairs), len(BRACKETS)), dtype=np.int8),
-        stale_calls=~stale[2],
         labels=np.zeros(n, dtype=np.int64),
         worth=np.zeros(m),
     )

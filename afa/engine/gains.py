@@ -1,7 +1,7 @@
 """Compiled gains of every duel at every feature, kept until an entity of the duel changes.
 
 A duel's gains stand only at the features in the union of its two supports: elsewhere both predictive marginals are
-uniform, nothing can be learned, and every gain is 0.
+uniform, nothing can be learned, and every gain is 0. `GainBook` keeps those of one patient that were asked for.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import UNIFORM_SECOND, Pairs
-from afa.engine.layout import Packed
-from afa.engine.lookahead import F_LINEARITY, F_STACK_A, F_TWO_ELBO, Lookahead, gaussian_sign, variance_lookahead
-from afa.engine.state import State, elbo, expected_score
+from afa.engine.duels import UNIFORM_SECOND, Pairs, is_stale, sides_of
+from afa.engine.layout import Indices, Packed
+from afa.engine.lookahead import (
+    F_LINEARITY,
+    F_STACK_A,
+    F_TWO_ELBO,
+    Lookahead,
+    gaussian_sign,
+    new_lookahead,
+    no_lookahead,
+    solve_lookahead,
+    variance_lookahead,
+)
+from afa.engine.state import Iteration, State, elbo, expected_score
 from afa.mrf import Floats
 
 ZERO_GAIN = 1e-12
@@ -85,19 +95,38 @@ def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hid
 
 
 @kernel()
-def refresh_gains(
+def bring_up_to_date(
     packed: Packed,
     state: State,
     lookahead: Lookahead,
     gains: Gains,
     empty: Floats,
     kind: int,
-    changed: NDArray[np.bool_],
+    iteration: Iteration,
+    rows: Indices,
+    made_at: Indices,
+    changed_at: Indices,
+    ahead_at: Indices,
+    now: int,
 ) -> None:
-    """Gains of the duels with an entity marked in `changed`, (N,)."""
-    for p in range(len(gains.pairs)):
-        if changed[gains.pairs[p, 0]] or changed[gains.pairs[p, 1]]:
-            refresh_duel(packed, state, lookahead, gains, empty, kind, p)
+    """Compute the gains of some duels, rows of `gains`, where an entity has changed since they were made.
+
+    made_at : (Q,) the round of each row, -1 for never; changed_at, ahead_at : (N,) the rounds at which each entity last
+    changed, and was last solved ahead; now : the present round.
+    """
+    pairs = gains.pairs
+    if kind not in (WALD_MAGNITUDE, CMI):
+        needed = np.zeros(len(changed_at), dtype=np.bool_)
+        for row in rows:
+            a, b = pairs[row, 0], pairs[row, 1]
+            if is_stale(changed_at, made_at[row], a, b):
+                needed[a], needed[b] = changed_at[a] > ahead_at[a], changed_at[b] > ahead_at[b]
+        solve_lookahead(packed, state, lookahead, needed, iteration)
+        ahead_at[needed] = now
+    for row in rows:
+        if is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
+            refresh_duel(packed, state, lookahead, gains, empty, kind, row)
+            made_at[row] = now
 
 
 @kernel()
@@ -231,3 +260,83 @@ def add_up(gains: Gains, weights: Floats, worth: Floats) -> None:
         if weights[p] > 0.0:
             for i in range(first[p], first[p + 1]):
                 worth[feature[i]] += weights[p] * gain[i]
+
+
+NEVER = -1
+KEPT = 4
+"""Duels are forgotten once there are more than this many times as many as were asked for."""
+
+
+class GainBook:
+    """Gains of one patient; a duel is named by its place among all pairs a < b in order.
+
+    kind : of `afa.engine.gains`. empty : (N,) ELBOs at no observation. iteration : of the solves that look ahead.
+    """
+
+    def __init__(self, packed: Packed, kind: int, empty: Floats, iteration: Iteration) -> None:
+        n = len(packed.prior)
+        self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
+        looks_ahead = kind not in (WALD_MAGNITUDE, CMI)
+        self._ahead = new_lookahead(packed) if looks_ahead else no_lookahead()
+        self._ahead_at = np.full(n, NEVER)
+        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # 0 where a duel has no row
+        self._forget()
+
+    def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
+        """The rows of some duels, ascending, up to date, and the gains they are rows of; good until the next call.
+
+        changed_at : (N,) the round at which each entity last changed; now : the present round.
+        """
+        rows = self._after_row[duels].astype(np.int64) - 1
+        if len(rows) and rows.min() < 0:
+            rows = self._add(duels, rows)
+        bring_up_to_date(
+            self._packed,
+            state,
+            self._ahead,
+            self._gains,
+            self._empty,
+            self._kind,
+            self._iteration,
+            rows,
+            self._made_at,
+            changed_at,
+            self._ahead_at,
+            now,
+        )
+        return self._gains, rows
+
+    def _forget(self) -> None:
+        self._duels = np.empty(0, dtype=np.int64)
+        self._made_at = np.empty(0, dtype=np.int64)
+        self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
+
+    def _add(self, duels: Indices, rows: Indices) -> Indices:
+        """Make room for the duels that have none, and answer with the rows of all."""
+        if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
+            self._after_row[self._duels] = 0
+            self._forget()
+            rows = np.full(len(duels), NEVER)
+        new = duels[rows < 0]
+        self._after_row[new] = np.arange(len(self._duels) + 1, len(self._duels) + len(new) + 1)
+        self._duels = np.concatenate([self._duels, new])
+        self._made_at = np.concatenate([self._made_at, np.full(len(new), NEVER)])
+        more = new_gains(self._packed, sides_of(len(self._empty), new))
+        self._gains = _joined(self._gains, more) if len(self._gains.pairs) else more
+        return self._after_row[duels].astype(np.int64) - 1
+
+
+def _joined(one: Gains, other: Gains) -> Gains:
+    first = np.concatenate([one.first, one.first[-1] + other.first[1:]])
+    parts = ((getattr(one, name), getattr(other, name)) for name in Gains._fields if name != "first")
+    pairs, feature, slot_a, slot_b, gain = (np.concatenate(part) for part in parts)
+    return Gains(pairs, first, feature, slot_a, slot_b, gain)
+
+
+@kernel()
+def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
+    """Add the gains of some rows, each times its weight, to `total` (M,) (eq:feature_selection)."""
+    first, feature, gain = gains.first, gains.feature, gains.gain
+    for k in range(len(rows)):
+        for i in range(first[rows[k]], first[rows[k] + 1]):
+            total[feature[i]] += weights[k] * gain[i]

@@ -20,7 +20,7 @@ from afa.engine.duels import Pairs, all_pairs
 from afa.engine.gains import Gains, new_gains
 from afa.engine.layout import Packed, pack
 from afa.engine.lookahead import gaussian_sign
-from afa.engine.signs import Signs
+from afa.engine.paths import Signs
 from afa.engine.state import State, condition, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, ascend, bound, damped, padded
 from afa.inference.meanfield import Solver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -24,15 +25,14 @@ from afa.engine.crossing import (
     solve_every,
 )
 from afa.engine.duels import Pairs, all_pairs, refresh_budgets, sides_of, variances, vote_among
-from afa.engine.exactly import ExactModels
-from afa.engine.gainbook import GainBook, add_weighted
-from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE
+from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weighted
 from afa.engine.layout import Indices, Packed, pack, sharing_of
 from afa.engine.rules import total_unary
 from afa.engine.state import Iteration, State, condition, elbos, new_state
 from afa.errors import Fault, PlannerError
+from afa.inference.exact import exact, pair_moments
 from afa.inference.meanfield import Solver
-from afa.mrf import Floats
+from afa.mrf import Evidence, Floats
 from afa.preference import gaussian_sign
 
 Start = tuple[State, Mirror, Table]
@@ -119,7 +119,6 @@ class Patient:
         self._round += 1
         self._stale_scores[entities] = True
         self._changed_at[entities] = self._round
-        self._gains.entities_changed(entities)
 
     def elbo(self) -> Floats:
         """(N,) log-partition estimates given what has been observed: ELBOs, or exact values."""
@@ -281,3 +280,47 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
         starts[iteration] = state, mirror, table
     state, mirror, table = starts[iteration]
     return State._make(array.copy() for array in state), copy_mirror(mirror), copy_table(table)
+
+
+class ExactModels:
+    """Writes exact moments, log-partitions and cross expectations into an engine state.
+
+    An `InferenceError` names the estimate of a model that is too dense.
+    """
+
+    def __init__(self, bundle: Bundle, packed: Packed, state: State) -> None:
+        self._evidence = [Evidence.of(bundle.mrf(entity)) for entity in bundle.entities]
+        self._packed, self._state = packed, state
+        self._moments: dict[int, tuple[Floats, Floats]] = {}
+
+    def observe(self, feature: int, value: int) -> None:
+        """Condition every entity and solve again those that hold the feature; `state` is conditioned by the caller."""
+        self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
+        packed = self._packed
+        held = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
+        self.solve([int(entity) for entity in packed.owner[held]])
+
+    def solve(self, entities: Iterable[int]) -> None:
+        """Solve these entities, then the rows and columns of `cross` that they change."""
+        changed, state = list(entities), self._state
+        for v in changed:
+            evidence = self._evidence[v]
+            solution = exact(evidence.mrf, evidence)
+            slots = slice(self._packed.first_slot[v], self._packed.first_slot[v + 1])
+            features = self._packed.feature[slots]
+            state.m[slots] = solution.marginals.first[features]
+            state.q[slots] = solution.marginals.second[features]
+            state.bound[v] = solution.log_partition - evidence.constant - evidence.log_volume
+            state.n_free[v] = len(evidence.free)
+            self._moments[v] = pair_moments(evidence.mrf, evidence)
+        for u in range(len(self._evidence)):
+            for v in range(len(self._evidence)):
+                if u in changed or v in changed:
+                    state.cross[u, v] = self._expected_score(u, v)
+
+    def _expected_score(self, u: int, v: int) -> float:
+        """E_{p_u}[S_v | x_obs] from the exact first and pair moments of u."""
+        first, pairs = self._moments[u]
+        free, of_v = self._evidence[u].free, self._evidence[v]
+        quadratic = 0.5 * of_v.mrf.couplings[free][:, free].multiply(pairs).sum()
+        return float(of_v.constant + of_v.field @ first + quadratic)

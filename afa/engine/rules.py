@@ -29,7 +29,7 @@ RULE_NAMES = (
     "priority_all",
     "boundary",
 )
-GIVEN, LARGEST_UNARY, _, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
+GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
 """`random` is drawn outside the engine: to follow it is to follow a given order."""
 
 WITHOUT_GAIN = RULE_NAMES[:2]

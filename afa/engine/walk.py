@@ -14,14 +14,25 @@ from numpy.typing import NDArray
 
 from afa.engine.budgets import update_budgets
 from afa.engine.compile import kernel
-from afa.engine.course import CHOICE, LARGEST, SOLVES, Course, Followed, Moment, Now, copy_moment
+from afa.engine.course import (
+    AHEAD,
+    CHANGED,
+    CHOICE,
+    GAINS,
+    LARGEST,
+    SOLVED,
+    Course,
+    Followed,
+    Moment,
+    Now,
+    copy_moment,
+    read_round,
+)
 from afa.engine.duels import number_of, vote
-from afa.engine.gains import CMI, NO_GAIN, WALD_MAGNITUDE, Gains, add_up, refresh_duel
+from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
 from afa.engine.layout import Indices, Packed
 from afa.engine.linkage import C_MIN, T_RE, cluster_labels
-from afa.engine.lookahead import Lookahead, solve_lookahead
 from afa.engine.ranks import LINEARITY, Ranks, ranks_of, score_table
-from afa.engine.reading import read_round
 from afa.engine.rules import (
     CLUSTERED,
     GIVEN,
@@ -45,64 +56,93 @@ from afa.mrf import Floats
 
 
 @kernel()
-def walk(  # noqa: PLR0912 (the one loop of the engine)
-    course: Course, begin_at: Moment, values: NDArray[np.int8], followed: Followed, first: int, last: int
-) -> None:
+def walk(course: Course, begin_at: Moment, values: NDArray[np.int8], followed: Followed, first: int, last: int) -> None:
     """Walk the paths first to last - 1 depth first, those of one history together.
 
     begin_at : the moment before any observation, all solved. values : (P, M); path j is of patient j // (J / P).
     `followed.order` has the orders where they are given.
     """
-    packed, n_rounds, n_rows = course.packed, followed.order.shape[1], followed.t.shape[1]
-    orders_each = len(followed.order) // max(len(values), 1)
-    members, keys = np.arange(first, last), np.empty(last - first, dtype=np.int64)
+    members, keys, now = np.arange(first, last), np.empty(last - first, dtype=np.int64), _room(course)
     # moment, observations, rows read, the members' places, whether the moment may be changed
     waiting = [(begin_at, 0, 0, 0, last - first, False)]
     while len(waiting) > 0:
         moment, t, row, begin, end, own = waiting.pop()
+        if begin == end:
+            continue
         if not own:
             moment = copy_moment(moment)
-        walking = begin < end
-        while walking:
-            path = members[begin]
-            changes = t == 0
-            if t > 0:
-                feature = followed.order[path, t - 1]
-                changes = packed.first_holder[feature] < packed.first_holder[feature + 1]
-                _take_in(course, moment, feature, values[path // orders_each, feature])
-            is_read = course.asked[t] and (changes or not course.only_changes)
-            chooses = t < n_rounds and course.rule != GIVEN
-            looks = is_read or (chooses and course.rescore[t]) or (course.reads & CHOICE) != 0
-            if looks:
-                _settle(course, moment, followed, t, path, row if is_read else -1)
-            now = _look_at(course, moment, looks)
-            if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
-                moment.labels[:] = _clusters(course, moment.budgets.whole)
-            if looks and course.kind != NO_GAIN:
-                _bring_gains_up_to_date(course, moment, now, followed, members[begin:end], t)
-            if is_read:
-                read_round(course, moment, now, followed.t[path, row] if course.numbered else t, followed, path, row)
-                for i in range(begin, end):
-                    followed.source[members[i], row] = path
-                row += 1
-            if t == n_rounds or row == n_rows:
-                break
-            if chooses:
-                t = _choose(course, moment, followed, members[begin:end], t)
-            if course.reads & CHOICE:
-                for i in range(begin, end):
-                    followed.worth[members[i], t] = _gain_of(course, moment, now, followed.order[members[i], t])
-            t += 1
-            if end - begin > 1:
-                rounds = followed.t if course.numbered else followed.t[:, :0]
-                part, key = members[begin:end], keys[begin:end]
-                walking = _keep_together(packed.first_holder, values, followed.order, rounds, part, key, t)
-                if not walking:
-                    # last in, first out: the first part alone may change the moment, once all others have copied it
-                    parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
-                    for i in range(len(parts) + 1):
-                        start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
-                        waiting.append((moment, t, row, start, stop, i == 0))
+        t, row, part = _walk_on(course, moment, now, values, followed, members[begin:end], keys[begin:end], t, row)
+        if part:
+            # last in, first out: the first part alone may change the moment, once all others have copied it
+            parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
+            for i in range(len(parts) + 1):
+                start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
+                waiting.append((moment, t, row, start, stop, i == 0))
+
+
+@kernel()
+def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
+    course: Course,
+    moment: Moment,
+    now: Now,
+    values: NDArray[np.int8],
+    followed: Followed,
+    members: Indices,
+    keys: Indices,
+    t: int,
+    row: int,
+) -> tuple[int, int, bool]:
+    """Walk paths of one history until they part, or end; returns t, the rows read, and whether they part."""
+    packed, state, path, order = course.packed, moment.state, members[0], followed.order
+    n_rounds, n_rows = order.shape[1], followed.t.shape[1]
+    patient = path // (len(order) // len(values))
+    while True:
+        number, changes = (followed.t[path, t] if course.numbered else t), t == 0
+        if t > 0:
+            feature = order[path, t - 1]
+            changes = packed.first_holder[feature] < packed.first_holder[feature + 1]
+            if course.voting:
+                vote(packed, state, moment.votes, feature, values[patient, feature])
+            condition(packed, state, feature, values[patient, feature])
+            if course.bounding:
+                update_budgets(packed, course.edges, state, moment.budgets, feature)
+            for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
+                moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
+        is_read = course.asked[t] and (changes or not course.only_changes)
+        chooses = t < n_rounds and course.rule != GIVEN
+        if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
+            moment.labels[:] = _clusters(course, moment.budgets.whole)
+        if is_read or (chooses and course.rescore[t]) or (course.reads & CHOICE) != 0:
+            _settle(packed, state, moment.of_entity, course.iteration, course.crossing, number)
+            if course.ranking or course.bounding:
+                _look_at(course, moment, now)
+            if course.kind != NO_GAIN:
+                _bring_gains_up_to_date(course, moment, now, order, members, t, number)
+        if is_read:
+            read_round(course, moment, now, number, followed, path, row)
+            for member in members:
+                followed.source[member, row] = path
+            row += 1
+        if t == n_rounds or row == n_rows:
+            return t, row, False
+        if chooses:
+            t = _choose(course, moment, followed, members, t)
+        if course.reads & CHOICE:
+            for member in members:
+                followed.worth[member, t] = _gain_of(course, moment, now, order[member, t])
+        t += 1
+        if len(members) > 1:
+            rounds = followed.t if course.numbered else followed.t[:, :0]
+            if not _keep_together(packed.first_holder, values, order, rounds, members, keys, t):
+                return t, row, True
+
+
+@kernel()
+def _room(course: Course) -> Now:
+    """Room for what is looked at in one round."""
+    n, n_duels = len(course.by_name), len(course.pairs)
+    ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
+    return Now(np.zeros((n, n)), ranks, np.zeros(n_duels), np.zeros(n_duels, dtype=np.bool_))
 
 
 @kernel()
@@ -134,63 +174,46 @@ def _keep_together(
     return False
 
 
-@kernel(inline=True)
-def _take_in(course: Course, moment: Moment, feature: int, value: int) -> None:
-    """Condition on one feature and mark what that puts out of date (App. supp:updatemrf)."""
-    packed, state, n = course.packed, moment.state, len(course.packed.prior)
-    if course.voting:
-        vote(packed, state, moment.votes, feature, value)
-    condition(packed, state, feature, value)
+@kernel()
+def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iteration, crossing: bool, t: int) -> None:
+    """Solve the entities that observations have changed since they were solved."""
+    n = len(packed.prior)
+    for entity in range(n):
+        if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
+            solve_entity(packed, state, entity, iteration)
+    for entity in range(n):
+        if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
+            of_entity[SOLVED, entity] = t
+            if crossing:
+                cross_of(packed, state, entity)
+
+
+@kernel()
+def _look_at(course: Course, moment: Moment, now: Now) -> None:
+    """Write the scores, ranks and resolved duels of a moment that is settled, those that are needed."""
+    state, tie = moment.state, course.packed.tie
+    if course.ranking:
+        now.scores[:] = score_table(state, LINEARITY, tie, 0)
+        ranks = ranks_of(now.scores, np.arange(len(now.scores)), course.name_rank, tie)
+        now.ranks.order[:] = ranks.order
+        now.ranks.place[:] = ranks.place
     if course.bounding:
-        update_budgets(packed, course.edges, state, moment.budgets, feature)
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        one = packed.owner[packed.holder[h]]
-        moment.unsolved[one] = moment.stale_ahead[one] = True
-        for other in range(n):
-            if other != one:
-                p = number_of(n, one, other)
-                moment.stale[p] = moment.stale_variance[p] = moment.stale_calls[p] = True
+        pairs, constant, whole, lead = course.pairs, state.constant, moment.budgets.whole, now.lead
+        offset = course.offset
+        for p in range(len(pairs)):
+            a, b = pairs[p, 0], pairs[p, 1]
+            lead[p] = constant[a] - constant[b]
+            now.resolved[p] = abs(lead[p] - (offset[a] - offset[b])) > whole[p] + tie
 
 
-@kernel(inline=True)
-def _settle(course: Course, moment: Moment, followed: Followed, t: int, path: int, row: int) -> None:
-    """Solve the entities that observations have changed; how that went is written to `row`, unless it is -1."""
-    packed, state, unsolved = course.packed, moment.state, moment.unsolved
-    for entity in range(len(unsolved)):
-        if unsolved[entity]:
-            solve_entity(packed, state, entity, course.iteration)
-        if row >= 0 and (course.reads & SOLVES) and (unsolved[entity] or t == 0):
-            followed.iterations[path, row, entity] = state.iterations[entity]
-            followed.ascended[path, row, entity] = state.ascended[entity]
-    for entity in range(len(unsolved)):
-        if unsolved[entity] and course.crossing:
-            cross_of(packed, state, entity)
-        unsolved[entity] = False
-
-
-@kernel(inline=True)
-def _look_at(course: Course, moment: Moment, looks: bool) -> Now:
-    """The scores, ranks and resolved duels of a moment that is settled; empty unless it `looks` and needs them."""
-    state, tie, nobody = moment.state, course.packed.tie, np.empty(0, dtype=np.int64)
-    scores, ranks = np.empty((0, 0)), Ranks(nobody, nobody)
-    if looks and course.ranking:
-        scores = score_table(state, LINEARITY, tie, 0)
-        ranks = ranks_of(scores, np.arange(len(scores)), course.name_rank, tie)
-    pairs = course.pairs[: len(course.pairs) if looks and course.bounding else 0]
-    lead, resolved = np.empty(len(pairs)), np.zeros(len(pairs), dtype=np.bool_)
-    for p in range(len(pairs)):
-        a, b = pairs[p]
-        lead[p] = state.constant[a] - state.constant[b]
-        resolved[p] = abs(lead[p] - (course.offset[a] - course.offset[b])) > moment.budgets.whole[p] + tie
-    return Now(scores, ranks, lead, resolved)
-
-
-@kernel(inline=True)
+@kernel()
 def _bring_gains_up_to_date(
-    course: Course, moment: Moment, now: Now, followed: Followed, members: Indices, t: int
+    course: Course, moment: Moment, now: Now, order: Indices, members: Indices, t: int, number: int
 ) -> None:
     """Compute the gains that are looked at in this round, and sum them up for the rule."""
     rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
+    if not rescores and course.reads & (LARGEST | CHOICE) == 0:
+        return
     weights = np.zeros(len(course.pairs))
     if rescores:
         sight = Sight(course.pairs, now.scores, now.ranks, now.resolved, moment.labels, course.name_rank, course.k)
@@ -198,26 +221,29 @@ def _bring_gains_up_to_date(
     wanted = weights > 0.0
     if course.reads & LARGEST:
         wanted |= ~now.resolved
-    if course.reads & CHOICE and t < followed.order.shape[1]:
+    if course.reads & CHOICE and t < order.shape[1]:
         for member in members:
-            _want(course, now, followed.order[member, t], wanted)
-    _refresh_gains(
+            _want(course, now, order[member, t], wanted)
+    changed_at, ahead_at = moment.of_entity[CHANGED], moment.of_entity[AHEAD]
+    bring_up_to_date(
         course.packed,
         moment.state,
-        moment.gains,
         moment.lookahead,
-        moment.stale,
-        moment.stale_ahead,
+        moment.gains,
         course.empty,
         course.kind,
         course.iteration,
-        wanted,
+        np.flatnonzero(wanted),
+        moment.of_duel[GAINS],
+        changed_at,
+        ahead_at,
+        number,
     )
     if rescores:
         add_up(moment.gains, weights, moment.worth)
 
 
-@kernel(inline=True)
+@kernel()
 def _choose(course: Course, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
     """Write the feature that the rule asks for, and whether it had no candidate with any gain left; returns its t.
 
@@ -261,34 +287,6 @@ def _want(course: Course, now: Now, feature: int, wanted: NDArray[np.bool_]) -> 
             if other != one:
                 p = number_of(n, one, other)
                 wanted[p] |= not now.resolved[p]
-
-
-@kernel()
-def _refresh_gains(
-    packed: Packed,
-    state: State,
-    gains: Gains,
-    lookahead: Lookahead,
-    stale: NDArray[np.bool_],
-    stale_ahead: NDArray[np.bool_],
-    empty: Floats,
-    kind: int,
-    iteration: Iteration,
-    wanted: NDArray[np.bool_],
-) -> None:
-    """Bring the gains of the wanted duels up to date."""
-    if kind not in (WALD_MAGNITUDE, CMI):
-        needed = np.zeros(len(packed.prior), dtype=np.bool_)
-        for p in range(len(wanted)):
-            if wanted[p] and stale[p]:
-                needed[gains.pairs[p, 0]] = needed[gains.pairs[p, 1]] = True
-        needed &= stale_ahead
-        solve_lookahead(packed, state, lookahead, needed, iteration)
-        stale_ahead[needed] = False
-    for p in range(len(wanted)):
-        if wanted[p] and stale[p]:
-            refresh_duel(packed, state, lookahead, gains, empty, kind, p)
-            stale[p] = False
 
 
 @kernel()

@@ -21,21 +21,19 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
-from afa.engine.calls import own_order_calls, shared_order_calls
 from afa.engine.compile import CACHE_FOLDER, READY
 from afa.engine.course import SIGNS
-from afa.engine.elbo_difference import elbo_differences
-from afa.engine.elimination import log_partitions
+from afa.engine.elimination import log_partitions, score_distribution
 from afa.engine.follow import follow
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.gauges import gauge_paths
 from afa.engine.layout import pack, sharing_of
 from afa.engine.linkage import model_distances
 from afa.engine.patient import Patient
-from afa.engine.precision import precision_at_k
-from afa.engine.score_distribution import score_distribution
+from afa.engine.ranks import precision_at_k
+from afa.engine.rounds import own_order_calls, shared_order_calls
 from afa.engine.state import Iteration, new_state, solve_all
-from afa.engine.tasks import follow_gain, task_of
+from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.annealed import annealed
 
 N, M = 3, 4

@@ -12,8 +12,8 @@ from afa.allocate import Rule
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.engine.duels import sides_of, variances
+from afa.engine.paths import AS_PROBABLE
 from afa.engine.ranks import ranks_of
-from afa.engine.stopping import AS_PROBABLE
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
-from afa.engine.signs import SignPaths, Signs, sign_paths
+from afa.engine.paths import SignPaths, Signs, sign_paths
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.stages.base import Stage

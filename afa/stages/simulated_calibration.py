@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, expit
 
 from afa.bundle import Bundle
-from afa.engine.elbo_difference import elbo_differences
 from afa.engine.elimination import log_partitions
+from afa.engine.tasks import elbo_differences
 from afa.errors import ConfigError, Fault, InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.engine.course import SCORES
-from afa.engine.signs import sign_paths
+from afa.engine.paths import sign_paths
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 

@@ -10,8 +10,7 @@ from oracle import completions, energies
 
 from afa.bracket import l1_interval
 from afa.bundle import Bundle
-from afa.engine.signs import sign_paths
-from afa.engine.snapshots import snapshots
+from afa.engine.paths import sign_paths, snapshots
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.orders import random_order

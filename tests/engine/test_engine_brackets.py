@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from afa.bracket import GAMMA, hanson_wright_interval, kl_interval, l1_interval
-from afa.engine.brackets import BRACKETS, bracket_calls
-from afa.engine.duels import all_pairs, duel, vote
+from afa.engine.duels import BRACKETS, all_pairs, bracket_calls, duel, vote
 from afa.engine.layout import pack
 from afa.engine.state import Iteration, condition, new_state, solve_all
 from afa.inference.meanfield import mean_field

@@ -12,8 +12,8 @@ from afa.bracket import GAMMA, hanson_wright_interval, l1_budget, l1_interval
 from afa.closure import contraction
 from afa.engine.duels import duel
 from afa.engine.gains import GAIN_KINDS
+from afa.engine.paths import sign_paths
 from afa.engine.patient import Patient
-from afa.engine.signs import sign_paths
 from afa.gain import cmi, f_target, log_odds, wald_magnitude
 from afa.inference.meanfield import mean_field
 from afa.mrf import Evidence

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.engine.precision import precision_at_k
+from afa.engine.ranks import precision_at_k
 
 
 def places(scores):

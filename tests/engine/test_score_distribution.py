@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import configurations, energies, models, posterior
 
-from afa.engine.score_distribution import lattice_step, score_distribution
+from afa.engine.elimination import lattice_step, score_distribution
 from afa.errors import InferenceError
 from afa.mrf import PairwiseMRF
 

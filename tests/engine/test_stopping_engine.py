@@ -11,7 +11,7 @@ from bundles import bundle_of
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.stopping import watch, watch_task
+from afa.engine.paths import watch, watch_task
 from afa.engine.tasks import follow_gain, task_of
 from afa.orders import random_order
 from afa.planner import BinaryPlanner, Stop, TopKPlanner

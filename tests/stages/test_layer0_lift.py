@@ -11,8 +11,8 @@ from bundles import bundle_of
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine.paths import first_signs, sign_paths
 from afa.engine.rounds import follow_rule, full_observation
-from afa.engine.signs import first_signs, sign_paths
 from afa.planner import TopKPlanner
 from afa.stages.layer0.lift import layer0_lift, winners
 

@@ -13,9 +13,8 @@ from bundles import bundle_of, rearranged
 from afa.bracket import hanson_wright_interval, kl_interval, l1_interval
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.brackets import BRACKETS, RIGOROUS
-from afa.engine.calls import own_order_calls, shared_order_calls
-from afa.engine.duels import all_pairs
+from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.rounds import own_order_calls, shared_order_calls
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence

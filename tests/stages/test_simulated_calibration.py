@@ -12,7 +12,7 @@ from oracle import posterior
 
 from afa.bundle import Bundle
 from afa.closure import two_elbo
-from afa.engine.elbo_difference import elbo_differences
+from afa.engine.tasks import elbo_differences
 from afa.errors import ConfigError
 from afa.inference.meanfield import Solver
 from afa.stages.settings import Bootstrap

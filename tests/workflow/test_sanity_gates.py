@@ -28,38 +28,38 @@ layout.pack = pack
 """
 
 WALD_OF_THE_ELBO = """
-from afa.engine import snapshots
+from afa.engine import paths
 
-whole = snapshots.snapshots
+whole = paths.snapshots
 
 def read(*inputs, **settings):
     found = whole(*inputs, **settings)
     return found._replace(constant=found.elbo)
 
-snapshots.snapshots = read
+paths.snapshots = read
 """
 
 ELBO_A_NAT_TOO_HIGH = """
-from afa.engine import snapshots
+from afa.engine import paths
 
-whole = snapshots.snapshots
+whole = paths.snapshots
 
 def read(*inputs, **settings):
     found = whole(*inputs, **settings)
     return found._replace(elbo=found.elbo + 1.0)
 
-snapshots.snapshots = read
+paths.snapshots = read
 """
 
 L1_WITHOUT_ITS_BUDGET = """
-from afa.engine import calls
+from afa.engine import rounds
 
-whole = calls.shared_order_calls
+whole = rounds.shared_order_calls
 
 def broken(*inputs, **settings):
     return whole(*inputs, **{**settings, "budget_share": 0.0})
 
-calls.shared_order_calls = broken
+rounds.shared_order_calls = broken
 """
 
 TIES_BROKEN_BY_POSITION = """

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.checks.sanity.subject import Subject
-from afa.engine.signs import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, SolvePaths, solve_paths
+from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, SolvePaths, solve_paths
 from afa.inference.meanfield import Solver
 
 MODELS = ("entity", "class_1", "class_0")
 
 
 class SolveLog(NamedTuple):
-    """Counts of `afa.engine.signs`, by model kind: (3, M + 1, N, 5), (3, P, S, N, 5) and (3, P, S, N)."""
+    """Counts of `afa.engine.paths`, by model kind: (3, M + 1, N, 5), (3, P, S, N, 5) and (3, P, S, N)."""
 
     by_round: NDArray[np.int64]
     by_patient: NDArray[np.int64]

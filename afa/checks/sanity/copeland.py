@@ -10,7 +10,7 @@ import numpy as np
 from afa.checks.sanity.gate import Failure, Gate, Outcome
 from afa.checks.sanity.subject import Subject, generator
 from afa.copeland import copeland_wins, ranking
-from afa.engine.snapshots import snapshots
+from afa.engine.paths import snapshots
 from afa.mrf import Floats
 from afa.preference import duels_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from afa.bundle import Bundle
 from afa.checks.sanity.gate import Failure, Gate, Outcome
 from afa.checks.sanity.subject import Subject
-from afa.engine.snapshots import Snapshots, snapshots
+from afa.engine.paths import Snapshots, snapshots
 from afa.mrf import ROUNDING, Evidence, Floats
 
 READABLE_PATIENTS = 3

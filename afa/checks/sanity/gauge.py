@@ -19,9 +19,8 @@ from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.checks.sanity.gate import Failure, Gate, Outcome
 from afa.checks.sanity.subject import Subject, bundle_of, generator
-from afa.engine.brackets import BRACKETS
-from afa.engine.duels import Duel
-from afa.engine.snapshots import Snapshots, snapshots
+from afa.engine.duels import BRACKETS, Duel
+from afa.engine.paths import Snapshots, snapshots
 from afa.mrf import ROUNDING, Floats
 
 PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3

@@ -11,7 +11,7 @@ from afa.bundle import Bundle
 from afa.checks.sanity.convergence import MODELS, SolveLog, solve_log, solve_log_with
 from afa.checks.sanity.gate import Failure, Gate, Outcome
 from afa.checks.sanity.subject import Subject
-from afa.engine.snapshots import Snapshots, snapshots
+from afa.engine.paths import Snapshots, snapshots
 from afa.inference.exact import exact
 from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy
 from afa.mrf import Evidence, Floats

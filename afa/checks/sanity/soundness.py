@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.checks.sanity.gate import Failure, Gate, Outcome
 from afa.checks.sanity.subject import Subject
-from afa.engine.brackets import BRACKETS, RIGOROUS
-from afa.engine.calls import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
-from afa.engine.duels import all_pairs
+from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
 from afa.mrf import ROUNDING, Floats
 from afa.preference import tie_of
 

@@ -11,7 +11,7 @@ from scipy.stats import hypergeom
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.signs import sign_paths
+from afa.engine.paths import sign_paths
 from afa.experiments.errata.expression import CohortExpression, written_code
 from afa.experiments.errata.rows import NEAR, Row
 from afa.experiments.errata.states import Sampling, share_interval, some_patients

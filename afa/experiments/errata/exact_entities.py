@@ -11,8 +11,7 @@ import numpy as np
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import half_potentials
-from afa.engine.elimination import log_partitions
-from afa.engine.score_distribution import score_distribution
+from afa.engine.elimination import log_partitions, score_distribution
 from afa.errors import InferenceError
 from afa.inference.meanfield import MeanField, Solver, mean_field
 from afa.mrf import Evidence, Floats, PairwiseMRF

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
-from afa.engine.clamping import Plan
 from afa.engine.elimination import elimination_plan, log_partitions
+from afa.engine.elimination_tables import Plan
 from afa.errors import InferenceError
 from afa.experiments.errata.duel_readings import DuelReadings
 from afa.experiments.errata.exact_entities import ENTRY_LIMIT, TOO_LARGE

@@ -17,8 +17,8 @@ from afa.closure import COUPLINGS, STRENGTH, class_models
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
 from afa.engine.duels import Pairs, all_pairs
-from afa.engine.elbo_difference import elbo_differences
-from afa.engine.snapshots import snapshots
+from afa.engine.paths import snapshots
+from afa.engine.tasks import elbo_differences
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.accurate.check import check_tables

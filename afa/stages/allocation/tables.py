@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
-from afa.engine.precision import precision_at_k
+from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
 from afa.engine.rules import RULE_NAMES, WITHOUT_GAIN
 from afa.inference.meanfield import Solver

@@ -19,7 +19,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.engine.duels import all_pairs
-from afa.engine.signs import SignPaths, Signs, sign_paths
+from afa.engine.paths import SignPaths, Signs, sign_paths
 from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats

@@ -18,8 +18,13 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
-from afa.engine.elimination import elimination_plan, entries_at_no_observation, log_partitions, threads_for
-from afa.engine.score_distribution import score_distribution
+from afa.engine.elimination import (
+    elimination_plan,
+    entries_at_no_observation,
+    log_partitions,
+    score_distribution,
+    threads_for,
+)
 from afa.errors import ConfigError, Fault, InferenceError
 from afa.inference.order import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
@@ -115,7 +120,7 @@ def elicitation_error(
     `n_positive` of class 1.
 
     `references`, by entity: exact accuracy on drawn patients without flips, by `calibrated` (Bayes) and `raw` decision;
-    `shift`, `log_z1`, `log_z0` and `expected_score` in nats, `expected_sign` (`afa.engine.score_distribution`).
+    `shift`, `log_z1`, `log_z0` and `expected_score` in nats, `expected_sign` (`afa.engine.elimination`).
 
     `labels`, by entity: `patients` of the cohort, `positive` and `missing` labels; an entity without labels has all
     missing.

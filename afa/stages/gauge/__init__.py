@@ -19,7 +19,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import Pairs, all_pairs
 from afa.engine.gauges import COUNTS, READINGS, GaugePaths, gauge_paths
-from afa.engine.signs import Signs
+from afa.engine.paths import Signs
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import COUPLINGS, STRENGTH, Coupling
 from afa.cohort.cohort import Cohort
-from afa.engine.elbo_difference import elbo_differences
-from afa.engine.tasks import follow_gain, task_of
+from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order

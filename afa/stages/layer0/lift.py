@@ -14,7 +14,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.duels import all_pairs
-from afa.engine.signs import first_signs
+from afa.engine.paths import first_signs
 from afa.inference.meanfield import Solver
 from afa.stages.layer0.tables import Removed, full_observation
 from afa.stats.accuracy import Part, Signs, right_of

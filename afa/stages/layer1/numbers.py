@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from afa.engine.brackets import BRACKETS, RIGOROUS
+from afa.engine.duels import BRACKETS, RIGOROUS
 from afa.mrf import Floats
 from afa.stages.layer1.tables import ALLOCATIONS
 from afa.stats.accuracy import Part, Resampled

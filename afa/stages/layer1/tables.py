@@ -15,9 +15,17 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.brackets import BRACKETS
-from afa.engine.calls import CALLED, TIED, TO_ITS_END, TO_THE_END, WRONG, CallPaths, own_order_calls, shared_order_calls
-from afa.engine.duels import all_pairs
+from afa.engine.duels import BRACKETS, all_pairs
+from afa.engine.rounds import (
+    CALLED,
+    TIED,
+    TO_ITS_END,
+    TO_THE_END,
+    WRONG,
+    CallPaths,
+    own_order_calls,
+    shared_order_calls,
+)
 from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from afa.bundle import Bundle
-from afa.engine.snapshots import snapshots
+from afa.engine.paths import snapshots
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.ranking.scales import Scale, by_entity

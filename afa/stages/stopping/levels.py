@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.stopping import Watched, WatchedTask
+from afa.engine.paths import Watched, WatchedTask
 
 
 class Halt(NamedTuple):

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, Coupling
 from afa.cohort.cohort import Cohort
+from afa.engine.paths import watch, watch_task
 from afa.engine.rounds import full_observation
-from afa.engine.stopping import watch, watch_task
 from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver

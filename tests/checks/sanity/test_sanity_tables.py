@@ -18,7 +18,7 @@ from afa.checks.sanity.subject import Subject
 from afa.checks.sanity.summary import summarise_sanity
 from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.signs import CAPPED, solve_paths
+from afa.engine.paths import CAPPED, solve_paths
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.orders import random_order
