@@ -20,28 +20,24 @@ import yaml
 from scipy import stats
 
 from afa.cohort.encode_table import Coding, read_and_encode
-from afa.cohort.table_cohort import (
-    FEATURES_FILE,
-    LABELS_FILE,
-    NAME,
-    SOURCE_FILE,
-    STUDY_FILE,
-    FieldStudy,
-    FieldTable,
-    Holds,
-    read_table_labels,
-)
+from afa.bundle import Bundle, load_bundle, write_bundle
+from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
-from afa.elicit.knowledge import SHARES, pool_cuts
+from afa.elicit.knowledge import SHARES, pool_answers, pool_cuts
+from afa.elicit.study import ENTITIES_FILE, FEATURES_FILE, NAME, STUDY_FILE, Holds, Settings, Table, read_entities
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
 from afa.files import atomic_folder, sha256_of
 
 DICTIONARY_FILE, ONE_OF_SEVERAL = "dictionary.csv", "categorical-as-binary"
-ENTITIES_FILE, GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "entities.csv", "groups.csv", "record", "values.csv.gz"
+GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
 PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
+WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
+"""What of a study an imported field says."""
+PLACES = 6
+"""Decimals of a potential."""
 TELLING = 0.6
 """Area under the curve of the number of missing values above which missingness tells a label."""
 
@@ -79,7 +75,7 @@ def import_field(
     holds
         How many entities a patient has, by the question that is asked.
     address
-        Where the original of the table is; with it the table is not carried, and known by its digest.
+        Where the original of the table is; with it neither table nor labels are carried, and known by their digests.
 
     Returns
     -------
@@ -110,16 +106,17 @@ def import_field(
         if address is None:
             packed = made / TABLE_FILE
             packed.write_bytes(gzip.compress(_plain(given.values), compresslevel=9, mtime=0))
-        table = FieldTable(
+        table = Table(
             file=given.values.name if address else TABLE_FILE,
             sha256=sha256_of(given.values if address else made / TABLE_FILE),
+            labels_sha256=sha256_of(source / LABELS_FILE) if address else None,
             carried=address is None,
             licence=_stated(text, "licence") or "not stated",
             citation=_stated(text, "citation"),
             address=address,
         )
         title = text.partition("\n")[0].lstrip("# ").partition(": ")[2] or target.name
-        study = FieldStudy(
+        study = Settings(
             name=target.name,
             title=title[:1].upper() + title[1:],
             holds=holds,
@@ -127,13 +124,15 @@ def import_field(
             table=table,
             provenance=_provenance(given, voters),
         )
-        dump = yaml.safe_dump(study.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
+        document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
+        dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
         write_features(features, made / FEATURES_FILE)
         _write(given.entities, made / ENTITIES_FILE)
         if given.groups is not None:
             _write(given.groups, made / GROUPS_FILE)
-        shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
+        if table.carried:
+            shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
         (made / RECORD_FOLDER).mkdir()
         for name, answers in (("cuts", given.cuts), ("unary", given.unary), ("pairs", given.pairs)):
             _write(answers, made / RECORD_FOLDER / f"{name}.csv")
@@ -150,6 +149,53 @@ def read_record(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.Data
         pd.read_csv(record / f"{name}.csv", dtype={"voter": str}) for name in ("cuts", "unary", "pairs")
     )
     return cuts, unary, pairs
+
+
+def build_field_bundle(folder: str | Path, out: str | Path) -> Bundle:
+    """Write the bundle that the answers of a field make: a potential is the mean of direction times confidence.
+
+    A potential of 0 is left out, as a direction that nobody gives. Features and entities are all those of the field.
+
+    Raises
+    ------
+    CohortError, ConfigError : what is wrong with the field; no answer has a direction.
+
+    """
+    root = Path(folder)
+    study, _ = load_field(root)
+    faults: list[Fault] = []
+    features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
+    if faults:
+        raise ConfigError(faults)
+    cuts, unary, pairs = read_record(root)
+    pooled = pool_answers(unary, features)
+    said = unary.drop_duplicates(["entity", "feature"])[["entity", "feature", "reason"]]
+    pooled = pooled.merge(said, on=["entity", "feature"], validate="one_to_one")
+    key = ["entity", "feature_a", "feature_b"]
+    pairs = pairs.assign(potential=pairs["direction"] * pairs["confidence"])
+    coupled = pairs.groupby(key, sort=False).agg(
+        potential=("potential", "mean"), confidence=("confidence", "mean"), evidence=("reason", "first")
+    )
+    leaning = pooled[pooled["potential"] != 0].rename(columns={"reason": "evidence"})
+    if leaning.empty:
+        step = "ask again, or correct the answers"
+        raise ConfigError(Fault(str(root / RECORD_FOLDER), "no direction in any answer", "one or more", step))
+    write_bundle(
+        out,
+        name=study.name,
+        version="1",
+        entities=list(entities["phenotype"]),
+        features=list(features.names),
+        unary=leaning.round(PLACES),
+        pairwise=coupled[coupled["potential"] != 0].reset_index().round(PLACES),
+        provenance={
+            **study.provenance,
+            "voters": list(study.voters),
+            "potentials": "mean over the voters of direction times confidence",
+            "answers": {"cuts": len(cuts), "unary": len(unary), "pairs": len(pairs)},
+        },
+    )
+    return load_bundle(out)
 
 
 def _read(source: Path) -> _Given:

@@ -101,14 +101,14 @@ def test_a_made_up_field_keeps_what_was_given_and_says_what_was_seen(pumps: Path
     features = read_features(out / "features.csv")
     assert features.kinds == ("continuous", "binary", "binary", "binary")
     assert (features.low[0], np.isnan(features.high[0])) == (2.5, True)  # one of two voters gives `high`: not more
-    study = load_field(out)
+    study, table = load_field(out)
     assert (study.name, study.title, study.holds, study.voters) == (
         "pumps",
         "What ails a pump",
         "several",
         ("ann", "ben"),
     )
-    assert (study.table.licence, study.table.citation) == ("CC0", "A. Smith: Pumps (2020).")
+    assert (table.licence, table.citation) == ("CC0", "A. Smith: Pumps (2020).")
     assert pd.read_csv(out / "groups.csv")["exclusive"].tolist() == [1, 1]
     assert remarks == [
         "the number of missing values alone tells leak with an area under the curve of 1.00:"
@@ -138,7 +138,7 @@ def test_a_made_up_field_becomes_a_cohort_and_stages_refuse_its_gaps_in_one_line
 
 def test_another_made_up_field_is_complete_and_loads(leaves: Path, tmp_path: Path) -> None:
     assert import_field(leaves, tmp_path / "leaves", holds="one or none") == []
-    assert load_field(tmp_path / "leaves").holds == "one or none"
+    assert load_field(tmp_path / "leaves")[0].holds == "one or none"
     cohort_of(tmp_path / "leaves", tmp_path / "cohort", ["rust", "blight"])
     cohort = load_cohort(tmp_path / "cohort")
     assert cohort.values.tolist() == [[1, 0], [0, 1], [0, 0]]
@@ -158,8 +158,10 @@ def test_a_table_that_is_not_carried_is_known_by_its_digest(leaves: Path, tmp_pa
     shutil.copytree(leaves, tmp_path / "mirror" / "leaves")
     assert find_table(config, tmp_path / "mirror").table == tmp_path / "mirror" / "leaves" / "values.csv.gz"
     (tmp_path / "mirror" / "leaves" / "values.csv.gz").write_bytes(gzip.compress(b"plant,spots,wilt\na,0,0\n"))
-    with pytest.raises(CohortError, match="SHA-256"):
+    (tmp_path / "mirror" / "leaves" / "labels.csv").unlink()
+    with pytest.raises(CohortError, match="SHA-256") as stopped:
         find_table(config, tmp_path / "mirror")
+    assert len(stopped.value.faults) == 2
 
 
 @pytest.mark.parametrize(
@@ -207,11 +209,12 @@ def test_missing_parts_and_an_unfit_name_are_refused(pumps: Path, tmp_path: Path
 @pytest.mark.parametrize("name", [*CARRIED, *FETCHED])
 def test_a_field_of_the_project_is_sound_and_its_answers_pool(name: str) -> None:
     folder = ROOT / "resources" / "fields" / name
-    study, features = load_field(folder), read_features(folder / "features.csv")
-    assert study.table.carried == (name in CARRIED) == (folder / "values.csv.gz").is_file()
+    table, features = load_field(folder)[1], read_features(folder / "features.csv")
+    there = {path.name for path in folder.iterdir()} & {"values.csv.gz", "labels.csv"}
+    assert (table.carried, len(there)) == ((True, 2) if name in CARRIED else (False, 0))
     _, unary, _ = read_record(folder)
-    table = pool_answers(unary, features)
-    assert len(table) == len(features) * len(pd.read_csv(folder / "entities.csv"))
+    pooled = pool_answers(unary, features)
+    assert len(pooled) == len(features) * len(pd.read_csv(folder / "entities.csv"))
     assert features.has_range.all()
     if name in CARRIED:
         config = field_cohort(folder)
@@ -234,7 +237,7 @@ def test_a_table_that_is_not_carried_is_found_in_a_mirror(name: str, tmp_path: P
 @pytest.mark.parametrize("name", CARRIED)
 def test_a_carried_field_is_what_its_command_makes_of_the_source(name: str, tmp_path: Path) -> None:
     folder = ROOT / "resources" / "fields" / name
-    import_field(MIRROR / name, tmp_path / name, holds=load_field(folder).holds)
+    import_field(MIRROR / name, tmp_path / name, holds=load_field(folder)[0].holds)
     for path in sorted(folder.rglob("*.csv")):
         assert (tmp_path / name / path.relative_to(folder)).read_bytes() == path.read_bytes()
     with gzip.open(folder / "values.csv.gz") as packed:

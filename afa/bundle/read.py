@@ -37,7 +37,7 @@ from afa.bundle.rows import (
     stated_rows,
 )
 from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, name_column, read_table
-from afa.errors import BundleError, ConfigError, Fault
+from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
 
 MOST_FAULTS = 1_000
@@ -96,6 +96,23 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
     """
     reading = read_folder(path)
     return reading.faults, reading.notes
+
+
+def entities_of(path: str | Path) -> int:
+    """How many entities a bundle's folder, or a field's, names; 2 where that cannot be read, which reading it tells."""
+    folder, names = Path(path), set()
+    try:
+        header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
+        if listed := header.get("entities"):
+            return len(listed)
+        for file in ("entities.csv", "unary.csv", "pairwise.csv"):
+            if (folder / file).is_file():
+                names |= set(
+                    read_table(folder / file, required=("entity",), faults=RowFaults(folder / file)).columns["entity"]
+                )
+    except (AfaError, OSError, TypeError):
+        return 2
+    return len(names) or 2
 
 
 def read_folder(path: str | Path) -> Reading:

@@ -24,6 +24,7 @@ from afa.cli.options import (
 if TYPE_CHECKING:
     from afa.bundle import Bundle
 
+Complete = Annotated[bool, typer.Option(help="of a table: leave out patients with a missing value")]
 app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.", no_args_is_help=True)
 
 
@@ -101,6 +102,7 @@ def cohort_build(
     threshold: Threshold = 0.5,
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
+    complete: Complete = False,
 ) -> None:
     """Choose the samples, encode them against the controls or the cohort itself, apply the label rules."""
     from afa.bundle import load_bundle
@@ -120,11 +122,12 @@ def cohort_build(
     if isinstance(settings, TableCohort):
         files = TableFiles.read(source)
         encoded = encode_cohort(settings, files, features=model.features)
-        build_table_cohort(settings, files, encoded, model.entities, out)
+        patients = build_table_cohort(settings, files, encoded, model.entities, out, complete=complete)
         for note in encoded.notes:
             typer.echo(note)
-        patients, columns = encoded.values.shape
-        typer.echo(f"{patients} patients x {columns} features into {out}")
+        if left_out := len(encoded.values) - patients:
+            typer.echo(f"{left_out} patients with a missing value are left out")
+        typer.echo(f"{patients} patients x {encoded.values.shape[1]} features into {out}")
         return
     cohort = build_cohort(
         settings,
@@ -153,6 +156,7 @@ def cohort_by_cohort(
     thresholds: Annotated[str, typer.Option(help="comma-separated; robust SDs from the cohort's median")] = "0.5",
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
+    complete: Complete = False,
 ) -> None:
     """The same cohort encoded against itself: one cohort folder for each threshold, named by it."""
     from afa.bundle import load_bundle
@@ -167,7 +171,8 @@ def cohort_by_cohort(
     model, settings = load_bundle(bundle), load_cohort_file(config)
     if isinstance(settings, TableCohort):
         steps = amounts("--thresholds", thresholds)
-        build_by_cohort(settings, TableFiles.read(source), steps, model.features, model.entities, out)
+        files = TableFiles.read(source)
+        build_by_cohort(settings, files, steps, model.features, model.entities, out, complete=complete)
         return
     codings = [Coding(reference="cohort", threshold=value) for value in amounts("--thresholds", thresholds)]
     cohorts = build_cohorts(

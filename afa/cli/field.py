@@ -31,6 +31,13 @@ def field_import(
     typer.echo(f"wrote {out}: run with COHORT={out.name}")
 
 
-@app.callback()
-def _fields() -> None:
-    """Commands of fields."""
+@app.command("bundle")
+def field_bundle(
+    folder: Annotated[Path, typer.Argument(help="folder of a field")],
+    out: Out,
+) -> None:
+    """Build the bundle that a field's answers make."""
+    from afa.field import build_field_bundle
+
+    bundle = build_field_bundle(folder, out)
+    typer.echo(f"wrote {out}: {len(bundle.entities)} entities, {len(bundle.features)} features")

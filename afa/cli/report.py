@@ -30,8 +30,8 @@ def notebook(
 def publish_tables(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
     cohort: CohortFolder,
-    paper: Annotated[Path, typer.Option(help="folder of the paper's tables")],
     out: Out,
+    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="folder of tables to describe too; repeatable")] = None,
 ) -> None:
     """Write every table as CSV and Parquet, the paper's beside ours, and a data dictionary with units."""
@@ -41,7 +41,8 @@ def publish_tables(
     from afa.stats.summary import read_summary
 
     n_features = len(load_cohort(cohort).features)
-    publish(read_summary(summary), paper_tables(paper), stage or [], out, n_features=n_features)
+    printed = {} if paper is None else paper_tables(paper)
+    publish(read_summary(summary), printed, stage or [], out, n_features=n_features)
 
 
 @app.command("compare")
@@ -136,8 +137,13 @@ def report_page(
     captions: Annotated[Path, typer.Option(help="folder of the figures' captions")],
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
     out: Out,
+    left_out: Annotated[
+        list[str] | None, typer.Option(help="NAME=WHY of a part that this run does not have; repeatable")
+    ] = None,
 ) -> None:
     """Write the report of a finished run: one page with everything in it, and nothing fetched."""
     from afa.report.page import Texts, parts_of, write_page
+    from afa.stages.inputs import pairs
 
-    write_page(run, parts_of(part), Texts(paper, docs, captions), out)
+    why = pairs("--left-out", left_out or [])
+    write_page(run, parts_of(part), Texts(paper, docs, captions), out, left_out=why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,15 +18,14 @@ from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode_table import Coding, Encoded, Reference, read_and_encode
 from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
+from afa.elicit.study import ENTITIES_FILE, FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of, read_features
 from afa.files import atomic_file, atomic_folder, sha256_of
 from afa.yamlfile import check_model, load_model, read_mapping
 
-NAME = r"^[a-z0-9][a-z0-9_-]*$"
-Holds = Literal["several", "one", "one or none"]
-STUDY_FILE, FEATURES_FILE, LABELS_FILE, SOURCE_FILE = "study.yaml", "features.csv", "labels.csv", "SOURCE.md"
-"""Files of a field's folder."""
+LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
+"""Files of a field's folder, beside those of its study."""
 
 
 class _Strict(BaseModel):
@@ -61,7 +60,8 @@ class TableCohort(_Strict):
     controls: Controls | None = None
     encoding: TableCoding = TableCoding()
     address: str | None = Field(None, description="where a table that is not carried comes from")
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the table")
+    sha256: str | None = Field(None, pattern=SHA256, description="of the table")
+    labels_sha256: str | None = Field(None, pattern=SHA256, description="of the labels")
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -70,28 +70,6 @@ class TableCohort(_Strict):
         if self.address is not None and self.sha256 is None:
             raise ValueError("an address needs `sha256`, by which what comes from there is known")
         return self
-
-
-class FieldTable(_Strict):
-    """Where the values are, and under which terms."""
-
-    file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    carried: bool = Field(description="whether the field's folder holds it")
-    licence: str = "not stated"
-    citation: str = ""
-    address: str | None = Field(None, description="of the original, where the table is not carried")
-
-
-class FieldStudy(_Strict):
-    """`study.yaml` of a field."""
-
-    name: str = Field(pattern=NAME)
-    title: str
-    holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
-    voters: tuple[str, ...] = Field((), description="runs that answered, by name")
-    table: FieldTable
-    provenance: dict[str, Any] = Field(default_factory=dict, description="what is known of the answers")
 
 
 @dataclass(frozen=True)
@@ -133,24 +111,30 @@ def load_table_cohort(path: str | Path) -> TableCohort:
     return load_model(path, TableCohort)
 
 
-def load_field(folder: str | Path) -> FieldStudy:
-    """`study.yaml` of a field's folder; every fault at once, as a `ConfigError`."""
-    return load_model(Path(folder) / STUDY_FILE, FieldStudy)
+def load_field(folder: str | Path) -> tuple[Settings, Table]:
+    """`study.yaml` of a field's folder, and where its table is; every fault at once, as a `ConfigError`."""
+    path = Path(folder) / STUDY_FILE
+    study = load_model(path, Settings)
+    if study.table is None:
+        step = "add it, or make the field with `afa field import`"
+        raise ConfigError(Fault(f"{path}, key table", "nothing", "where the values of the field are", step))
+    return study, study.table
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
     """The cohort of a field: its table, cut by its ranges, with its labels."""
     root = Path(folder)
-    study = load_field(root)
+    study, table = load_field(root)
     return TableCohort(
         name=study.name,
         title=study.title,
         origin="table",
-        table=root / study.table.file,
+        table=root / table.file,
         features=root / FEATURES_FILE,
         labels=root / LABELS_FILE,
-        address=None if study.table.carried else study.table.address or f"its source, see {root / SOURCE_FILE}",
-        sha256=study.table.sha256,
+        address=None if table.carried else table.address or f"its source, see {root / SOURCE_FILE}",
+        sha256=table.sha256,
+        labels_sha256=table.labels_sha256,
     )
 
 
@@ -164,31 +148,33 @@ def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
 
 
 def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFiles:
-    """Where the files of a cohort lie; a table that is not carried is looked for in `<mirror>/<name>/` by its name.
+    """Where the files of a cohort lie; what is not carried is looked for in `<mirror>/<name>/` by its name.
 
     Raises
     ------
     CohortError : a file is not there, or is not the one of the digest.
 
     """
-    where = f"cohort {config.name}"
-    table = config.table
-    if not table.is_file() and mirror is not None:
-        table = Path(mirror) / config.name / config.table.name
-    faults = []
-    for key, path in (("table", table), ("features", config.features), ("labels", config.labels)):
-        if path is not None and not path.is_file():
+    faults: list[Fault] = []
+    found: dict[str, Path] = {}
+    given = {"table": (config.table, config.sha256), "labels": (config.labels, config.labels_sha256)}
+    for key, (path, digest) in {**given, "features": (config.features, None)}.items():
+        if path is None:
+            continue
+        elsewhere = path if mirror is None or digest is None else Path(mirror) / config.name / path.name
+        found[key] = path if path.is_file() else elsewhere
+        if not found[key].is_file():
             step = "correct the path"
-            if key == "table" and config.address is not None:
+            if digest is not None and config.address is not None:
                 step = f"fetch it from {config.address}, or name a folder with {config.name}/{path.name}"
-            found = "no such file" if not path.exists() else "a folder or a device"
-            faults.append(Fault(f"{where}, key {key}", f"{found} as {path}", "the table", step))
-    if not faults and config.sha256 is not None and (found := sha256_of(table)) != config.sha256:
-        step = "restore or fetch it again, or correct the digest if the table was changed on purpose"
-        faults.append(Fault(str(table), f"SHA-256 {found}", config.sha256, step))
+            there = "a folder or a device" if path.exists() else "no such file"
+            faults.append(Fault(f"cohort {config.name}, key {key}", f"{there} as {path}", f"the {key}", step))
+        elif digest is not None and (sum_ := sha256_of(found[key])) != digest:
+            step = "restore or fetch it again, or correct the digest if it was changed on purpose"
+            faults.append(Fault(str(found[key]), f"SHA-256 {sum_}", digest, step))
     if faults:
         raise CohortError(faults)
-    return TableFiles(table, config.features, config.labels)
+    return TableFiles(found["table"], found["features"], found.get("labels"))
 
 
 def encode_cohort(
@@ -250,9 +236,33 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
 
 
 def build_table_cohort(
-    config: TableCohort, files: TableFiles, encoded: Encoded, entities: Sequence[str], out: str | Path
-) -> None:
-    """Write the folder of a cohort; labels of entities that the bundle lacks are left out, as `cohort.yaml` says."""
+    config: TableCohort,
+    files: TableFiles,
+    encoded: Encoded,
+    entities: Sequence[str],
+    out: str | Path,
+    *,
+    complete: bool = False,
+) -> int:
+    """Write the folder of a cohort, and return how many patients it has.
+
+    Labels of entities that the bundle lacks are left out, as `cohort.yaml` says; with `complete` patients with a
+    missing value are too.
+
+    Raises
+    ------
+    CohortError : with `complete`, no patient is.
+
+    """
+    gaps = encoded.values.isna().any(axis=1)
+    if complete and gaps.all():
+        found, step = (
+            f"a missing value in each of {len(gaps):,} patients",
+            "leave out the features that are seldom measured",
+        )
+        raise CohortError(Fault(str(files.table), found, "patients of whom everything was measured", step))
+    if complete:
+        encoded = replace(encoded, values=encoded.values[~gaps])
     patients = list(encoded.values.index)
     labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
     unused: list[str] = []
@@ -260,7 +270,10 @@ def build_table_cohort(
         read = read_table_labels(files.labels, patients, encoded.controls)
         unused = [name for name in read.columns if name not in entities]
         labels = read[[name for name in entities if name in read.columns]]
-    write_cohort_tables(config.name, encoded.values, labels, _record(config, files, encoded, labels, unused), out)
+    card = _record(config, files, encoded, labels, unused)
+    card |= {"incomplete_patients_left_out": int(gaps.sum())} if complete else {}
+    write_cohort_tables(config.name, encoded.values, labels, card, out)
+    return len(patients)
 
 
 def build_by_cohort(
@@ -270,13 +283,15 @@ def build_by_cohort(
     features: Sequence[str],
     entities: Sequence[str],
     out: str | Path,
+    *,
+    complete: bool = False,
 ) -> None:
     """One cohort folder for each threshold, named by it: all but binary features cut by the patients themselves."""
     with atomic_folder(out) as made:
         for threshold in thresholds:
             coding = TableCoding(reference="cohort", threshold=threshold)
             encoded = encode_cohort(config, files, features=features, coding=coding, ranges=False)
-            build_table_cohort(config, files, encoded, entities, made / f"{threshold:g}")
+            build_table_cohort(config, files, encoded, entities, made / f"{threshold:g}", complete=complete)
 
 
 def write_table_cohort(

@@ -93,7 +93,7 @@ def _elicited(run: RunConfig) -> tuple[str, Content, list[str]]:
     notes = list(_lacking(run, asked, study))
     if not settings.live:
         check_answered(asked, str(record))
-    named, _ = usable_genes(genes_named(entries), most_genes=study.settings.most_genes)
+    named, _ = usable_genes(genes_named(entries), **study.usable)
     kept = consensus(named, min_agree=settings.min_agree, runs=study.settings.voters).kept
     described = f"{'live' if settings.live else 'recorded'} elicitation of {settings.study}"
     agreeing = f"{settings.min_agree} of {len(study.settings.voters)} runs agreeing"

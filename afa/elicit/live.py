@@ -102,7 +102,7 @@ class Live:
         known = [self.clients[each.question.run].recorded(each) for each in requests]
         is_known = all(entry is not None and entry.outcome == "answered" for entry in known)
         if is_known:
-            named, _ = usable_genes(genes_named(known), most_genes=study.settings.most_genes)
+            named, _ = usable_genes(genes_named(known), **study.usable)
             kept = consensus(named, min_agree=min_agree, runs=study.settings.voters).kept
         else:
             kept = self._most_kept(min_agree)

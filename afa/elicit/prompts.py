@@ -55,6 +55,8 @@ def request(question: Question, study: Study, abstracts: Abstracts, kept: pd.Dat
     values = {
         "disease": settings.disease,
         "tissue": settings.tissue,
+        "word": settings.words.model_dump(),
+        "vocabulary": study.vocabulary,
         "definition": study.definition(phenotype),
         "most_genes": settings.most_genes,
         "bibliography": settings.bibliography,

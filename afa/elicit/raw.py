@@ -17,7 +17,7 @@ import pandas as pd
 
 from afa.csvfile import LONGEST_NAME, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.elicit.record import UNKNOWN, Entry, Question
-from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_phenotypes
+from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN, SIGN
 from afa.errors import ElicitationError, Fault
 from afa.regularfile import read_whole
@@ -55,7 +55,7 @@ def read_recorded(folder: str | Path) -> Recorded:
     """Read `phenotypes.csv` and `raw/` of a recorded elicitation; an `ElicitationError` lists every fault at once."""
     root = Path(folder)
     faults: list[Fault] = []
-    phenotypes = read_phenotypes(root / "phenotypes.csv", faults)
+    phenotypes = read_entities(root / "phenotypes.csv", faults)
     if faults:
         raise ElicitationError(faults)
     names = phenotypes["phenotype"].tolist()

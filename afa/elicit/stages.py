@@ -119,7 +119,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     if literature is not None:
         literature.check(entries, study)
     retrieved = _retrieved(questions, literature)
-    named, dropped = usable_genes(genes_named(entries, source.place), most_genes=study.settings.most_genes)
+    named, dropped = usable_genes(genes_named(entries, source.place), **study.usable)
     shown = {question.values["phenotype"]: own for question, own in zip(questions, retrieved, strict=True)}
     numbers = [len(_abstracts(shown[name])) for name in named["phenotype"]]
     named["references"] = list(map(retrieved_references, named["references"], numbers))

@@ -1,10 +1,12 @@
 """A study: what is to be elicited, from whom and how, and the questions of it.
 
-It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `keywords.csv` and `aliases.csv`.
+It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `keywords.csv` and `aliases.csv`. The
+`study.yaml` of a field (`afa.field`), whose entities stand in `entities.csv`, says where its table is, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -19,9 +21,11 @@ from afa.csvfile import RowFaults, name_column, quoted, read_table
 from afa.elicit.endpoint import BASE_URL, KEY, MODEL, USUAL, Endpoint, Manner
 from afa.elicit.record import Question
 from afa.errors import ElicitationError, Fault
+from afa.features import read_features
 from afa.yamlfile import load_model
 
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
+ENTITIES_FILE, FEATURES_FILE = "entities.csv", "features.csv"
 RECORD_FOLDER = "record"
 PAIR_RUN = "pairs"
 """The one run of the pairwise pass, and its voter's name in `models`."""
@@ -29,6 +33,50 @@ Kind = Literal["article", "preprint"]
 PairMode = Literal["each", "by_anchor", "conditional"]
 UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
 PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
+
+
+Holds = Literal["several", "one", "one or none"]
+"""How many entities hold for a patient, by the question that is asked."""
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+SHA256 = r"^[0-9a-f]{64}$"
+
+
+class Words(BaseModel):
+    """What a domain calls things, as prompts have it; today's words are those of genes in a tissue."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reader: str = Field("read the biomedical literature for a clinical team", description="what whoever answers does")
+    disease: str = "disease"
+    tissue: str = Field("tissue", description="where a feature is measured")
+    phenotype: str = Field("phenotype", description="an entity")
+    patient: str = "patient"
+    patients: str = "patients"
+    gene: str = Field("gene", description="a feature")
+    genes: str = "genes"
+    expression: str = Field("expression", description="of a feature: what shifts")
+    specific: str = Field("a function has been shown, not a genetic association alone", description="of good evidence")
+    named: str = Field("its symbol is the official one of HGNC", description="how a feature is to be called")
+    unspecific: str = Field("general markers of inflammation or immune activation", description="what tells nothing")
+    counts: str = Field(
+        "Any tissue, cell type or model that takes part in the organ's function or disease counts",
+        description="what evidence on a pair may come from, before the scope of the study",
+    )
+    excluded: str = Field("Other organs do not", description="what it may not come from, before the exclusions")
+
+
+class Table(BaseModel):
+    """Where the values and labels of a field are, and under which terms."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
+    sha256: str = Field(pattern=SHA256)
+    labels_sha256: str | None = Field(None, pattern=SHA256, description="of labels.csv, where it is not carried either")
+    carried: bool = Field(description="whether the field's folder holds them")
+    licence: str = "not stated"
+    citation: str = ""
+    address: str | None = Field(None, description="of the original, where they are not carried")
 
 
 class Voter(BaseModel):
@@ -52,8 +100,12 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, description="the bundle's name begins with it")
-    disease: str = Field(min_length=1, description="as it stands in every question")
-    tissue: str = Field(min_length=1, description="where features are measured")
+    title: str = ""
+    holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
+    table: Table | None = Field(None, description="of a field: its values and labels")
+    disease: str = Field("", description="as it stands in every question")
+    tissue: str = Field("", description="where features are measured; empty where that goes without saying")
+    words: Words = Field(Words(), description="what the domain calls things")
     most_genes: int = Field(25, ge=1, description="genes asked for per phenotype")
     bibliography: int = Field(0, ge=0, description="references asked for per phenotype; 0 asks for none")
     exactly: bool = Field(False, description="ask for exactly so many genes and references, as the paper, or at most")
@@ -86,6 +138,10 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Settings:
+        if self.table is not None and not re.fullmatch(NAME, self.name):
+            raise ValueError("the name of a field has lower-case letters, digits, - and _ alone")
+        if self.table is None and not self.disease:
+            raise ValueError("disease is missing: it stands in every question")
         if others := sorted(set(self.models) - {*self.voters, PAIR_RUN}):
             raise ValueError(f"models names {', '.join(others)}, no voter and not {PAIR_RUN}")
         if self.references and not self.abstracts:
@@ -113,12 +169,19 @@ class Settings(BaseModel):
 class Study:
     """Settings, and phenotypes with the columns phenotype, group, definition, in the order of the bundle's entities.
 
-    aliases : other names of a gene, for searches and for the evidence filter.
+    aliases : other names of a gene, for searches and for the evidence filter. vocabulary : the features that answers
+    may name, of `features.csv`; without such a file they name genes.
     """
 
     settings: Settings
     phenotypes: pd.DataFrame
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    vocabulary: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> dict[str, Any]:
+        """Which of the genes that an answer names count: settings of `afa.elicit.tables.usable_genes`."""
+        return {"most_genes": self.settings.most_genes, "vocabulary": self.vocabulary}
 
     @property
     def names(self) -> list[str]:
@@ -139,11 +202,16 @@ def load_study(folder: str | Path) -> Study:
     root = Path(folder)
     settings = load_model(root / STUDY_FILE, Settings)
     faults: list[Fault] = []
-    phenotypes = read_phenotypes(root / PHENOTYPES_FILE, faults)
+    own = root / PHENOTYPES_FILE
+    phenotypes = read_entities(own if own.exists() else root / ENTITIES_FILE, faults)
+    vocabulary = read_features(root / FEATURES_FILE).names if (root / FEATURES_FILE).exists() else ()
+    if settings.pairs == "by_anchor" and (spaced := [name for name in vocabulary if " " in name]):
+        found, step = f"the feature {quoted(spaced[0])}", "rename it, or ask for pairs one by one"
+        faults.append(Fault(str(root / FEATURES_FILE), found, "names without blanks, for pairs by anchor", step))
     aliases = _read_aliases(root / ALIASES_FILE, faults) if (root / ALIASES_FILE).exists() else {}
     if faults:
         raise ElicitationError(faults)
-    return Study(settings, phenotypes, aliases)
+    return Study(settings, phenotypes, aliases, vocabulary)
 
 
 def unary_questions(study: Study) -> list[Question]:
@@ -170,22 +238,30 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
     return questions
 
 
-def read_phenotypes(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    """The table `phenotypes.csv`; what is wrong with it is added to `faults`."""
+def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
+    """The table `phenotypes.csv`, or of a field `entities.csv`; what is wrong with it is added to `faults`.
+
+    Returns
+    -------
+    DataFrame : phenotype, group, definition
+
+    """
     rows = RowFaults(path)
-    columns = ("phenotype", "group", "definition")
-    table = read_table(path, required=columns, faults=rows)
-    codes = name_column(table, "phenotype", rows)
-    names = pd.Series(list(table.columns["phenotype"]), dtype=object)
+    key, columns = (
+        ("phenotype", ("group", "definition")) if path.name == PHENOTYPES_FILE else ("entity", ("definition",))
+    )
+    table = read_table(path, required=(key, *columns), faults=rows)
+    codes = name_column(table, key, rows)
+    names = pd.Series(list(table.columns[key]), dtype=object)
     for row in np.flatnonzero(names.duplicated() & (codes >= 0)).tolist():
-        rows.add(int(table.lines[row]), "phenotype", f"{names[row]} again", "each phenotype once", "remove the row")
+        rows.add(int(table.lines[row]), key, f"{names[row]} again", f"each {key} once", "remove the row")
     for row in np.flatnonzero(~names.map(_names_a_file).to_numpy(bool) & (codes >= 0)).tolist():
         step = "leave out slashes and dots at the start"
-        rows.add(int(table.lines[row]), "phenotype", quoted(names[row]), "a name that a file can have", step)
+        rows.add(int(table.lines[row]), key, quoted(names[row]), "a name that a file can have", step)
     faults += rows.listed()
     if not faults and not len(table):
-        faults.append(Fault(str(path), "no rows", "at least one phenotype", "add the phenotypes"))
-    return pd.DataFrame(dict(table.columns), columns=columns)
+        faults.append(Fault(str(path), "no rows", f"at least one {key}", "add the rows"))
+    return pd.DataFrame({"phenotype": names, "group": "", **{name: table.columns[name] for name in columns}})
 
 
 def _read_aliases(path: Path, faults: list[Fault]) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,10 +156,12 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)
 
 
-def usable_genes(named: pd.DataFrame, *, most_genes: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def usable_genes(
+    named: pd.DataFrame, *, most_genes: int, vocabulary: Collection[str] = ()
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What of `named` counts, and what is dropped with the reason, both in the order of `named`.
 
-    named : of `genes_named`. The second table has the columns of `DROPPED_COLUMNS`, a row per gene
+    named : of `genes_named`. vocabulary : the names that count; where there are none, symbols in the form of HGNC. The second table has the columns of `DROPPED_COLUMNS`, a row per gene
     of an answer; the reason names the run.
     """
     answer = ["run", "phenotype"]
@@ -168,7 +170,11 @@ def usable_genes(named: pd.DataFrame, *, most_genes: int) -> tuple[pd.DataFrame,
     def drop(rows: pd.Series, reason: str) -> None:
         reasons[rows & (reasons == "")] = reason
 
-    drop(~named["gene"].map(lambda gene: bool(HGNC_FORM.fullmatch(gene))).astype(bool), "no symbol in the form of HGNC")
+    if vocabulary:
+        drop(~named["gene"].isin(list(vocabulary)), "not among the features of features.csv")
+    else:
+        symbols = named["gene"].map(lambda gene: bool(HGNC_FORM.fullmatch(gene))).astype(bool)
+        drop(~symbols, "no symbol in the form of HGNC")
     drop(named.groupby(answer).cumcount() >= most_genes, f"beyond the {most_genes} genes asked for")
     sound = named[reasons == ""]
     directions = sound.groupby([*answer, "gene"])["direction"].nunique()

@@ -66,28 +66,34 @@ def parts_of(texts: Sequence[str]) -> list[Part]:
 
 
 def write_page(
-    run: Path, parts: Sequence[Part], texts: Texts, out: Path, report: Callable[[str], None] = lambda _: None
+    run: Path,
+    parts: Sequence[Part],
+    texts: Texts,
+    out: Path,
+    report: Callable[[str], None] = lambda _: None,
+    *,
+    left_out: Mapping[str, str] | None = None,
 ) -> None:
     """Write the page of a finished run; it appears when it is complete. `report` gets a line with its size.
+
+    left_out : what this run does not have, by name, and why.
 
     Raises
     ------
     ReportError : something that the page is made of is not there.
 
     """
-    page = report_page(run, parts, texts).encode()
+    page = report_page(run, parts, texts, left_out or {}).encode()
     with atomic_file(out) as temporary:
         temporary.write_bytes(page)
     report(f"{len(page) / 1e6:.1f} MB")
 
 
-def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
+def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str]) -> str:
     """The page as HTML."""
-    _check_complete(run, parts, texts)
+    _check_complete(run, parts, texts, left_out)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
-    comparison = read_table(run / "comparison", "comparison")
-    headlines = load_model(texts.paper / "headlines.yaml", Headlines).headlines
     decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
     templates = Environment(
         loader=PackageLoader("afa.report"),
@@ -102,10 +108,8 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         run=run.name,
         cohort=load_cohort(run / "cohort"),
         bundle=load_bundle(run / "bundle"),
-        told=tell(headlines, comparison),
-        counted=list(counted(read_table(run / "comparison", "verdicts"))),
-        judged=JUDGED,
-        lines=every_line(comparison),
+        **_compared(run, texts, left_out),
+        left_out=left_out,
         chapters=_chapters(run, parts, texts, config, provenance["jobs"]),
         leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts).items()},  # noqa: S704
         tables=_tables(run / "published"),
@@ -119,7 +123,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts) -> str:
         finished=max((job["ended"] for job in provenance["jobs"]), default=""),
         digests=_digests(run, texts),
         short=SHORT,
-        explorer=packed((run / "explorer.html").read_bytes()),
+        explorer="" if "allocation" in left_out else packed((run / "explorer.html").read_bytes()),
         style=Markup(style("report.css")),  # noqa: S704
         script=Markup(template("report.js")),  # noqa: S704
     )
@@ -183,9 +187,21 @@ def _digests(run: Path, texts: Texts) -> dict[str, str]:
     }
 
 
-def _check_complete(run: Path, parts: Sequence[Part], texts: Texts) -> None:
-    files = [run / name for name in ("config.json", "provenance.json", "explorer.html", "summary.csv", "benchmarks")]
-    files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts")]
+def _compared(run: Path, texts: Texts, left_out: Mapping[str, str]) -> dict[str, Any]:
+    """What came of the paper's statements; nothing where the run is not compared with it."""
+    if "comparison" in left_out:
+        return {"told": [], "counted": [], "judged": JUDGED, "lines": []}
+    comparison = read_table(run / "comparison", "comparison")
+    headlines = load_model(texts.paper / "headlines.yaml", Headlines).headlines
+    verdicts = list(counted(read_table(run / "comparison", "verdicts")))
+    return {"told": tell(headlines, comparison), "counted": verdicts, "judged": JUDGED, "lines": every_line(comparison)}
+
+
+def _check_complete(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str]) -> None:
+    files = [run / name for name in ("config.json", "provenance.json", "summary.csv", "benchmarks")]
+    files += [] if "allocation" in left_out else [run / "explorer.html"]
+    if "comparison" not in left_out:
+        files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts")]
     files += [run / "figures" / f"{part.name}.png" for part in parts]
     files += [run / "notebooks" / f"{part.name}.html" for part in parts]
     files += [texts.captions / f"{part.name}.rst" for part in parts]

@@ -32,7 +32,7 @@ def publish(
 ) -> None:
     """Write the folder of tables for readers; it appears when all are complete.
 
-    One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside, and the
+    paper : its tables by name; none where it is not compared with. One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside, and the
     binary task in the paper's form, by t over all features and over the support; and
     `data_dictionary`, which also describes the Parquet files of `stages`, the folders that the experiments wrote.
     """
@@ -41,7 +41,7 @@ def publish(
     lines = Lines(summary)
     tables["binary_form"] = binary_form(lines, rounds=rounds)
     tables["binary_form_support"] = binary_form(lines, rounds=SUPPORT_ROUNDS, stratum="support")
-    for name in TABLES:
+    for name in TABLES if paper else ():
         tables[name] = paper_table(name, paper[name], lines, n_features=n_features)
     schemas = {f"{stage.name}/{path.stem}": pq.read_schema(path) for stage in stages for path in _tables_in(stage)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in tables.items()}

@@ -32,6 +32,25 @@ def stages() -> dict[str, Stage]:
     return found
 
 
+def left_out(entities: int, labelled: bool) -> dict[str, str]:
+    """The stages that a run does not have, and why: those that need what it lacks, and those that read their tables."""
+    found: dict[str, str] = {}
+    for name, stage in stages().items():
+        if stage.duels and entities < 2:
+            found[name] = "one entity: no duels and no top k"
+        elif stage.labels and not labelled:
+            found[name] = "no labels"
+    while more := {
+        name: found[read]
+        for name, stage in stages().items()
+        if name not in found
+        for read in (*stage.inputs, *stage.beside)
+        if read in found
+    }:
+        found |= more
+    return found
+
+
 def sections() -> dict[str, tuple[Any, Any]]:
     """Type and default of every section of the configuration that stages read, by its key."""
     from afa.stages.settings import SHARED  # noqa: PLC0415 (importing one stage must not need the others' settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from afa.elicit.study import Words
+
 ABSTRACT = {"title": "Fibrosis in mice", "source": "PMID 7", "text": "COL1A1 rises."}
 POTENTIALS = [
     {"name": "Fibrosis", "unary": [("MUC2", 1.0), ("HLA-DRA", -1.0)], "pairwise": [("MUC2", "HLA-DRA", -1.0)]},
@@ -10,6 +12,8 @@ POTENTIALS = [
 VALUES = {
     "disease": "Crohn's disease",
     "tissue": "colon",
+    "word": Words().model_dump(),
+    "vocabulary": (),
     "phenotype": "Fibrosis",
     "definition": "scarring of the wall",
     "most_genes": 25,

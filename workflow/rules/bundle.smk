@@ -1,7 +1,32 @@
-# The bundle: elicited, or the user's own, checked and in canonical form.
-if settings.bundle is None:
+# The bundle: elicited, a field's own, or the user's own, checked and in canonical form.
+if OWN_BUNDLE is None:
 
     include: "elicit.smk"
+
+elif settings.bundle is None:
+
+    rule field_bundle:
+        input:
+            field=ancient(FIELD),
+            files=files_of(
+                FIELD, "study.yaml", "entities.csv", "features.csv", "record/*.csv"
+            ),
+        output:
+            bundle=directory(f"{RUN}/bundle"),
+        log:
+            f"{RUN}/logs/field_bundle.log",
+        benchmark:
+            f"{RUN}/benchmarks/field_bundle.tsv"
+        localrule: True
+        conda:
+            ENVIRONMENT
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
+        params:
+            code=command_digest("field:field_bundle"),
+        shell:
+            "afa field bundle {input.field} --out {output.bundle} > {log} 2>&1"
 
 else:
 

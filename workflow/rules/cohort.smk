@@ -1,5 +1,4 @@
 # The cohort: a series carried as an extract, fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
-TABLE = isinstance(COHORT, TableCohort)
 EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 if SIMULATED:
@@ -8,7 +7,10 @@ elif TABLE:
     # A table that is not carried is looked for in the mirror; those that are there make the cohort anew when they change.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
     TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
-        Path(folder) / COHORT.name / COHORT.table.name for folder in SERIES
+        Path(folder) / COHORT.name / path.name
+        for folder in SERIES
+        for path in (COHORT.table, COHORT.labels)
+        if path
     ]
     SERIES_FILES = [str(path) for path in TABLE_PLACES if path and path.is_file()]
 elif settings.geo_mirror is not None:
@@ -95,11 +97,13 @@ rule encode_cohort:
         level=settings.encoding.level,
         reference=settings.encoding.reference,
         threshold=f"--threshold {settings.encoding.threshold}",
+        complete="--complete" if TABLE else "",
         code=command_digest("cohort:cohort_build"),
     shell:
         "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl}"
-        " --test {params.test} --level {params.level} --reference {params.reference} {params.threshold} --out {output.cohort} > {log} 2>&1"
+        " --test {params.test} --level {params.level} --reference {params.reference} {params.threshold}"
+        " {params.complete} --out {output.cohort} > {log} 2>&1"
 
 
 # The same series, each gene compared with the cohort itself, at each of some thresholds.
@@ -123,8 +127,9 @@ rule cohort_by_cohort:
         runtime=minutes,
     params:
         thresholds=comma_separated(settings.labels.thresholds),
+        complete="--complete" if TABLE else "",
         code=command_digest("cohort:cohort_by_cohort"),
     shell:
         "afa cohort by-cohort {input.config} --source {input.source} --bundle {input.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl} --thresholds {params.thresholds}"
-        " --out {output.cohorts} > {log} 2>&1"
+        " {params.complete} --out {output.cohorts} > {log} 2>&1"

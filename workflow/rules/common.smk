@@ -34,11 +34,12 @@ from afa.config import (
     language_models,
     own_rule_files,
 )
+from afa.bundle.read import entities_of
 from afa.cohort.table_cohort import TableCohort, load_cohort_file
 from afa.deadrun import join_the_living
 from afa.errors import AfaError
 from afa.files import sha256_of
-from afa.stages import stages
+from afa.stages import left_out, stages
 from afa.uptodate import decide_by_content, remove_temporaries
 
 
@@ -61,6 +62,11 @@ try:
     )
     OWN_RULE_FILES = [os.path.relpath(file) for file in own_rule_files(settings)]
     COHORT = load_cohort_file(COHORT_FILE)
+    TABLE = isinstance(COHORT, TableCohort)
+    # A field has a bundle of its own; without it, and without a bundle that is named, the study is elicited.
+    FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
+    OWN_BUNDLE = settings.bundle or FIELD
+    ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 
@@ -159,7 +165,13 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-STAGES = stages()
+# What this run does not have, and why: stages that need what bundle and cohort lack, and the paper's own numbers.
+LEFT_OUT = left_out(2 if ENTITIES is None else ENTITIES, not TABLE or bool(COHORT.labels))
+if TABLE:
+    LEFT_OUT["layer0_synthetic"] = "the paper's portfolio, which has nothing of this table"
+    LEFT_OUT["errata"] = "the paper's claims are of series of expression"
+    LEFT_OUT["comparison"] = "the paper's numbers are of another disease"
+STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}
 # Paths of what stages read; any other name is that of a stage, whose tables are read.
 PATHS = {
     "bundle": f"{RUN}/bundle",

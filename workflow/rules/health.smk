@@ -1,6 +1,6 @@
 # The elicitation's health: its answers against each other, where they are ours, and its signs against the data.
 OF_STUDY = {}
-if settings.bundle is None:
+if OWN_BUNDLE is None:
     OF_STUDY = {
         "study": ancient(STUDY),
         "files": STUDY_FILES,

@@ -1,6 +1,6 @@
 # What a reader sees: the summary, the figures, and the report made of them.
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
-SUMMARISED += ["errata", *BASELINE_STAGES]
+SUMMARISED += [*([] if TABLE else ["errata"]), *BASELINE_STAGES]
 
 
 rule summary:
@@ -153,6 +153,17 @@ NOTEBOOKS = {
     },
 }
 
+# Figures whose tables this run does not have are left out, and the report says why.
+for name, page in dict(NOTEBOOKS).items():
+    lacking = [
+        LEFT_OUT[stage]
+        for stage in (Path(part).stem for part in page["reads"])
+        if stage in LEFT_OUT
+    ]
+    if lacking:
+        LEFT_OUT.setdefault(name, lacking[0])
+        del NOTEBOOKS[name]
+
 for name, page in NOTEBOOKS.items():
 
     rule:
@@ -206,7 +217,11 @@ rule published:
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
         stages=expand(
-            f"{RUN}/tables/{{stage}}", stage=[*SUMMARISED, "allocation_truth"]
+            f"{RUN}/tables/{{stage}}",
+            stage=[
+                *SUMMARISED,
+                *(name for name, stage in STAGES.items() if stage.summary is None),
+            ],
         ),
     output:
         report(
@@ -230,15 +245,16 @@ rule published:
         stages=lambda wildcards, input: " ".join(
             f"--stage {stage}" for stage in input.stages
         ),
+        paper="" if TABLE else f"--paper {home('resources/paper')}",
         code=command_digest("report:publish_tables"),
     shell:
-        "afa publish {input.summary} --cohort {input.cohort} --paper {input.paper} {params.stages}"
+        "afa publish {input.summary} --cohort {input.cohort} {params.paper} {params.stages}"
         " --out {output} > {log} 2>&1"
 
 
 REPORTED = [
-    f"{RUN}/comparison",
-    f"{RUN}/explorer.html",
+    *([] if TABLE else [f"{RUN}/comparison"]),
+    *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
     f"{RUN}/published",
     *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),
 ]
@@ -331,10 +347,11 @@ rule report_page:
             f"--part={name}={page['category']}: {page['figure']}"
             for name, page in NOTEBOOKS.items()
         ],
+        left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
         code=command_digest("report:report_page") + template_digest("report.*"),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs} --captions {params.captions}"
-        " {params.parts:q} --out {output} > {log} 2>&1"
+        " {params.parts:q} {params.left_out:q} --out {output} > {log} 2>&1"
 
 
 # Snakemake's own report of the same jobs: the graph of rules, their code, and the results as files.

@@ -96,5 +96,9 @@ for name, stage in STAGES.items():
                 " --out {output.rows} > {log} 2>&1"
 
 
-include: "allocation.smk"
+if "allocation" not in LEFT_OUT:
+
+    include: "allocation.smk"
+
+
 include: "health.smk"

@@ -1,37 +1,41 @@
 // The table of all lines: words, verdict and kind choose what is shown.
-const rows = [...document.querySelectorAll("#lines tbody tr")];
-const texts = rows.map((row) => row.textContent.toLowerCase());
-const words = document.getElementById("words");
-const verdict = document.getElementById("verdict");
-const kind = document.getElementById("kind");
+if (document.getElementById("lines")) choosing();
 
-function filter() {
-  const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-  let shown = 0;
-  rows.forEach((row, i) => {
-    row.hidden = !(
-      wanted.every((word) => texts[i].includes(word)) &&
-      (!verdict.value || row.dataset.verdict === verdict.value) &&
-      (!kind.value || row.dataset.kind === kind.value)
-    );
-    shown += row.hidden ? 0 : 1;
-  });
-  document.getElementById("shown").value = `${shown} of ${rows.length} lines`;
-}
+function choosing() {
+  const rows = [...document.querySelectorAll("#lines tbody tr")];
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const words = document.getElementById("words");
+  const verdict = document.getElementById("verdict");
+  const kind = document.getElementById("kind");
 
-for (const control of [words, verdict, kind]) {
-  for (const event of ["input", "change"]) control.addEventListener(event, filter);
-}
-document.getElementById("filter").addEventListener("submit", (event) => event.preventDefault());
-for (const button of document.querySelectorAll("button[data-verdict]")) {
-  button.addEventListener("click", () => {
-    words.value = "";
-    verdict.value = button.dataset.verdict;
-    kind.value = button.closest(".count") === document.querySelector(".count") ? "cell" : "claim";
-    filter();
-    document.getElementById("comparison").scrollIntoView();
-    verdict.focus({ preventScroll: true });
-  });
+  function filter() {
+    const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    rows.forEach((row, i) => {
+      row.hidden = !(
+        wanted.every((word) => texts[i].includes(word)) &&
+        (!verdict.value || row.dataset.verdict === verdict.value) &&
+        (!kind.value || row.dataset.kind === kind.value)
+      );
+      shown += row.hidden ? 0 : 1;
+    });
+    document.getElementById("shown").value = `${shown} of ${rows.length} lines`;
+  }
+
+  for (const control of [words, verdict, kind]) {
+    for (const event of ["input", "change"]) control.addEventListener(event, filter);
+  }
+  document.getElementById("filter").addEventListener("submit", (event) => event.preventDefault());
+  for (const button of document.querySelectorAll("button[data-verdict]")) {
+    button.addEventListener("click", () => {
+      words.value = "";
+      verdict.value = button.dataset.verdict;
+      kind.value = button.closest(".count") === document.querySelector(".count") ? "cell" : "claim";
+      filter();
+      document.getElementById("comparison").scrollIntoView();
+      verdict.focus({ preventScroll: true });
+    });
+  }
 }
 
 // Pages inside the page: unpacked when they are asked for.

@@ -149,7 +149,7 @@ def _counted(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _named(entries: Sequence[Entry], study: Study) -> pd.DataFrame:
-    usable, _ = usable_genes(genes_named(entries), most_genes=study.settings.most_genes)
+    usable, _ = usable_genes(genes_named(entries), **study.usable)
     renamed = usable.rename(columns={"phenotype": "entity", "gene": "feature"})
     return renamed.assign(sign=renamed["direction"].map(SIGN).astype(np.int64))
 

@@ -62,6 +62,7 @@ STAGE = Stage(
     inputs=("bundle", "cohort", "by_cohort"),
     settings=("labels", "inference"),
     section=Settings,
+    labels=True,
     tables={
         "labels": columns("patient entity label cohort bundle", **OWN),
         "left_out": columns("entity cohort bundle"),

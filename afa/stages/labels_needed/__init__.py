@@ -55,6 +55,7 @@ STAGE = Stage(
     inputs=("bundle", "cohort", "by_cohort", "labels"),
     settings=("labels_needed",),
     section=Settings,
+    labels=True,
     tables={
         "left_out": columns("entity size reason cohort bundle", **OWN),
         "predictions": columns(
