@@ -19,8 +19,8 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from afa.cohort.encode_table import Coding, read_and_encode
 from afa.bundle import Bundle, load_bundle, write_bundle
+from afa.cohort.encode_table import Coding, read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.elicit.knowledge import SHARES, pool_answers, pool_cuts

@@ -18,7 +18,7 @@ from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode_table import Coding, Encoded, Reference, read_and_encode
 from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
-from afa.elicit.study import ENTITIES_FILE, FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
+from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of, read_features
 from afa.files import atomic_file, atomic_folder, sha256_of

@@ -103,6 +103,7 @@ class Settings(BaseModel):
     title: str = ""
     holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
     table: Table | None = Field(None, description="of a field: its values and labels")
+    confounded: tuple[str, ...] = Field((), description="features that tell a label by how patients were found")
     disease: str = Field("", description="as it stands in every question")
     tissue: str = Field("", description="where features are measured; empty where that goes without saying")
     words: Words = Field(Words(), description="what the domain calls things")

@@ -161,7 +161,8 @@ def usable_genes(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What of `named` counts, and what is dropped with the reason, both in the order of `named`.
 
-    named : of `genes_named`. vocabulary : the names that count; where there are none, symbols in the form of HGNC. The second table has the columns of `DROPPED_COLUMNS`, a row per gene
+    named : of `genes_named`. vocabulary : the names that count; where there are none, symbols in
+    the form of HGNC. The second table has the columns of `DROPPED_COLUMNS`, a row per gene
     of an answer; the reason names the run.
     """
     answer = ["run", "phenotype"]

@@ -32,7 +32,9 @@ def publish(
 ) -> None:
     """Write the folder of tables for readers; it appears when all are complete.
 
-    paper : its tables by name; none where it is not compared with. One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside, and the
+    paper : its tables by name; none where the run is not compared with them.
+
+    One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside, and the
     binary task in the paper's form, by t over all features and over the support; and
     `data_dictionary`, which also describes the Parquet files of `stages`, the folders that the experiments wrote.
     """

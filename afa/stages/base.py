@@ -90,8 +90,8 @@ class Stage:
     inputs, optional : names of what `run` reads, and of what it may be given too. settings, summary : keys of the
     configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
-    two entities or more. labels : needs patients with labels. by_patient : takes longer for more patients. space_mb : what its tables and rows take for
-    the demo cohort.
+    two entities or more. labels : needs patients with labels. by_patient :
+    takes longer for more patients. space_mb : what its tables and rows take for the demo cohort.
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")

@@ -77,6 +77,8 @@ def shown_shares(n_features: int) -> Floats:
 def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
     """The classifier of labelled patients: values (n, F), positive (n,) with both classes in it.
 
+    A value that is none of -1, 0 and +1 was not measured: it is hidden in every copy.
+
     Of naive Bayes the model is the votes (F, 3) of the values -1, 0 and +1, from `conditionals`. The others do not look
     at a feature of which all labelled patients have one value: there is nothing to learn from it.
     """
@@ -87,7 +89,8 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     shares = shown_shares(values.shape[1])
-    shown = (generator.random((COPIES, *values.shape)) < shares[:, None, None]).reshape(-1, values.shape[1])
+    shown = (generator.random((COPIES, *values.shape)) < shares[:, None, None]) & (np.abs(values) <= 1)
+    shown = shown.reshape(-1, values.shape[1])
     columns = _looked_at(method, values, positive)
     if not columns.size:
         return Classifier(method, columns, None)
@@ -131,9 +134,13 @@ def information(log_odds: Floats, chances: Floats) -> Floats:
     chances : (2, F, 3) of `conditionals`; features are independent within a class, so that what has been observed
     counts through the class alone (eq:cmi).
     """
-    posterior = expit(np.stack([-log_odds, log_odds]))
-    mixture = np.einsum("yp,yfx->pfx", posterior, chances)
-    known = np.einsum("yp,yf->pf", posterior, xlogy(chances, chances).sum(axis=2))
+    return information_of(expit(np.stack([-log_odds, log_odds], axis=1)), chances)
+
+
+def information_of(posterior: Floats, chances: Floats) -> Floats:
+    """(P, F) mutual information of class and feature in nats; posterior : (P, C) of the classes, chances : (C, F, 3)."""
+    mixture = np.einsum("py,yfx->pfx", posterior, chances)
+    known = posterior @ xlogy(chances, chances).sum(axis=2)
     logs = np.log(mixture, out=np.zeros_like(mixture), where=mixture > 0)
     gain: Floats = known - np.einsum("pfx,pfx->pf", mixture, logs)
     return np.where(gain < LEAST_GAIN, 0.0, gain)
@@ -146,7 +153,6 @@ def acquire(
 
     values : (P, F) of the patients to be told, `features` (F,) their names, which settle ties. Counts above F are F.
     """
-    by_name = np.argsort(np.array(features))
     observed = np.zeros(values.shape, dtype=np.bool_)
     found = np.empty((len(values), len(counts)))
     ends = np.minimum(counts, values.shape[1])
@@ -156,8 +162,14 @@ def acquire(
         if step == ends.max():
             break
         distinct, row = np.unique(log_odds, return_inverse=True)  # early on patients are alike
-        gain = np.where(observed, -1.0, information(distinct, chances)[row])[:, by_name]
-        best = gain.max(axis=1, keepdims=True)
-        chosen = by_name[(gain >= best - TIE * np.abs(best)).argmax(axis=1)]
+        chosen = most_told(np.where(observed, -1.0, information(distinct, chances)[row]), features)
         observed[np.arange(len(values)), chosen] = True
     return found
+
+
+def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
+    """(P,) the feature of largest gain (P, F), of equal ones the first by name (docs/decisions.md, A8)."""
+    by_name = np.argsort(np.array(features))
+    best = gain.max(axis=1, keepdims=True)
+    chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - TIE * np.abs(best)).argmax(axis=1)]
+    return chosen
