@@ -261,13 +261,14 @@ def build_table_cohort(
             "leave out the features that are seldom measured",
         )
         raise CohortError(Fault(str(files.table), found, "patients of whom everything was measured", step))
+    everybody = list(encoded.values.index)
     if complete:
         encoded = replace(encoded, values=encoded.values[~gaps])
     patients = list(encoded.values.index)
     labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
     unused: list[str] = []
     if files.labels is not None:
-        read = read_table_labels(files.labels, patients, encoded.controls)
+        read = read_table_labels(files.labels, everybody, encoded.controls).loc[patients]
         unused = [name for name in read.columns if name not in entities]
         labels = read[[name for name in entities if name in read.columns]]
     card = _record(config, files, encoded, labels, unused)

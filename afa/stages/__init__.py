@@ -32,7 +32,7 @@ def stages() -> dict[str, Stage]:
     return found
 
 
-def left_out(entities: int, labelled: bool) -> dict[str, str]:
+def left_out(entities: int, *, labelled: bool) -> dict[str, str]:
     """The stages that a run does not have, and why: those that need what it lacks, and those that read their tables."""
     found: dict[str, str] = {}
     for name, stage in stages().items():

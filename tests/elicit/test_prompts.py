@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from elicit.prompt_values import ABSTRACT, PAIR, VALUES
 from hypothesis import given, settings
@@ -16,7 +18,12 @@ from jinja2.meta import find_undeclared_variables
 from afa.elicit import prompts
 from afa.elicit.answers import BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer, read_answer, read_wrapped
 from afa.elicit.prompts import ANSWERS, BOUNDS, answer_schema, prompt_digest, render
+from afa.elicit.study import Settings, Study, Words, load_study, unary_questions
 from afa.errors import ElicitationError
+
+ROOT = Path(__file__).parents[2]
+RECORDED_WORDS = "4b4d0331ed40ef6cd8029668df6517ade53b98f4beaf233805551e13bb731f29"
+"""SHA-256 of the unary questions of the recorded study, as they were before prompts had words of a domain."""
 
 
 def _values(name: str) -> dict[str, object]:
@@ -69,6 +76,29 @@ def test_a_value_that_is_none_is_refused_and_does_not_read_as_a_word(lacking):
 def test_a_value_of_the_wrong_kind_is_a_named_error():
     with pytest.raises(ElicitationError, match="prompt binary_potentials, user"):
         render("binary_potentials", {**_values("binary_potentials"), "observed": [("COL1A1", "up")]})
+
+
+def test_the_words_of_a_domain_take_the_place_of_genes_and_those_of_genes_are_the_default():
+    study = load_study(ROOT / "resources" / "elicitation")
+    text = "".join(
+        part
+        for question in unary_questions(study)
+        for part in vars(prompts.request(question, study, prompts.no_abstracts).messages).values()
+    )
+    assert hashlib.sha256(text.encode()).hexdigest() == RECORDED_WORDS
+    words = Words(
+        reader="repair pumps", disease="plant", phenotype="fault", gene="sign", genes="signs", specific="it was seen"
+    )
+    settings = Settings(name="pumps", disease="waterworks", words=words)
+    phenotypes = pd.DataFrame({"phenotype": ["leak"], "group": "", "definition": "it leaks"})
+    own = Study(settings, phenotypes, vocabulary=("noise", "outlet pressure"))
+    asked = prompts.request(unary_questions(own)[0], own, prompts.no_abstracts).messages
+    assert asked.system.startswith("You repair pumps. For one plant and one fault of it, name the signs whose")
+    assert "it is one of those listed below" in asked.system
+    assert "Plant: waterworks\nFault: leak (it leaks)\n\nSigns: at most 25." in asked.user
+    assert "exactly as here: noise, outlet pressure\n" in asked.user
+    for word in (" gene", "tissue", "HGNC", " disease", "phenotype"):
+        assert word not in (asked.system + asked.user).lower().replace("general", "")
 
 
 def test_a_definition_may_be_empty():

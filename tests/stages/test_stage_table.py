@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from afa.errors import ConfigError, SanityError
-from afa.stages import sections, stages
+from afa.stages import left_out, sections, stages
 from afa.stages.base import Stage, check_tables, chosen
 from afa.stages.columns import columns
 
@@ -42,6 +42,14 @@ def test_the_description_read_from_the_source_is_that_of_the_module(name: str) -
     if own.section is not None:
         assert read.section is not None
         assert read.section().model_dump() == own.section().model_dump()
+
+
+def test_what_a_bundle_or_cohort_lacks_leaves_out_the_stages_that_need_it_and_those_that_read_them() -> None:
+    assert left_out(2, labelled=True) == {}
+    alone = left_out(1, labelled=True)
+    assert {"sign", "allocation", "stopping"} <= set(alone)
+    assert not {"binary", "labels", "calibration"} & set(alone)
+    assert left_out(2, labelled=False) == {"labels": "no labels", "labels_needed": "no labels"}
 
 
 def test_the_table_is_read_without_numerics() -> None:

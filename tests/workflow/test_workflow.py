@@ -135,9 +135,14 @@ def test_a_plain_table_becomes_a_cohort_and_becomes_it_again_when_it_changes(che
     assert "rule encode_cohort:" in again.stdout + again.stderr
 
 
-def test_a_field_is_a_cohort_of_its_own_name(checkout):
-    planned = snakemake(checkout, "-n", "cohort", "--config", "cohort=kidney", "bundle=tests/data/bundle_tiny")
+def test_a_field_is_a_cohort_of_its_own_name_with_a_bundle_of_its_own_and_what_makes_sense_of_it(checkout):
+    planned = snakemake(checkout, "-n", "--config", "cohort=kidney")
     assert planned.returncode == 0, planned.stderr
-    assert "resources/fields/kidney/values.csv.gz" in planned.stdout + planned.stderr
+    text = planned.stdout + planned.stderr
+    assert "resources/fields/kidney/values.csv.gz" in text
+    assert "rule field_bundle:" in text
+    assert "rule labels:" in text
+    for rule in ("sign_shard", "allocation", "errata", "comparison", "elicit_unary", "explorer"):
+        assert f"rule {rule}:" not in text
     missing = snakemake(checkout, "-n", "--config", "cohort=nowhere")
     assert "kidney" in missing.stdout + missing.stderr

@@ -167,7 +167,7 @@ def comma_separated(numbers):
 
 # What this run does not have, and why: stages that need what bundle and cohort lack, and the paper's own numbers.
 LEFT_OUT = left_out(
-    2 if ENTITIES is None else ENTITIES, not TABLE or bool(COHORT.labels)
+    2 if ENTITIES is None else ENTITIES, labelled=not TABLE or bool(COHORT.labels)
 )
 if TABLE:
     LEFT_OUT["layer0_synthetic"] = (

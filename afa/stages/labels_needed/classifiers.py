@@ -138,7 +138,7 @@ def information(log_odds: Floats, chances: Floats) -> Floats:
 
 
 def information_of(posterior: Floats, chances: Floats) -> Floats:
-    """(P, F) mutual information of class and feature in nats; posterior : (P, C) of the classes, chances : (C, F, 3)."""
+    """(P, F) mutual information of class and feature, nats; posterior : (P, C) of the classes, chances : (C, F, 3)."""
     mixture = np.einsum("py,yfx->pfx", posterior, chances)
     known = posterior @ xlogy(chances, chances).sum(axis=2)
     logs = np.log(mixture, out=np.zeros_like(mixture), where=mixture > 0)
