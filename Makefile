@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BUNDLE)") $(if $(RUN),"run=$(RUN)") $(if $(SOURCE),"source=$(SOURCE)") $(if $(GEO_MIRROR),"geo_mirror=$(GEO_MIRROR)"))
+CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BUNDLE)") $(if $(RUN),"run=$(RUN)") $(if $(SOURCE),"source=$(SOURCE)") $(if $(GEO_MIRROR),"geo_mirror=$(GEO_MIRROR)") $(if $(TABLES),"tables=$(TABLES)"))
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce doctor test test-all pythons test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
+.PHONY: help reproduce league doctor test test-all pythons test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,6 +16,10 @@ help: ## what the targets do
 reproduce: $(VENV)/.ready ## the whole workflow on a real cohort, also after a crash; COHORT= BUNDLE= RUN= SOURCE= GEO_MIRROR= PROFILE= choose what and where
 	$(SNAKEMAKE)
 	@echo "report: results/$(or $(RUN),$(COHORT),gse109142)/report.html"
+
+league: $(VENV)/.ready ## every field with real labels on one page; TABLES= names a folder with those that are not carried
+	$(SNAKEMAKE) league
+	@echo "page: results/league/page/league.html"
 
 doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too
 	afa doctor $(if $(PROFILE),--profile $(PROFILE)) $(if $(NETWORK),--network) $(if $(CONFIG),--config $(CONFIG))

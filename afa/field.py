@@ -151,10 +151,11 @@ def read_record(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.Data
     return cuts, unary, pairs
 
 
-def build_field_bundle(folder: str | Path, out: str | Path) -> Bundle:
+def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
     """Write the bundle that the answers of a field make: a potential is the mean of direction times confidence.
 
     A potential of 0 is left out, as a direction that nobody gives. Features and entities are all those of the field.
+    With `how_often` the bundle says what else is known: pooled probabilities, cut points, scopes, how many hold.
 
     Raises
     ------
@@ -174,20 +175,28 @@ def build_field_bundle(folder: str | Path, out: str | Path) -> Bundle:
     key = ["entity", "feature_a", "feature_b"]
     pairs = pairs.assign(potential=pairs["direction"] * pairs["confidence"])
     coupled = pairs.groupby(key, sort=False).agg(
-        potential=("potential", "mean"), confidence=("confidence", "mean"), evidence=("reason", "first")
+        potential=("potential", "mean"),
+        confidence=("confidence", "mean"),
+        evidence=("reason", "first"),
+        scope=("scope", lambda said: said.mode().iloc[0]),
     )
-    leaning = pooled[pooled["potential"] != 0].rename(columns={"reason": "evidence"})
-    if leaning.empty:
+    leaning = pooled.rename(columns={"reason": "evidence"})
+    if not leaning["potential"].any():
         step = "ask again, or correct the answers"
         raise ConfigError(Fault(str(root / RECORD_FOLDER), "no direction in any answer", "one or more", step))
+    known: dict[str, Any] = {"table": features, "encoding": "ranges", "holds": study.holds} if how_often else {}
+    dropped = [] if how_often else ["scope"]
     write_bundle(
         out,
         name=study.name,
         version="1",
         entities=list(entities["phenotype"]),
         features=list(features.names),
-        unary=leaning.round(PLACES),
-        pairwise=coupled[coupled["potential"] != 0].reset_index().round(PLACES),
+        unary=leaning.round(PLACES)
+        if how_often
+        else leaning[leaning["potential"] != 0].drop(columns=[*SHARES]).round(PLACES),
+        pairwise=coupled[coupled["potential"] != 0].reset_index().round(PLACES).drop(columns=dropped),
+        **known,
         provenance={
             **study.provenance,
             "voters": list(study.voters),

@@ -24,6 +24,7 @@ from afa.cli import (
     experiment,
     field,
     formats,
+    league,
     phenotypes,
     plan,
     report,
@@ -50,6 +51,7 @@ app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)
 app.add_typer(cohort.app, name="cohort", rich_help_panel=USE)
 app.add_typer(field.app, name="field", rich_help_panel=USE)
 app.command(rich_help_panel=USE)(doctor.doctor)
+app.add_typer(league.app, name="league", rich_help_panel=WORKFLOW)
 app.add_typer(experiment.app, name="experiment", rich_help_panel=WORKFLOW)
 app.add_typer(summary.app, name="summary", rich_help_panel=WORKFLOW)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):

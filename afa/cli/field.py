@@ -35,9 +35,10 @@ def field_import(
 def field_bundle(
     folder: Annotated[Path, typer.Argument(help="folder of a field")],
     out: Out,
+    how_often: Annotated[bool, typer.Option(help="probabilities, cut points and scopes beside the directions")] = False,
 ) -> None:
     """Build the bundle that a field's answers make."""
     from afa.field import build_field_bundle
 
-    bundle = build_field_bundle(folder, out)
+    bundle = build_field_bundle(folder, out, how_often=how_often)
     typer.echo(f"wrote {out}: {len(bundle.entities)} entities, {len(bundle.features)} features")

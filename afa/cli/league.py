@@ -1,0 +1,46 @@
+"""`afa league`: every field with real labels, one after the other, and the page of them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from afa.cli.options import Out
+
+app = typer.Typer(help="Fields with real labels: what zero-shot acquisition is worth.", no_args_is_help=True)
+
+
+@app.command("field")
+def league_field(
+    folder: Annotated[Path, typer.Argument(help="folder of a field")],
+    out: Out,
+    tables: Annotated[Path | None, typer.Option(help="folder with tables that are not carried, as NAME/FILE")] = None,
+) -> None:
+    """Follow the patients of one field; where its table is not there, write a line that says so."""
+    from afa.experiments.league import Settings, follow_field, read_entrant
+    from afa.files import atomic_folder
+    from afa.report.league import NOT_FETCHED
+    from afa.stats.tables import write_tables
+
+    entrant = read_entrant(folder, tables)
+    if isinstance(entrant, str):
+        with atomic_folder(out) as made:
+            (made / NOT_FETCHED).write_text(entrant + "\n", encoding="utf-8")
+        typer.echo(f"{folder.name}: {entrant}")
+        return
+    write_tables(follow_field(entrant, Settings()), out)
+    typer.echo(f"{entrant.name}: {len(entrant.patients):,} patients, {len(entrant.tasks)} questions")
+
+
+@app.command("page")
+def league_page(
+    fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")],
+    out: Out,
+) -> None:
+    """Write the league's page, figure and tables."""
+    from afa.report.league import write_league
+
+    write_league(fields, out)
+    typer.echo(f"wrote {out}")

@@ -1,0 +1,193 @@
+"""The league's page: one table, one figure, and what to know of each field beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from afa.experiments.league import FIXED, HEADLINE, PLANNER, RANDOM
+from afa.files import atomic_folder
+from afa.report.figures import new_figure, save_figure
+from afa.report.page_parts import style
+from afa.stats.tables import read_table
+
+NOT_FETCHED = "not_fetched.txt"
+"""In the folder of a field whose table is not there: a line that says where it is to be had."""
+TABLES = ("curves", "leads", "null", "trained", "reliability", "facts")
+SHOWN = (3, 5)
+"""Features observed at which the page shows a field, beside all."""
+NAMES = {
+    "auroc": "AUROC",
+    "first_place": "first place",
+    "balanced_accuracy": "balanced accuracy",
+    "average_precision": "average precision",
+    "by_class": "first place, mean over conditions",
+}
+LINES = {
+    PLANNER: ("#0072B2", "-", "chosen for each patient"),
+    FIXED: ("#009E73", "--", "one order for all"),
+    RANDOM: ("#555555", ":", "at random"),
+}
+
+
+def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row for each question that a field asks: its facts, and the main metric at 3, 5 and all features.
+
+    Columns `<what>_<t>`, t being 3, 5 or all: `planner`, `random` and `fixed` orders; `lead` of the planner's order
+    over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`.
+    """
+    rows = []
+    for fact in tables["facts"][tables["facts"]["main"].astype(bool)].to_dict("records"):
+        own = {name: of_task(tables[name], fact) for name in TABLES}
+        metric = "first_place" if "first_place" in set(own["curves"]["metric"]) else "auroc"
+        row: dict[Any, Any] = {**fact, "metric": metric}
+        for place, t in {**{str(t): t for t in SHOWN}, "all": fact["features"]}.items():
+            for allocation in (PLANNER, RANDOM, FIXED):
+                row[f"{allocation}_{place}"] = _one(own["curves"], HEADLINE, allocation, metric, t)["value"]
+            lead = _one(own["leads"], HEADLINE, f"{PLANNER} less {RANDOM}", metric, t)
+            row |= {
+                f"lead_{place}": lead["value"],
+                f"lead_{place}_low": lead["low"],
+                f"lead_{place}_high": lead["high"],
+            }
+            null = _one(own["null"], "shuffled", PLANNER, metric, t)
+            row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
+            row[f"worth_{place}"] = worth(own["trained"], metric, t)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
+    """Labelled patients that the best classifier needs to do as well as the bundle, on the same other patients."""
+    at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
+    if at.empty:
+        return "not measured"
+    means = at.groupby(["size", "model"])["value"].mean().unstack()
+    sizes = list(means.index)
+    reached = means.drop(columns=HEADLINE).max(axis=1) >= means[HEADLINE]
+    if not reached.any():
+        return f"more than {sizes[-1]}"
+    first = int(np.argmax(reached.to_numpy()))
+    return f"{sizes[first - 1]} to {sizes[first]}" if first else f"at most {sizes[0]}"
+
+
+def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
+    """By field, task and t: what is stated less what is observed, and the mean distance by tenths of the stated."""
+    rows = []
+    for (field, task, t), part in reliability.groupby(["field", "task", "t"], sort=False):
+        weight, gap = part["n"] / part["n"].sum(), part["stated"] - part["observed"]
+        numbers = {"stated_less_observed": (gap * weight).sum(), "mean_distance": (gap.abs() * weight).sum()}
+        rows.append({"field": field, "task": task, "t": t, **numbers})
+    return pd.DataFrame(rows)
+
+
+def write_league(fields: Sequence[Path], out: str | Path) -> None:
+    """Write the tables, the figure and the page, `league.html`, of what `afa league field` made of each field.
+
+    A field without its table is listed as not fetched, and the figure says over how many fields it is.
+    """
+    absent = {path.name: _line(path / NOT_FETCHED) for path in fields if (path / NOT_FETCHED).is_file()}
+    there = [path for path in fields if path.name not in absent]
+    tables = {
+        name: pd.concat([read_table(path, name) for path in there], ignore_index=True) for name in TABLES if there
+    }
+    rows = league_rows(tables) if there else pd.DataFrame()
+    templates = Environment(loader=PackageLoader("afa.report"), autoescape=True, undefined=StrictUndefined)
+    templates.filters["shown"] = lambda value: "" if value != value else f"{value:.2f}"  # noqa: PLR0124 (missing)
+    with atomic_folder(out) as made:
+        for name, table in {"league": rows, **tables}.items():
+            table.to_csv(made / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+        if there:
+            draw(tables, rows, len(fields), made / "league")
+        page = templates.get_template("league.html").render(
+            rows=rows.to_dict("records"),
+            models=_models(tables, rows) if there else [],
+            calibration=calibration(tables["reliability"]).to_dict("records") if there else [],
+            absent=absent,
+            n_fields=len(fields),
+            names=NAMES,
+            places=[*map(str, SHOWN), "all"],
+            picture=Markup(_picture(made / "league.svg")) if there else "",  # noqa: S704 (our own figure)
+            style=Markup(style("page.css")),  # noqa: S704
+        )
+        (made / "league.html").write_text(page, encoding="utf-8")
+
+
+def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, stem: str | Path) -> None:
+    """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge."""
+    columns = min(4, len(rows))
+    height = -(-len(rows) // columns)
+    figure, panels = new_figure(2.5 * columns, 2.2 * height + 0.5, columns, height)
+    for axes, row in zip(panels, rows.to_dict("records"), strict=False):
+        own = of_task(tables["curves"], row)
+        own = own[(own["model"] == HEADLINE) & (own["metric"] == row["metric"])]
+        null = of_task(tables["null"], row)
+        null = null[null["metric"] == row["metric"]].sort_values("t")
+        places = range(len(null))
+        axes.fill_between(places, null["low"], null["high"], color="#dddddd", label="shuffled knowledge")
+        for allocation, (colour, line, label) in LINES.items():
+            part = own[own["allocation"] == allocation].sort_values("t")
+            axes.plot(places, part["value"], line, color=colour, label=label, marker="o", markersize=2.5)
+            if allocation == PLANNER:
+                axes.fill_between(places, part["low"], part["high"], color=colour, alpha=0.15, linewidth=0)
+        axes.set_xticks(places, [str(t) for t in null["t"]])
+        axes.set_title(f"{_title(row)}, n = {row['patients']:,}", fontsize=8)
+        axes.set_ylabel(NAMES[row["metric"]], fontsize=8)
+        axes.tick_params(labelsize=7)
+        axes.set_ylim(0.0 if row["metric"] == "first_place" else 0.4, 1.02)
+    for axes in panels[len(rows) :]:
+        axes.set_visible(False)
+    present = rows["field"].nunique()
+    over = "" if present == n_fields else f" ({present} of {n_fields} fields: the tables of the others are not fetched)"
+    figure.supxlabel(f"features observed{over}", fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
+    save_figure(figure, stem)
+
+
+def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
+    """The rows of one question of one field."""
+    own: pd.DataFrame = table[(table["field"] == fact["field"]) & (table["task"] == fact["task"])]
+    return own
+
+
+def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every model of every field in the planner's order, by each metric, at 3, 5 and all features."""
+    found = []
+    for row in rows.to_dict("records"):
+        own = of_task(tables["curves"], row)
+        own = own[(own["allocation"] == PLANNER) & own["t"].isin([*SHOWN, row["features"]])]
+        for (model, metric), part in own.groupby(["model", "metric"], sort=False):
+            head = {"field": row["field"], "task": row["task"], "model": model, "metric": NAMES[str(metric)]}
+            values = {
+                "all" if t == row["features"] else str(t): value
+                for t, value in zip(part["t"], part["value"], strict=True)
+            }
+            found.append({**head, "n": int(part["n"].iloc[0]), "values": values})
+    return found
+
+
+def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
+    """The one row of these keys; missing numbers where t is beyond the features."""
+    keys = (table["model"] == model) & (table["allocation"] == allocation)
+    own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
+    return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)
+
+
+def _title(row: Mapping[Any, Any]) -> str:
+    own = str(row["field"]).replace("_", " ")
+    return own if row["task"] in ("which", row["field"]) else f"{own}: {row['task'].replace('_', ' ')}"
+
+
+def _picture(path: Path) -> str:
+    return "<svg" + path.read_text(encoding="utf-8").partition("<svg")[2]
+
+
+def _line(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()
