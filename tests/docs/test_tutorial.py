@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import ANAEMIA, PAGE, PLAN, ROOT, Block, blocks, run_page, run_python, shell, write_files
+from pages import ANAEMIA, PAGE, PLAN, ROOT, TABLE, Block, blocks, run_page, run_python, shell, write_files
 
 
 def test_every_file_command_and_example_of_the_page_does_what_is_printed(tmp_path, monkeypatch):
@@ -31,6 +31,12 @@ def test_every_command_and_example_of_the_planner_s_page_does_what_is_printed(tm
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     run_page(PLAN, tmp_path)
+
+
+def test_every_file_command_and_example_of_the_page_on_tables_does_what_is_printed(tmp_path, monkeypatch):
+    write_files(tmp_path, TABLE)
+    monkeypatch.chdir(tmp_path)
+    run_page(TABLE, tmp_path)
 
 
 def test_a_number_that_the_page_has_wrong_is_noticed():
