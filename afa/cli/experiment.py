@@ -26,14 +26,16 @@ from afa.cli.options import (
 app = typer.Typer(help="Experiments of the paper that are no stage like the others.", no_args_is_help=True)
 
 
-@app.command("errata")
-def experiment_errata(
+PaperTables = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables")]
+
+
+@app.command("errata-computed")
+def experiment_errata_computed(
     config: CohortFile,
     bundle: BundleFolder,
     cohort: CohortFolder,
     source: SourceFile,
-    summary: Annotated[list[Path], typer.Option("--summary", help="what `afa summary` wrote of a stage; repeatable")],
-    paper: Annotated[Path, typer.Option(help="folder of the paper's tables")],
+    paper: PaperTables,
     out: Out,
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
@@ -44,18 +46,16 @@ def experiment_errata(
     max_iterations: MaxIterations = 200,
     threads: Threads = 1,
 ) -> None:
-    """Every erratum of the paper that can be checked, as a number beside the paper's claim."""
-    import pandas as pd
-
+    """The errata of the paper that are worked out on a bundle and a cohort, as numbers beside the paper's claims."""
     from afa.bundle import load_bundle
     from afa.cohort.genes import read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
     from afa.experiments.errata.expression import load_expression
-    from afa.experiments.errata.table import errata_table
+    from afa.experiments.errata.rows import frame_of
+    from afa.experiments.errata.table import computed_errata
     from afa.inference.meanfield import Solver
     from afa.stages.inputs import check_duels, load_inputs, paper_tables
-    from afa.stats.summary import read_summary
     from afa.stats.tables import write_tables
 
     model, patients = load_inputs(bundle, cohort)
@@ -74,13 +74,33 @@ def experiment_errata(
             ensembl=read_ensembl(ensembl) if ensembl else None,
         )
     )
-    table = errata_table(
+    rows = computed_errata(
         model,
         patients,
-        summary=pd.concat([read_summary(part) for part in summary], ignore_index=True),
         paper=paper_tables(paper),
         expression=expression,
         solver=Solver(damping, tolerance, max_iterations),
         threads=threads,
     )
-    write_tables({"errata": table}, out)
+    write_tables({"rows": frame_of(rows)}, out)
+
+
+@app.command("errata")
+def experiment_errata(
+    computed: Annotated[Path, typer.Option(help="what `afa experiment errata-computed` wrote")],
+    summary: Annotated[list[Path], typer.Option("--summary", help="rows of a stage; repeatable")],
+    paper: PaperTables,
+    out: Out,
+) -> None:
+    """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""
+    import pandas as pd
+
+    from afa.experiments.errata.rows import rows_of_frame
+    from afa.experiments.errata.table import errata_table
+    from afa.stages.inputs import paper_tables
+    from afa.stats.summary import read_summary
+    from afa.stats.tables import read_table, write_tables
+
+    stages = pd.concat([read_summary(part) for part in summary], ignore_index=True)
+    rows = rows_of_frame(read_table(computed, "rows"))
+    write_tables({"errata": errata_table(rows, summary=stages, paper=paper_tables(paper))}, out)

@@ -2,6 +2,14 @@
 
 from afa.experiments.errata.expression import CohortExpression, load_expression
 from afa.experiments.errata.states import Sampling
-from afa.experiments.errata.table import Extent, errata_table, summarise_errata
+from afa.experiments.errata.table import Extent, computed_errata, errata_table, summarise_errata
 
-__all__ = ["CohortExpression", "Extent", "Sampling", "errata_table", "load_expression", "summarise_errata"]
+__all__ = [
+    "CohortExpression",
+    "Extent",
+    "Sampling",
+    "computed_errata",
+    "errata_table",
+    "load_expression",
+    "summarise_errata",
+]

@@ -71,10 +71,20 @@ def table_of(rows: Iterable[Row]) -> pd.DataFrame:
     """
     listed = list(rows)
     _check(listed)
-    table = pd.DataFrame([asdict(row) for row in listed], columns=list(COLUMNS))
+    return frame_of(listed).sort_values("item", kind="stable", ignore_index=True)
+
+
+def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """Some rows as they are, not all items perhaps, to be kept in a file."""
+    table = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
     table = table.astype(dict.fromkeys(("claim_value", "value", "low", "high"), "float64"))
-    table = table.astype({"item": "int64", "n": "Int64", "holds": "boolean", "headline": "bool"})
-    return table.sort_values("item", kind="stable", ignore_index=True)
+    return table.astype({"item": "int64", "n": "Int64", "holds": "boolean", "headline": "bool"})
+
+
+def rows_of_frame(table: pd.DataFrame) -> list[Row]:
+    """The rows that `frame_of` made a table of."""
+    held = table.astype(object).where(table.notna(), None)
+    return [Row(**{str(name): cell for name, cell in cells.items()}) for cells in held.to_dict("records")]
 
 
 def _check(rows: Sequence[Row]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -53,22 +53,45 @@ class Extent:
     patients: int = 20
 
 
-def errata_table(
+def computed_errata(
     bundle: Bundle,
     cohort: Cohort,
     *,
-    summary: pd.DataFrame | None,
     paper: Mapping[str, pd.DataFrame],
     expression: CohortExpression | None = None,
     solver: Solver | None = None,
     sampling: Sampling | None = None,
     extent: Extent | None = None,
     threads: int | None = 1,
-) -> pd.DataFrame:
-    """Every item of docs/errata.md as rows of one table, computed here or taken from `summary`.
+) -> list[Row]:
+    """The items of docs/errata.md that are worked out on a bundle and a cohort, without any stage's numbers.
 
-    summary : rows of the stages that have run, or None. paper : the tables of resources/paper by file name without its
-    ending. expression : what the cohort was encoded from, where it is at hand.
+    paper : the tables of resources/paper by file name without its ending. expression : what the cohort was encoded
+    from, where it is at hand.
+
+    Raises
+    ------
+    ConfigError : a number of the paper's tables is missing.
+
+    """
+    solver, sampling, extent = solver or Solver(), sampling or Sampling(), extent or Extent()
+    bundle = some_entities(bundle, extent.entities)
+    return [
+        *_of_small_models(extent, solver),
+        *_of_bundle(bundle, solver, extent, threads),
+        *_of_cohort(bundle, cohort, solver, sampling, extent, threads),
+        *cohort_errata.vote_for_neither(bundle, cohort, solver, extent.patients, sampling),
+        *cohort_errata.structural_ties(bundle, cohort, Printed(paper).claim("c300") / 100),
+        *cohort_errata.down_regulation(expression),
+    ]
+
+
+def errata_table(
+    computed: Iterable[Row], *, summary: pd.DataFrame | None, paper: Mapping[str, pd.DataFrame]
+) -> pd.DataFrame:
+    """Every item of docs/errata.md as rows of one table: those of `computed_errata`, of the paper and of `summary`.
+
+    summary : rows of the stages that have run, or None. paper : as in `computed_errata`.
 
     Returns one row per check: `item` (1 to 22), `name`, `label` (LaTeX), `claim`, `claim_value`, `check`, `value`,
     `low` and `high` (interval over patients), `unit` (a metric of the summary), `n`, `holds` (whether the claim does;
@@ -80,20 +103,9 @@ def errata_table(
     ConfigError : a number of the paper's tables is missing.
 
     """
-    solver, sampling, extent = solver or Solver(), sampling or Sampling(), extent or Extent()
+    printed = Printed(paper)
     stages = pd.DataFrame(columns=SUMMARY_COLUMNS) if summary is None else summary
-    printed, bundle = Printed(paper), some_entities(bundle, extent.entities)
-    rows = [
-        *_of_small_models(extent, solver),
-        *_of_bundle(bundle, solver, extent, threads),
-        *_of_cohort(bundle, cohort, solver, sampling, extent, threads),
-        *_of_paper(printed),
-        *_of_stages(stages, printed),
-        *cohort_errata.vote_for_neither(bundle, cohort, solver, extent.patients, sampling),
-        *cohort_errata.structural_ties(bundle, cohort, printed.claim("c300") / 100),
-        *cohort_errata.down_regulation(expression),
-    ]
-    return table_of(rows)
+    return table_of([*computed, *_of_paper(printed), *_of_stages(stages, printed)])
 
 
 def _of_small_models(extent: Extent, solver: Solver) -> list[Row]:

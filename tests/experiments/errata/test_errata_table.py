@@ -12,8 +12,8 @@ from bundles import bundle_of
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.experiments.errata import Extent, Sampling, errata_table, summarise_errata
-from afa.experiments.errata.rows import ITEMS, UNITS, Row, table_of
+from afa.experiments.errata import Extent, Sampling, computed_errata, errata_table, summarise_errata
+from afa.experiments.errata.rows import ITEMS, UNITS, Row, frame_of, rows_of_frame, table_of
 from afa.stats.summary import METRICS
 
 PAPER = {
@@ -29,7 +29,10 @@ def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
 
 def made_table(bundle: Bundle, cohort: Cohort, threads: int = 1) -> pd.DataFrame:
     sampling = Sampling(resamples=50)
-    return errata_table(bundle, cohort, summary=None, paper=PAPER, sampling=sampling, extent=SMALL, threads=threads)
+    rows = computed_errata(bundle, cohort, paper=PAPER, sampling=sampling, extent=SMALL, threads=threads)
+    kept = rows_of_frame(frame_of(rows))
+    assert kept == rows
+    return errata_table(kept, summary=None, paper=PAPER)
 
 
 @pytest.fixture(scope="module")
