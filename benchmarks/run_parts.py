@@ -19,7 +19,7 @@ from afa.files import atomic_file
 from afa.report.benchmarks import read_jobs
 
 PARTS = ["interpreter", "imports", "kernels", "computing", "tables", "figures"]
-SUFFIXES = r"_(shard|summary|truth)$"
+SUFFIXES = r"_(shard|summary|truth|computed)$"
 
 
 def stage_of(rules: pd.Series) -> pd.Series:

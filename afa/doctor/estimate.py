@@ -86,7 +86,7 @@ def stage_of(rule: str) -> str:
         return _STAGES[rule]
     if rule.endswith("_notebook"):
         return "notebooks"
-    for ending in ("_shard", "_summary"):
+    for ending in ("_shard", "_summary", "_computed"):
         rule = rule.removesuffix(ending)
     return rule
 
