@@ -4,7 +4,7 @@ Each of the names below is imported when it is first used, so that `import afa` 
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.allocate` (rules), `afa.session`,
 `afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.annealed`,
 `afa.inference.result`, `afa.closure`, `afa.preference` (scores), `afa.gain`, `afa.bracket`, `afa.copeland`,
-`afa.formats` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
+`afa.formats`, `afa.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from afa.inference.meanfield import Solver, mean_field
     from afa.mrf import Evidence, PairwiseMRF
     from afa.planner import BinaryPlanner, Stop, TopKPlanner
+    from afa.report.simulated import simulate
     from afa.session import load_session, save_session
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _HOME = {
     "load_session": "afa.session",
     "mean_field": "afa.inference.meanfield",
     "save_session": "afa.session",
+    "simulate": "afa.report.simulated",
     "validate_bundle": "afa.bundle",
 }
 
@@ -60,11 +62,14 @@ __all__ = [
     "load_session",
     "mean_field",
     "save_session",
+    "simulate",
     "validate_bundle",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return import_module("afa.plot")
     if name not in _HOME:
         raise AttributeError(f"module 'afa' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

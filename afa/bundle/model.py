@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
@@ -85,6 +87,47 @@ class Bundle:
             if array is not None:
                 array.flags.writeable = False
         object.__setattr__(self, "digest", _digest(self))
+
+    def __repr__(self) -> str:
+        return f"<Bundle {self.name} {self.version}: {len(self.entities)} entities, {len(self.features)} features>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the unary potentials, entities down and features across."""
+        table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
+        heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
+        return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)
+
+    @classmethod
+    def from_frame(
+        cls,
+        unary: pd.DataFrame,
+        pairwise: pd.DataFrame | None = None,
+        *,
+        name: str = "frame",
+        version: str = "1",
+        costs: Mapping[str, float] | None = None,
+        priors: Mapping[str, float] | None = None,
+    ) -> Bundle:
+        """A bundle from tables in memory, checked as the files of a folder are.
+
+        unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
+            `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs, priors : by feature, by entity
+            (log-odds); all or some of the entities, every feature.
+
+        Raises
+        ------
+        BundleError : every fault by the table and line that it has as a file.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> Bundle.from_frame(pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"]), name="leaves")
+        <Bundle leaves 1: 2 entities, 1 features>
+
+        """
+        from afa.bundle.frame import bundle_of_frames  # noqa: PLC0415 (it reads bundles, which are this class)
+
+        return bundle_of_frames(unary, pairwise, name, version, costs, priors)
 
     def index(self, entity: str) -> int:
         """Position of an entity; a `BundleError` for one that the bundle does not have."""

@@ -44,7 +44,7 @@ bundle.app.add_typer(formats.app)
 experiment.app.add_typer(baselines.experiments)
 summary.app.add_typer(baselines.summaries)
 USE, WORKFLOW = "Use", "Workflow"
-for command in (plan.demo, plan.plan, simulate.simulate, encode.encode, phenotypes.phenotypes):
+for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, encode.encode, phenotypes.phenotypes):
     app.command(rich_help_panel=USE)(command)
 app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
 app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)

@@ -132,10 +132,34 @@ def plan(
             _talk(planner, keeper)
 
 
+@with_question
+def serve(
+    bundle: BundleFolder,
+    question: Question,
+    session: Session = None,
+    host: Annotated[str, typer.Option(help="address of this machine to serve at")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="a free one unless given")] = 0,
+    show: Annotated[bool, typer.Option("--open", help="open the page in this machine's browser")] = False,
+) -> None:
+    """Plan on a page of this machine: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
+    from afa.bundle import load_bundle
+    from afa.cli.first_use import prepare
+
+    model = load_bundle(bundle)
+    prepare(model)
+
+    from afa.dialogue.keeping import open_session
+
+    with open_session(session) as keeper:
+        planner = question.planner(model, session, keeper)
+        _serve(planner, keeper, "" if session is None else str(session), host=host, port=port, show=show)
+
+
 def demo(
     patient: Annotated[
         str, typer.Option(help="one of the made-up patients of the example")
     ] = "typical_iron_deficiency",
+    page: Annotated[bool, typer.Option("--page", help="on a page of this machine, opened in its browser")] = False,
     copy: Annotated[Path | None, typer.Option(help="write the example's files to this new folder, and end")] = None,
 ) -> None:
     """Plan a made-up patient on an example: ten causes of anaemia. Return takes the value that the patient has."""
@@ -164,9 +188,14 @@ def demo(
 
     from afa.dialogue.keeping import Keeper
 
-    typer.echo(f"An example: {patient}, a made-up patient. Press Return to take what was measured, or type a value.")
     planner = Question(posterior=0.8).planner(model, None, Keeper())
-    _talk(planner, Keeper(), dict(zip(rows["feature"], rows["value"].tolist(), strict=True)))
+    values = dict(zip(rows["feature"], rows["value"].tolist(), strict=True))
+    if page:
+        typer.echo(f"An example: {patient}, a made-up patient, whose values are marked on the page.")
+        _serve(planner, Keeper(), "", host="127.0.0.1", port=0, show=True, patient=values)
+        return
+    typer.echo(f"An example: {patient}, a made-up patient. Press Return to take what was measured, or type a value.")
+    _talk(planner, Keeper(), values)
     typer.echo(
         "Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)"
     )
@@ -180,6 +209,38 @@ def _talk(planner: Planner, keeper: Keeper, patient: dict[str, int] | None = Non
 
     Terminal(planner, Console(), line_reader(planner), keeper, patient).run()
     if patient is None and (words := keeper.closing_words(planner)):
+        typer.echo(words)
+
+
+def _serve(
+    planner: Planner,
+    keeper: Keeper,
+    kept: str,
+    *,
+    host: str,
+    port: int,
+    show: bool,
+    patient: dict[str, int] | None = None,
+) -> None:
+    """Serve a conversation until Ctrl-C."""
+    import asyncio
+    import webbrowser
+    from contextlib import suppress
+
+    from afa.dialogue.conversation import Conversation
+    from afa.dialogue.server import HERE, Served, serve
+
+    if host != HERE:
+        typer.echo(f"note: whoever reaches {host} and has the address below sees and changes this session", err=True)
+
+    def told(address: str) -> None:
+        typer.echo(f"{address}\nOpen this address in a browser; Ctrl-C ends.")
+        if show:
+            webbrowser.open(address)
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(Served(Conversation(planner, keeper), kept, patient), host, port, told))
+    if words := keeper.closing_words(planner):
         typer.echo(words)
 
 

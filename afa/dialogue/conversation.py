@@ -15,7 +15,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 
 import afa
 from afa.dialogue.keeping import Keeper, all_or_nothing
-from afa.dialogue.words import answer_of, feature_named, posterior_of, question_of, standings
+from afa.dialogue.words import (
+    answer_of,
+    feature_named,
+    posterior_is_of,
+    posterior_of,
+    question_of,
+    read_number,
+    scales_of,
+    standings,
+)
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
@@ -44,7 +53,8 @@ class _Show(_Request):
 
 class _Observe(_Request):
     do: Literal["observe"]
-    values: dict[str, Value] = Field(min_length=1)
+    values: dict[str, Value] = Field(default={}, min_length=1)
+    numbers: dict[str, float] = Field(default={}, min_length=1)
     cost: float | None = Field(None, ge=0)
 
 
@@ -94,6 +104,7 @@ class Conversation:
             "question": question_of(planner),
             "entities": list(bundle.entities),
             "features": list(bundle.features),
+            "scales": scales_of(bundle),
             **self._present(),
         }
 
@@ -121,7 +132,7 @@ class Conversation:
         planner = self.planner
         match request:
             case _Observe():
-                planner.observe_all(self._values(request.values), cost=request.cost)
+                planner.observe_all(self._values(request), cost=request.cost)
             case _Correct():
                 planner.correct(feature_named(planner, request.feature), request.value)
             case _Skip():
@@ -155,12 +166,16 @@ class Conversation:
             case _:
                 return {}
 
-    def _values(self, given: dict[str, int]) -> dict[str, int]:
-        values = {feature_named(self.planner, name): value for name, value in given.items()}
-        if len(values) < len(given):
+    def _values(self, request: _Observe) -> dict[str, int]:
+        values = {feature_named(self.planner, name): value for name, value in request.values.items()}
+        numbers = {feature_named(self.planner, name): number for name, number in request.numbers.items()}
+        read = {name: read_number(self.planner.asked_of, name, number) for name, number in numbers.items()}
+        if not request.values and not request.numbers:
+            raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
+        if len(values | read) < len(request.values) + len(request.numbers):
             found = "two names of one feature"
             raise PlannerError(Fault("request observe, key values", found, "each feature once", "leave one out"))
-        return values
+        return values | read
 
     def _present(self) -> dict[str, Any]:
         """What every answer holds: the next measurement or why there is none, the answer so far, what was spent."""
@@ -182,6 +197,7 @@ class Conversation:
         item = planner.suggest()
         return {
             "posterior": posterior_of(planner),
+            "of": f"Posterior probability, {posterior_is_of(planner)}",
             "values": planner.observed,
             "skipped": sorted(planner.skipped),
             "open": [name for name in planner.bundle.features if name not in closed],
@@ -189,6 +205,7 @@ class Conversation:
             "outcomes": outcomes_of(planner, item),
             "runners_up": [other.name for other in planner.runners_up()],
             "priced": planner.priced,
+            "panels": list(planner.panels),
         }
 
     def _history(self) -> list[dict[Any, Any]]:

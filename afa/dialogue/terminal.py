@@ -14,9 +14,18 @@ from rich.table import Table
 
 from afa.dialogue.conversation import outcomes_of
 from afa.dialogue.keeping import Keeper, all_or_nothing
-from afa.dialogue.words import WRITTEN, answer_of, feature_named, posterior_of, question_of, standings, value_written
+from afa.dialogue.words import (
+    WRITTEN,
+    answer_of,
+    feature_named,
+    posterior_is_of,
+    posterior_of,
+    question_of,
+    standings,
+    value_written,
+)
 from afa.errors import AfaError, Fault, PlannerError
-from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
+from afa.planner import Planner, Suggestion, TopKPlanner
 
 BARS, WIDTH = 5, 20
 """Entities that have a bar, and the letters of a bar that is full."""
@@ -81,7 +90,7 @@ class Terminal:
         asked_of, planner = self.planner.asked_of, self.planner
         name, question = escape(f"{asked_of.name} {asked_of.version}"), escape(question_of(planner))
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured")
-        of = "that it holds" if isinstance(planner, BinaryPlanner) else "if exactly one of them holds"
+        of = posterior_is_of(planner)
         self._say(f"[dim]Answer -1, 0 or 1; ? lists the commands. Probabilities are posteriors, {of}.[/dim]")
         self._say("[dim]For research only.[/dim]")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
+from afa.bundle import Bundle
 from afa.copeland import copeland_wins
 from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
@@ -39,6 +41,28 @@ def value_written(feature: str, written: str) -> int:
     if written.casefold() not in WRITTEN:
         raise PlannerError(Fault(f"value of {feature}", repr(written), "-1, 0 or 1", "write one of these"))
     return WRITTEN[written.casefold()]
+
+
+def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
+    """By feature that `features.csv` describes: kind, unit, definition, and the cut points or None."""
+    table = None if bundle.rates is None else bundle.rates.table
+    if table is None:
+        return {}
+    cuts = [[None if math.isnan(cut) else cut for cut in side.tolist()] for side in (table.low, table.high)]
+    rows = zip(table.names, table.kinds, table.units, table.definitions, *cuts, strict=True)
+    keys = ("kind", "unit", "definition", "low", "high")
+    return {name: dict(zip(keys, rest, strict=True)) for name, *rest in rows}
+
+
+def read_number(bundle: Bundle, feature: str, number: float) -> int:
+    """-1, 0 or 1 from a number in the feature's unit: below `low`, between the two, above `high`."""
+    scale = scales_of(bundle).get(feature, {"kind": "", "low": None, "high": None})
+    if scale["kind"] == "binary" or (scale["low"] is None and scale["high"] is None):
+        step = "give -1, 0 or 1"
+        raise PlannerError(Fault(f"feature {feature}", "a number", "a feature with a range in features.csv", step))
+    if scale["low"] is not None and number < scale["low"]:
+        return -1
+    return int(scale["high"] is not None and number > scale["high"])
 
 
 def question_of(planner: Planner) -> str:
@@ -90,6 +114,11 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
         {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": posterior[v]}
         for v in planner.ranking()
     ]
+
+
+def posterior_is_of(planner: Planner) -> str:
+    """What the numbers of `posterior_of` are the probability of."""
+    return "that it holds" if isinstance(planner, BinaryPlanner) else "if exactly one of them holds"
 
 
 def posterior_of(planner: Planner) -> dict[str, float]:

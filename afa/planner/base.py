@@ -62,6 +62,12 @@ class Planner(ABC):
         self._asked: Suggestion | None = None
         self._fresh = False  # whether `_asked` and `reason` are of the present state
 
+    def __repr__(self) -> str:
+        answer = f"{', '.join(self.answer())} (probability {self.answer_probability():.2f})" if self.observed else ""
+        return (
+            f"<{type(self).__name__} on {self.asked_of.name}: {len(self.observed)} observed{answer and '; '}{answer}>"
+        )
+
     @property
     def observed(self) -> dict[str, int]:
         """The values so far, in the order of their first observation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from scipy.special import expit
@@ -14,7 +15,7 @@ from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import Options
+from afa.planner.options import Options, bundle_given
 from afa.planner.stop import Stop
 
 
@@ -43,7 +44,7 @@ class BinaryPlanner(Planner):
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Bundle | str | Path,
         *,
         entity: str,
         score: str = "two_elbo",
@@ -80,6 +81,7 @@ class BinaryPlanner(Planner):
             patient=patient,
             seed=seed,
         )
+        bundle = bundle_given(bundle)
         models = closed_bundle(bundle, entity, coupling, strength)
         super().__init__(models, options, k=1, entity=entity, coupling=coupling, strength=strength)
         self.asked_of = bundle

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from afa.allocate import RULES, Rule
+from afa.bundle import Bundle, load_bundle
 from afa.engine.gains import GAIN_KINDS
 from afa.errors import Fault, PlannerError
 from afa.gain import TARGETS
@@ -107,6 +109,16 @@ class Options:
             "first": list(self.first),
             "stop": self.rules_of_stopping.plain(),
         }
+
+
+def bundle_given(bundle: Bundle | str | Path) -> Bundle:
+    """A bundle, or that of a folder."""
+    if isinstance(bundle, str | Path):
+        return load_bundle(bundle)
+    if not isinstance(bundle, Bundle):
+        step = "give afa.load_bundle(folder), or the folder"
+        raise PlannerError(Fault("planner option bundle", type(bundle).__name__, "a Bundle, or its folder", step))
+    return bundle
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from pathlib import Path
 
 import numpy as np
 from scipy.special import softmax
@@ -20,7 +21,7 @@ from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import ALL_DUELS_UP_TO, Options, one_of
+from afa.planner.options import ALL_DUELS_UP_TO, Options, bundle_given, one_of
 from afa.planner.stop import Stop
 from afa.preference import gaussian_sign
 
@@ -30,7 +31,7 @@ class TopKPlanner(Planner):
 
     Parameters
     ----------
-    bundle : the entities and their models.
+    bundle : the entities and their models, or the folder of a bundle.
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
         or `kl_nonzero`.
@@ -66,7 +67,7 @@ class TopKPlanner(Planner):
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Bundle | str | Path,
         *,
         k: int = 1,
         score: str = "linearity",
@@ -85,6 +86,7 @@ class TopKPlanner(Planner):
         patient: str = "",
         seed: int = 0,
     ) -> None:
+        bundle = bundle_given(bundle)
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
             expected = f"1 to {len(bundle.entities) - 1}, one less than the number of entities"
             if len(bundle.entities) == 1:

@@ -33,6 +33,7 @@ PUBLIC = (
     "afa.bracket",
     "afa.copeland",
     "afa.formats",
+    "afa.plot",
     "afa.errors",
 )
 """Modules whose public names keep their meaning as CHANGELOG.md says."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from afa.report.figures import draw_accuracy, new_figure
 
@@ -31,7 +32,14 @@ CONSTANT: dict[str, Any] = {"color": "#777777", "linestyle": (0, (6, 3))}
 
 
 def draw_curves(curves: pd.DataFrame, title: str, stem: Path) -> None:
-    """Draw all runs of each way together, with their intervals, into `<stem>.svg` and `<stem>.png`."""
+    """Draw `curves_figure` into `<stem>.svg` and `<stem>.png`."""
+    figure = curves_figure(curves, title)
+    for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+        figure.savefig(f"{stem}.{suffix}", format=suffix, metadata=metadata)
+
+
+def curves_figure(curves: pd.DataFrame, title: str) -> Figure:
+    """All runs of each way together, with their intervals: one panel a metric."""
     together = curves[curves["seed"].isna()]
     shown = [metric for metric in PANELS if (together["metric"] == metric).any()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
@@ -52,5 +60,4 @@ def draw_curves(curves: pd.DataFrame, title: str, stem: Path) -> None:
     handles = dict(reversed(pair) for panel in axes for pair in zip(*panel.get_legend_handles_labels(), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 6))
     figure.suptitle(title, x=0.01, ha="left")
-    for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-        figure.savefig(f"{stem}.{suffix}", format=suffix, metadata=metadata)
+    return figure

@@ -1,0 +1,173 @@
+"""The planner on a page of this machine: a small server around one conversation, for any number of tabs.
+
+The page speaks the requests of `afa.dialogue.conversation` and shows their answers; it computes nothing. Who has not
+the token that the address holds gets nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, HTTPError, RequestHandler
+
+from afa.dialogue.conversation import Conversation, as_text
+from afa.errors import Fault, PlannerError
+
+HERE = "127.0.0.1"
+LARGEST_REQUEST = 1_000_000
+PATIENCE = 20.0
+"""Seconds that a tab waits for news before it asks again."""
+PARTS = Path(__file__).parent / "page"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
+
+
+class Served:
+    """One conversation, the number of its last step, and whoever waits for the next.
+
+    kept : the session's file, as the page names it; "" without one. patient : values that an example's patient has.
+    """
+
+    def __init__(self, conversation: Conversation, kept: str = "", patient: dict[str, int] | None = None) -> None:
+        self.conversation, self.kept, self.patient = conversation, kept, patient or {}
+        self.token = secrets.token_urlsafe(18)
+        self.step = 0
+        self.news = asyncio.Event()
+
+    def state(self) -> dict[str, Any]:
+        """All that a page shows."""
+        view = self.conversation.hear('{"do": "view"}')
+        return {"step": self.step, "kept": self.kept, "patient": self.patient, **view}
+
+    def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out what a tab asks for that has seen this step; refused where another tab has gone on since."""
+        if step != self.step:
+            found, expected = "a page that is older than the last step", "the present one"
+            told = Fault("this page", found, expected, "look at it again: it shows the last step now")
+            parts = {"where": told.where, "found": told.found, "expected": told.expected}
+            answer: dict[str, Any] = {"ok": False, "error": {**parts, "next_step": told.next_step}}
+        else:
+            before = self.conversation.planner.actions
+            answer = self.conversation.hear(json.dumps(request))
+            if self.conversation.planner.actions != before:
+                self.step += 1
+                self.news.set()
+                self.news = asyncio.Event()
+        return {"answer": answer, "state": self.state()}
+
+
+class _Handler(RequestHandler):
+    def initialize(self, served: Served) -> None:
+        self.served = served
+
+    def set_default_headers(self) -> None:
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+        self.clear_header("Server")
+
+    def check_token(self, token: str) -> None:
+        if not hmac.compare_digest(token.encode(), self.served.token.encode()):
+            raise HTTPError(403)
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(
+            "Open the address that `afa serve` has printed, with its token.\n" if status_code == 403 else "no\n"
+        )
+
+
+class _Page(_Handler):
+    def get(self) -> None:
+        self.check_token(self.get_query_argument("token", ""))
+        self.finish((PARTS / "page.html").read_text(encoding="utf-8"))
+
+
+class _Part(_Handler):
+    def get(self, name: str) -> None:
+        self.set_header("Content-Type", {"js": "text/javascript", "css": "text/css"}[name.rpartition(".")[2]])
+        self.finish((PARTS / name).read_text(encoding="utf-8"))
+
+
+class _Said(_Handler):
+    def prepare(self) -> None:
+        self.check_token(self.request.headers.get("X-Token", ""))
+
+
+class _Start(_Said):
+    def get(self) -> None:
+        self.finish(as_text({"greeting": self.served.conversation.greeting(), "state": self.served.state()}))
+
+
+class _News(_Said):
+    async def get(self, step: str) -> None:
+        if int(step) == self.served.step:
+            try:
+                await asyncio.wait_for(self.served.news.wait(), PATIENCE)
+            except TimeoutError:
+                self.set_status(204)
+                return
+        await self.finish(as_text(self.served.state()))
+
+
+class _Say(_Said):
+    def post(self) -> None:
+        try:
+            said = json.loads(self.request.body)
+            step, request = int(said["step"]), dict(said["request"])
+        except (ValueError, TypeError, KeyError):
+            raise HTTPError(400) from None
+        if request.get("do") == "quit":
+            raise HTTPError(400)
+        self.finish(as_text(self.served.say(step, request)))
+
+
+def application(served: Served) -> Application:
+    """The routes of a page; all but its scripts and styles need the token."""
+    routes: list[Any] = [
+        (r"/", _Page),
+        (r"/(page\.js|page\.css)", _Part),
+        (r"/start", _Start),
+        (r"/news/(\d{1,9})", _News),
+        (r"/say", _Say),
+    ]
+    handlers: list[Any] = [(path, handler, {"served": served}) for path, handler in routes]
+    return Application(handlers, log_function=lambda _: None)
+
+
+async def serve(served: Served, host: str, port: int, told: Callable[[str], None]) -> None:
+    """Serve until the task is cancelled; `told` is given the address once it can be opened.
+
+    Raises
+    ------
+    PlannerError : the port is in use, or the host is not one of this machine.
+
+    """
+    try:
+        sockets = bind_sockets(port, host)
+    except OSError as error:
+        found = error.strerror or "an error"
+        step = "choose another --port, or leave it out for a free one"
+        raise PlannerError(Fault(f"{host}, port {port}", found, "a free port of this machine", step)) from error
+    server = HTTPServer(application(served), max_body_size=LARGEST_REQUEST)
+    server.add_sockets(sockets)
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        told(f"http://{shown}:{sockets[0].getsockname()[1]}/?token={served.token}")
+        await asyncio.Event().wait()
+    finally:
+        server.stop()
+        await server.close_all_connections()

@@ -1,0 +1,246 @@
+"""`afa serve`: a whole patient by mouse and by keyboard in a browser, and the same by `afa plan --json`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from browsers import NEEDS_BROWSER, screenshot, size
+from bundles import bundle_of
+from commands import afa
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from afa.bundle import load_bundle, save_bundle
+from afa.session import load_session
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests/data/bundle_tiny"
+HOSTILE = ('<img src=x onerror="document.title=1">', "a'b\"c", "</script><b>bold</b>", "línea ünïcode 語", "{{x}} ${y}")
+RANGES = """feature,kind,unit,low,high,definition
+a,continuous,g/dL,12,16,what a is
+b,ordinal,,,,three values without a range
+c,continuous,mg/l,1,5,
+"""
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start a server with some options; answer with its process and address."""
+    running = []
+
+    def start(bundle, *options):
+        command = [sys.executable, "-m", "afa", "serve", str(bundle), *map(str, options)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env={**os.environ}
+        )
+        running.append(process)
+        address = process.stdout.readline().strip()
+        assert address.startswith("http"), process.stderr.read()
+        return process, address
+
+    yield start
+    for process in running:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def asked(address, path, *, token=None, body=None, method=None):
+    """Status and text of a request that no page makes."""
+    base, _, own = address.partition("/?token=")
+    headers = {"X-Token": own if token is None else token}
+    request = Request(f"{base}/{path}", data=body, headers=headers, method=method)
+    try:
+        with urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def opened(browser, address):
+    browser.get(address)
+    until(browser, lambda: data(browser, "ready") == "true")
+    return browser
+
+
+def data(browser, name):
+    return browser.execute_script(f"return document.body.dataset.{name}")
+
+
+def until(browser, holds):
+    WebDriverWait(browser, 60, 0.05).until(lambda _: holds())
+
+
+def text(browser, name):
+    return browser.find_element(By.ID, name).get_attribute("textContent")
+
+
+def step_by(browser, act):
+    """Do something, and wait until the page shows one more step."""
+    before = int(data(browser, "step"))
+    act()
+    until(browser, lambda: int(data(browser, "step")) > before and data(browser, "busy") != "true")
+
+
+def press(browser, keys):
+    ActionChains(browser).send_keys(keys).perform()
+
+
+def button(browser, value):
+    return browser.find_element(By.CSS_SELECTOR, f"#rows button[data-value='{value}']")
+
+
+def test_nothing_is_served_without_the_token_and_no_more_than_the_page(serve):
+    _, address = serve(TINY)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", address)
+    assert asked(address, "start")[0] == 200
+    for path in ("", "start", "news/0", "?token=wrong"):
+        status, said = asked(address, path, token="wrong")
+        assert (status, "afa serve" in said) == (403, True)
+    assert asked(address, "say", token="wrong", body=b"{}")[0] == 403
+    for path in ("page.html", "../pyproject.toml", "page.js/..", "static/x"):
+        assert asked(address, path)[0] == 404
+    for body in (b"no json", b"[]", b'{"step": 0}', b'{"step": 0, "request": {"do": "quit"}}'):
+        assert asked(address, "say", body=body)[0] == 400
+    status, said = asked(address, "say", body=b'{"step": 0, "request": {"do": "observe", "values": {"MUC2": 7}}}')
+    assert (status, json.loads(said)["answer"]["ok"]) == (200, False)
+
+
+def test_a_port_that_is_taken_is_one_line(serve):
+    _, address = serve(TINY)
+    port = address.partition("/?")[0].rpartition(":")[2]
+    ran = afa("serve", TINY, "--port", port)
+    assert ran.returncode == 2
+    assert "expected a free port of this machine. Next step: choose another --port" in ran.stderr
+
+
+@NEEDS_BROWSER
+def test_a_patient_by_mouse_is_the_same_session_as_its_requests_by_json_lines(serve, browser, tmp_path):
+    _, address = serve(TINY, "--session", "page.yaml", "--to-the-end")
+    opened(browser, address)
+    assert text(browser, "title") == "tiny 1"
+    assert "then" in button(browser, 1).text
+    first = text(browser, "asked").partition(" (")[0]
+    step_by(browser, button(browser, 1).click)
+    second = text(browser, "asked").partition(" (")[0]
+    step_by(browser, browser.find_element(By.ID, "skip").click)
+    step_by(browser, browser.find_element(By.ID, "undo").click)
+    assert text(browser, "asked").startswith(second)
+    browser.find_element(By.ID, "feature").send_keys("il8" if first != "CXCL8" else "muc2")
+    Select(browser.find_element(By.ID, "value")).select_by_value("-1")
+    step_by(browser, browser.find_element(By.CSS_SELECTOR, "#known button").click)
+    step_by(browser, lambda: Select(browser.find_element(By.CSS_SELECTOR, "#values select")).select_by_value("0"))
+    requests = [
+        {"do": "observe", "values": {first: 1}},
+        {"do": "skip", "feature": second},
+        {"do": "undo"},
+        {"do": "observe", "values": {"il8" if first != "CXCL8" else "muc2": -1}},
+        {"do": "correct", "feature": first, "value": 0},
+    ]
+    while browser.find_elements(By.CSS_SELECTOR, "#rows button"):
+        requests.append({"do": "observe", "values": {text(browser, "asked").partition(" (")[0]: 0}})
+        step_by(browser, button(browser, 0).click)
+    assert text(browser, "next-label") == "Done"
+    assert text(browser, "reason") == "every feature has been observed"
+    assert text(browser, "kept") == "Kept in page.yaml after every step."
+    lines = "".join(json.dumps(request) + "\n" for request in requests)
+    assert afa("plan", TINY, "--json", "--to-the-end", "--session", tmp_path / "json.yaml", typed=lines).returncode == 0
+    assert (tmp_path / "page.yaml").read_bytes() == (tmp_path / "json.yaml").read_bytes()
+    bars = browser.find_elements(By.CSS_SELECTOR, "#bars tbody tr")
+    assert sum(int(bar.find_elements(By.TAG_NAME, "td")[1].text.split()[0]) for bar in bars) in range(98, 103)
+    for width in (1400, 390):
+        size(browser, width, 900)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        screenshot(browser, f"serve_{width}")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+@NEEDS_BROWSER
+def test_a_patient_by_keyboard(serve, browser):
+    _, address = serve(TINY, "--to-the-end")
+    opened(browser, address)
+    for key in ("+", "0", "-", "u", "s"):
+        step_by(browser, lambda key=key: press(browser, key))
+    values = [
+        Select(each).first_selected_option.text for each in browser.find_elements(By.CSS_SELECTOR, "#values select")
+    ]
+    assert values == ["+1: high", "0: as usual"]
+    assert "skipped" in text(browser, "values")
+    browser.find_element(By.ID, "feature").send_keys("0+su")
+    assert data(browser, "step") == "5", "what is typed into a field is no key of the page"
+
+
+@NEEDS_BROWSER
+def test_two_tabs_show_the_same_and_an_old_one_changes_nothing(serve, browser):
+    _, address = serve(TINY)
+    opened(browser, address)
+    first = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    opened(browser, address)
+    step_by(browser, button(browser, 1).click)
+    browser.switch_to.window(first)
+    until(browser, lambda: data(browser, "step") == "1")
+    status, said = asked(address, "say", body=b'{"step": 0, "request": {"do": "undo"}}')
+    assert (status, json.loads(said)["answer"]["error"]["found"]) == (200, "a page that is older than the last step")
+    assert json.loads(said)["state"]["observed"] == 1
+
+
+@NEEDS_BROWSER
+def test_a_server_that_ends_is_said_and_the_session_goes_on(serve, browser, tmp_path):
+    process, address = serve(TINY, "--session", "mine.yaml")
+    opened(browser, address)
+    step_by(browser, button(browser, 1).click)
+    process.send_signal(signal.SIGINT)
+    shown, _ = process.communicate(timeout=60)
+    assert (process.returncode, "kept in mine.yaml" in shown) == (0, True)
+    until(browser, lambda: data(browser, "lost") == "true")
+    assert "The server has ended; start it again. Every step is kept in mine.yaml" in text(browser, "message")
+    _, address = serve(TINY, "--session", "mine.yaml")
+    opened(browser, address)
+    assert text(browser, "spent").startswith("1 measured")
+
+
+@NEEDS_BROWSER
+def test_hostile_names_are_text(serve, browser, tmp_path):
+    unary = [[2.0, -1.0, 1.0, 0.5, 1.0], [-1.0, 1.0, 0.5, 1.0, -2.0], [0.5, 1.0, 1.0, -1.0, 1.0]]
+    hostile = bundle_of(unary, [[[0.0] * 5] * 5] * 3, features=HOSTILE, entities=HOSTILE[:3])
+    save_bundle(hostile, tmp_path / "hostile")
+    _, address = serve(tmp_path / "hostile")
+    opened(browser, address)
+    for _ in range(2):
+        assert text(browser, "asked") in HOSTILE
+        step_by(browser, button(browser, 1).click)
+    assert browser.title == "random 1"
+    assert {row.text for row in browser.find_elements(By.CSS_SELECTOR, "#bars th")} == set(HOSTILE[:3])
+    assert browser.find_elements(By.CSS_SELECTOR, "img, b") == []
+
+
+@NEEDS_BROWSER
+def test_a_number_is_read_by_its_range(serve, browser, tmp_path):
+    unary = [[2.0, 1.0, 1.0], [-1.0, 0.5, -1.0]]
+    save_bundle(bundle_of(unary, [[[0.0] * 3] * 3] * 2, features=("a", "b", "c")), tmp_path / "ranged")
+    (tmp_path / "ranged" / "features.csv").write_text(RANGES)
+    afa("bundle", "stamp", tmp_path / "ranged")
+    _, address = serve(tmp_path / "ranged", "--session", "s.yaml", "--to-the-end", "--first", "a,c,b")
+    opened(browser, address)
+    assert text(browser, "definition") == "what a is"
+    assert "12 to 16 g/dL" in button(browser, 0).text
+    field = browser.find_element(By.CSS_SELECTOR, ".number input")
+    field.send_keys("high" + Keys.ENTER)
+    until(browser, lambda: "is no number" in text(browser, "message"))
+    field.clear()
+    step_by(browser, lambda: field.send_keys("11,5" + Keys.ENTER))
+    assert "above 5 mg/l" in text(browser, "rows")
+    step_by(browser, lambda: browser.find_element(By.CSS_SELECTOR, ".number input").send_keys("5" + Keys.ENTER))
+    assert not browser.find_elements(By.CSS_SELECTOR, ".number input")
+    step_by(browser, button(browser, 1).click)
+    kept = load_session(tmp_path / "s.yaml", load_bundle(tmp_path / "ranged"))
+    assert kept.observed == {"a": -1, "c": 0, "b": 1}
