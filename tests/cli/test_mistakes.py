@@ -94,7 +94,7 @@ def test_a_mistake_on_the_command_line_is_named_by_what_was_typed(words: str, fo
         ('{"do": "observ"}', "request, key do", "show or observe"),
         ('{"do": "observe", "values": {"growth": 2}}', "request, key observe.values.growth", "1"),
         ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "a valid integer"),
-        ('{"do": "observe", "value": {"growth": 1}}', "request, key observe.values", "a value"),
+        ('{"do": "observe", "value": {"growth": 1}}', "request, key observe.value", "only known keys"),
         ('{"do": "observe", "values": {"gorwth": 1}}', "feature 'gorwth'", "a feature of the bundle"),
     ],
 )

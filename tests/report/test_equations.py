@@ -56,7 +56,7 @@ def test_the_page_of_this_project_is_what_its_docstrings_and_tests_give(project)
 def test_the_index_of_this_project_knows_where_its_first_equations_are_computed(project):
     places = {label: [place.full for place in places] for label, places in project.places.items()}
     assert places["eq:cmi"][0] == "afa.gain.cmi"
-    assert places["eq:two-elbo-def"][-1].startswith("afa.engine.")
+    assert places["eq:wald_mag"][-1].startswith("afa.engine.")
     assert "tests/test_gain.py" in project.source.tested("afa.gain.cmi").files
 
 
