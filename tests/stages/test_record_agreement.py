@@ -1,7 +1,7 @@
 """Agreement of recorded answers, on a record of two phenotypes and three runs that is worked by hand."""
 
 import pytest
-from records import add_genes, add_pairs, write_study
+from records import add_anchor, add_conditional, add_genes, add_pairs, write_study
 
 from afa.elicit.record import Record
 from afa.elicit.study import load_study
@@ -49,6 +49,25 @@ def test_the_record_is_read_by_run_phenotype_and_gene(study):
         ["P", "A", "B", -1],
         ["P", "A", "C", 0],
     ]
+
+
+def test_pairs_count_however_they_were_asked_for_and_two_ways_are_two_wordings(study):
+    add_anchor(study, "P", "A", {"B": -1, "C": 1}, ONE)
+    add_anchor(study, "P", "B", {"C": 1}, ONE)
+    add_conditional(study, "P", "C", "A", 0.2, 0.6, OTHER)
+    answers = answers_of(study)
+    judged = answers.judged.set_index(["wording", "feature_a", "feature_b"])["sign"]
+    assert judged[ONE].to_dict() == {("A", "B"): -1, ("A", "C"): 1, ("B", "C"): 1}
+    assert judged[OTHER].to_dict() == {("A", "C"): -1}
+    asked = answers.asked[(answers.asked["prompt"] == "pairwise") & (answers.asked["entity"] == "P")]
+    assert asked.set_index("wording")[["asked", "answered"]].T.to_dict("list") == {
+        ONE: [3, 3],
+        OTHER: [1, 1],
+        "unknown": [2, 2],
+    }
+    twice = record_agreement(answers)["wordings"].query("prompt == 'pairwise'").set_index(["wording_a", "wording_b"])
+    assert twice["shared"].to_dict() == {(ONE, OTHER): 1, (ONE, "unknown"): 2, (OTHER, "unknown"): 1}
+    assert twice["same"].to_dict() == {(ONE, OTHER): 0, (ONE, "unknown"): 1, (OTHER, "unknown"): 0}
 
 
 def test_two_runs_share_the_genes_that_both_name(study):

@@ -44,6 +44,21 @@ def add_pairs(folder, phenotype, pairs, wording=UNKNOWN, lit_prob=0.5):
         _append(folder, question, document, wording, UNKNOWN)
 
 
+def add_anchor(folder, phenotype, anchor, signs, wording):
+    """Append one answer on an anchor gene and all its partners, by their signs."""
+    part = {"lit_prob": 0.5, "evidence_source": "model_knowledge", "supporting_text": "s", "reference_indices": []}
+    pairs = [{"gene2": gene, "lit_direction": PAIR_WORDS[sign], **part} for gene, sign in signs.items()]
+    values = {"phenotype": phenotype, "gene1": anchor, "partners": " ".join(signs)}
+    _append(folder, Question("anchor", values, PAIR_RUN), {"gene1": anchor, "pairs": pairs}, wording, UNKNOWN)
+
+
+def add_conditional(folder, phenotype, one, other, p_with, p_without, wording):
+    """Append one answer on a pair that was asked for by conditional probabilities."""
+    document = {"p_with": p_with, "p_without": p_without, "evidence_source": "none", "supporting_text": ""}
+    question = Question("conditional", {"phenotype": phenotype, "gene1": one, "gene2": other}, PAIR_RUN)
+    _append(folder, question, {**document, "reference_indices": []}, wording, UNKNOWN)
+
+
 def _append(folder, question, document, wording, model):
     entry = Entry(
         question=question,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.elicit.record import Entry, Record
-from afa.elicit.study import PAIRWISE, UNARY, Study
+from afa.elicit.study import ANCHOR, PAIR_PROMPTS, PAIRWISE, UNARY, Study
 from afa.elicit.tables import SIGN, genes_named, pairs_judged, usable_genes
 from afa.errors import ElicitationError, Fault
 
@@ -115,8 +115,12 @@ def check_of_record(bundle: Bundle, answers: Answers) -> None:
 def _by_wording(
     entries: Sequence[Entry], study: Study, prompt: str, counting: Collection[str]
 ) -> tuple[dict[str, list[Entry]], pd.DataFrame]:
-    """The answers to each wording of a prompt, at most one per question, and how many there are by phenotype."""
-    of_prompt = [entry for entry in entries if entry.question.prompt == prompt]
+    """The answers to each wording of a prompt, at most one per question, and how many there are by phenotype.
+
+    Pairs are counted however they were asked for: one by one, by anchor, or by conditional probabilities.
+    """
+    kinds = {UNARY} if prompt == UNARY else set(PAIR_PROMPTS.values())
+    of_prompt = [entry for entry in entries if entry.question.prompt in kinds]
     found, counts = {}, []
     for wording in sorted({entry.prompt_digest for entry in of_prompt}):
         own = [entry for entry in of_prompt if entry.prompt_digest == wording]
@@ -127,8 +131,8 @@ def _by_wording(
             by_question.setdefault(entry.question.name, []).append(entry)
         chosen = [_chosen(attempts, counting) for attempts in by_question.values()]
         found[wording] = [entry for entry in chosen if entry is not None]
-        asked = [attempts[0].question.values["phenotype"] for attempts in by_question.values()]
-        answered = [entry.question.values["phenotype"] for entry in found[wording]]
+        asked = [name for attempts in by_question.values() for name in _each(attempts[0])]
+        answered = [name for entry in found[wording] for name in _each(entry)]
         count = pd.DataFrame({"entity": study.names, "prompt": prompt, "wording": wording})
         count["asked"] = len(study.settings.voters) if prompt == UNARY else _counted(asked, study.names)
         counts.append(count.assign(answered=_counted(answered, study.names)))
@@ -141,6 +145,12 @@ def _chosen(attempts: Sequence[Entry], counting: Collection[str]) -> Entry | Non
     if len(answered) > 1:
         answered = [entry for entry in answered if entry.digest in counting]
     return answered[0] if len(answered) == 1 else None
+
+
+def _each(entry: Entry) -> list[str]:
+    """The phenotype of a question, once for each pair that it is about."""
+    values = entry.question.values
+    return [values["phenotype"]] * (len(values["partners"].split()) if entry.question.prompt == ANCHOR else 1)
 
 
 def _counted(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
