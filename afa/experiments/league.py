@@ -43,6 +43,7 @@ from afa.stages.base import Section
 from afa.stages.drawn import generator_of
 from afa.stages.labels.metrics import accuracies, ranking
 from afa.stages.labels_needed.classifiers import METHODS
+from afa.stages.labels_needed.tables import one_thread
 from afa.stats.accuracy import auroc
 from afa.stats.resampling import interval, patient_weights
 
@@ -222,7 +223,8 @@ def _follow_task(entrant: Entrant, task: Task, settings: Settings) -> dict[str, 
     if not task.main:
         return tables
     tables["null"] = _null(entrant, task, own, rounds, settings)
-    tables["trained"] = _trained(entrant, task, own, rounds, settings)
+    with one_thread():
+        tables["trained"] = _trained(entrant, task, own, rounds, settings)
     tables["reliability"] = _reliability(entrant, task, own, rounds)
     return tables
 

@@ -85,7 +85,7 @@ def needed_tables(
     percents, seeds = sorted(set(held["t"])), sorted(set(held["seed"].dropna()))
     parts: list[pd.DataFrame] = []
     splits: list[tuple[object, ...]] = []
-    with _one_thread():
+    with one_thread():
         for task in tasks:
             for size in sorted(sizes):
                 if reason := _too_few(task, size, tested, of_each_class):
@@ -223,7 +223,7 @@ def _as_it_chooses(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Sums of linear algebra in one order, whatever the machine and its settings; and no checks of our own arrays."""
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
