@@ -9,12 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from afa.formats.afabench import BinaryMethod, TopKMethod
+    from afa.formats.afabench import REGISTRY, BinaryMethod, TopKMethod
     from afa.formats.graph import from_networkx, to_networkx
     from afa.formats.graph_file import read_graph, write_graph
     from afa.formats.markov_network import from_markov_networks, to_markov_network
 
 _HOME = {
+    "REGISTRY": "afa.formats.afabench",
     "BinaryMethod": "afa.formats.afabench",
     "TopKMethod": "afa.formats.afabench",
     "from_markov_networks": "afa.formats.markov_network",
@@ -26,6 +27,7 @@ _HOME = {
 }
 
 __all__ = [
+    "REGISTRY",
     "BinaryMethod",
     "TopKMethod",
     "from_markov_networks",

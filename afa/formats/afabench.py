@@ -3,9 +3,12 @@
 The protocol is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark, package
 version 1.0.0, as a public copy had it at commit 0dd0690e, read in November 2026; the copy has no date of its own, a
 document beside it one of October 2026. A batch has the shape `*batch *feature_shape`; `act` answers with 0 to stop or i
-to acquire feature i - 1, counted over the flattened features, and `predict` with one number a class. Nothing of the
-benchmark is imported: arrays are whatever NumPy converts, and answers are NumPy arrays, or tensors of torch where the
-batch is one.
+to perform selection i - 1, and `predict` with one number a class. A selection is a feature, counted over the flattened
+features, or a panel of them. Nothing of the benchmark is imported: arrays are whatever NumPy converts, and answers are
+NumPy arrays, or tensors of torch where the batch is one.
+
+The benchmark loads saved methods by the name of their class, of those that it knows:
+`afabench.common.registry.REGISTERED_CLASSES.update(afa.formats.REGISTRY)` makes it know ours.
 """
 
 from __future__ import annotations
@@ -22,13 +25,15 @@ import yaml
 from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.errors import Fault, PlannerError
 from afa.files import atomic_file
-from afa.formats.batch import Row, alike, rows_of
+from afa.formats.batch import Row, alike, columns_of, rows_of
 from afa.formats.planner_cache import AnyPlanner, PlannerCache
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.yamlfile import read_mapping
 
+REGISTRY = {name: f"afa.formats.{name}" for name in ("BinaryMethod", "TopKMethod")}
+"""Where the benchmark finds our classes, by their names."""
 METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
 MOST_PLANNERS = 128
 _KEPT_OUT = {
@@ -42,7 +47,10 @@ _KEPT_OUT = {
 class PlannerMethod(ABC, Generic[AnyPlanner]):
     """What both settings share. A mask has no order, so a planner option whose answers need one is refused.
 
-    bundle : the models. features : the M columns of the batches by name, the bundle's own order unless given.
+    bundle : the models; features with cut points in its `features.csv` come as they were measured, all others as -1, 0
+        or 1. features : the M columns of the batches by name, the bundle's own order unless given.
+    panels : columns that one selection reveals, by name; the bundle's measurements (`groups.csv`) unless given. A panel
+        is one selection, at the place of its first column.
     cost_param : the risk at which to stop; `act` answers 0 once 1 - max(predict) is at most this. With None, it stops
         when no completion can change the planner's answer, and at full observation.
     seed : of rules that draw at random; all rows draw alike. options : those of the planner.
@@ -50,6 +58,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         253 features each takes 1.4 MB.
     """
 
+    _class_version = "1.0.0"  # the benchmark reads what another major version saved as not its own
     has_builtin_classifier = True
     force_acquisition = False
     """Set it to go on as long as a feature is left: for evaluations that spend a whole budget."""
@@ -59,14 +68,17 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         bundle: Bundle,
         *,
         features: Sequence[str] | None = None,
+        panels: Mapping[str, Sequence[str]] | None = None,
         cost_param: float | None = None,
         seed: int | None = 0,
         most_planners: int = MOST_PLANNERS,
         **options: Any,
     ) -> None:
         _check_options(options)
-        self.bundle, self._options, self._most = bundle, options, most_planners
+        self._panels = measurements_of(bundle) if panels is None else {name: tuple(panels[name]) for name in panels}
+        self.bundle, self._options, self._most = bundle, options | {"panels": self._panels}, most_planners
         self.features = _columns(bundle, features)
+        self._columns = columns_of(bundle, self.features, self._panels)
         self._device: Any = "cpu"
         self._cost_param: float | None = None
         if cost_param is not None:
@@ -98,13 +110,13 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         label: Any = None,  # noqa: ARG002
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """(*batch, 1) int64: 0 to stop, or i to acquire feature i - 1. The label is not looked at.
+        """(*batch, 1) int64: 0 to stop, or i for selection i - 1. The label is not looked at.
 
-        masked_features : (*batch, *feature_shape), -1, 0 or 1 where observed. feature_mask : the same shape, True where
-        observed. selection_mask : (*batch, M), True where already asked for: not asked for again. feature_shape : the
+        masked_features : (*batch, *feature_shape), values where observed. feature_mask : the same shape, True where
+        observed. selection_mask : (*batch, S), True where already asked for: not asked for again. feature_shape : the
         last axis unless given.
         """
-        rows, batch = rows_of(masked_features, feature_mask, selection_mask, feature_shape, self.features)
+        rows, batch = rows_of(masked_features, feature_mask, selection_mask, feature_shape, self._columns)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         actions = np.array([self._action(row) for row in distinct], dtype=np.int64)
         return alike(actions[place.ravel()].reshape(*batch, 1), masked_features)
@@ -117,7 +129,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
         """(*batch, n_classes) float32: the probability of each of `classes` given what has been observed."""
-        rows, batch = rows_of(masked_features, feature_mask, None, feature_shape, self.features)
+        rows, batch = rows_of(masked_features, feature_mask, None, feature_shape, self._columns)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         found = [self._probabilities(self._cache.at(row)) for row in distinct]
         table = np.array(found, dtype=np.float32).reshape(-1, len(self.classes))
@@ -131,10 +143,12 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         save_bundle(self.bundle, folder / BUNDLE_FOLDER)
-        options = {key: asdict(value) if isinstance(value, Solver) else value for key, value in self._options.items()}
+        given = {key: value for key, value in self._options.items() if key != "panels"}
+        options = {key: asdict(value) if isinstance(value, Solver) else value for key, value in given.items()}
         setting = {
             "method": type(self).__name__,
             "features": list(self.features),
+            "panels": {name: list(columns) for name, columns in self._panels.items()},
             "cost_param": self._cost_param,
             "seed": self._seed,
             "most_planners": self._most,
@@ -188,7 +202,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         if not self.force_acquisition and self._enough(planner):
             return 0
         feature = planner.next_feature()
-        return 0 if feature is None else self.features.index(feature) + 1
+        return 0 if feature is None else self._columns.selection_of(feature) + 1
 
     def _enough(self, planner: AnyPlanner) -> bool:
         risk = self._cost_param
@@ -263,6 +277,12 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if options.get("score") == "kl_nonzero":
         step = "choose a score that is a function of what has been observed"
         raise PlannerError(Fault("method option score", "kl_nonzero, a vote in the order of arrival", "another", step))
+
+
+def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
+    """The features that come of one measurement, by its name."""
+    groups = () if bundle.rates is None else bundle.rates.measurements
+    return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
 def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
