@@ -100,7 +100,7 @@ def rows_of(
             raise PlannerError(Fault("selection_mask", f"{asked.shape}", expected, step))
         asked = asked.reshape(len(rows), -1).astype(bool)
         for i, members in enumerate(columns.selections):
-            gone = np.ix_(asked[:, i], members)
+            gone = np.ix_(asked[:, i], np.array(members))
             rows[gone] = np.where(mask[gone], rows[gone], PASSED)
     return rows, batch
 
