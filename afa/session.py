@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 import afa
 from afa.allocate import Rule
 from afa.bundle import Bundle
-from afa.closure import STRENGTH
+from afa.bundle.rates import Holds
+from afa.closure import STRENGTH, Closure
 from afa.errors import Fault, PlannerError
 from afa.files import atomic_file
 from afa.inference.meanfield import Solver
@@ -20,7 +21,7 @@ from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.yamlfile import load_model
 
 FORMAT = 1
-ONE_ENTITY = ("entity", "coupling", "strength")
+ONE_ENTITY = ("entity", "strength")
 """Settings of the binary question alone."""
 
 
@@ -67,8 +68,10 @@ class _Settings(_Strict):
     k: int | None = None
     layer0: str | None = None
     entity: str | None = None
-    coupling: Literal["differential", "shared"] = "differential"
     strength: float = STRENGTH
+    coupling: Closure = "differential"
+    holds: Holds | None = None
+    tau: float | None = None
 
 
 class _Step(_Strict):
@@ -97,7 +100,7 @@ class _Session(_Strict):
 
     @model_validator(mode="after")
     def _one_question(self) -> _Session:
-        other = ("k", "layer0") if self.question == "binary" else ONE_ENTITY
+        other = ("k", "layer0", "holds") if self.question == "binary" else ONE_ENTITY
         if extra := self.settings.model_fields_set.intersection(other):
             raise ValueError(f"the settings of one question: {', '.join(sorted(extra))} belongs to the other")
         return self
@@ -191,7 +194,7 @@ def load_session(
 
 
 def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str | Path) -> TopKPlanner | BinaryPlanner:
-    k, layer0, entity, coupling, strength = (options.pop(name) for name in ("k", "layer0", *ONE_ENTITY))
+    k, layer0, holds, entity, strength = (options.pop(name) for name in ("k", "layer0", "holds", *ONE_ENTITY))
     missing = (
         "entity" if question == "binary" and entity is None else "k" if question == "top_k" and k is None else None
     )
@@ -199,8 +202,8 @@ def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str |
         where = f"{path}, key settings.{missing}"
         raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))
     if question == "binary":
-        return BinaryPlanner(bundle, entity=entity, coupling=coupling, strength=strength, **options)
-    return TopKPlanner(bundle, k=k, layer0=layer0, **options)
+        return BinaryPlanner(bundle, entity=entity, strength=strength, **options)
+    return TopKPlanner(bundle, k=k, layer0=layer0, holds=holds, **options)
 
 
 def _plain(action: Action) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,14 +40,16 @@ def explicit_models(
     1.38629
     """
     in_one, in_zero = sp.csr_array(shared) + sp.csr_array(condition), sp.csr_array(shared, dtype=np.float64)
-    steepest = max(
-        float((slopes_bound(p) * abs(couplings).sum(axis=1)).max(initial=0.0))
-        for p, couplings in ((with_entity, in_one), (without, in_zero))
-    )
-    factor = STRENGTH / max(steepest, STRENGTH)
+    factor = strength_factor([(with_entity, in_one), (without, in_zero)])
     one = PairwiseMRF.of_probabilities(with_entity, factor * in_one, prior - kappa, features)
     zero = PairwiseMRF.of_probabilities(without, factor * in_zero, 0.0, features)
     return one, zero
+
+
+def strength_factor(models: Iterable[tuple[ArrayLike, sp.csr_array]]) -> float:
+    """What the couplings of some models are multiplied by, at most 1; each is probabilities and couplings (F2d)."""
+    rows = [float((slopes_bound(p) * abs(psi).sum(axis=1)).max(initial=0.0)) for p, psi in models]
+    return STRENGTH / max([*rows, STRENGTH])
 
 
 def slopes_bound(probabilities: ArrayLike) -> Floats:
@@ -78,6 +81,29 @@ def bundle_models(
     prior = float(bundle.priors[bundle.index(entity)])
     names = tuple(bundle.features[j] for j in at)
     return explicit_models(with_entity[at], without[at], shared, condition, prior=prior, kappa=kappa, features=names)
+
+
+def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, NDArray[np.intp]]]:
+    """The model of each entity where exactly one holds, on the features that it speaks of, and their indices (F6).
+
+    A coupling that any entity states as of both classes is in every entity with both features: its own row first, else
+    the mean of the others'. One factor is for all couplings of the bundle. `prior` is the entity's log-odds.
+    """
+    both = [bundle.scoped(entity)[0] for entity in bundle.entities]
+    total, stated = sum(both), sum(abs(matrix).sign() for matrix in both)
+    found = []
+    for entity in bundle.entities:
+        with_entity, _, at = bundle.how_often(entity)
+        for _, members in bundle.exclusive:
+            with_entity[list(members)] = bundle.background[list(members)]
+        own, of_all, n = (matrix[at][:, at].toarray() for matrix in (bundle.couplings(entity), total, stated))
+        found.append((with_entity[at], sp.csr_array(np.where(own != 0, own, of_all / np.maximum(n, 1.0))), at))
+    factor = strength_factor((p, psi) for p, psi, _ in found)
+    names = np.array(bundle.features, dtype=object)
+    return [
+        (PairwiseMRF.of_probabilities(p, factor * psi, float(prior), tuple(names[at])), at)
+        for (p, psi, at), prior in zip(found, bundle.priors, strict=True)
+    ]
 
 
 def exclusive_log_odds(bundle: Bundle, entity: str, values: ArrayLike) -> Floats:

@@ -213,22 +213,28 @@ class Bundle:
     @property
     def says_how_often(self) -> bool:
         """Whether the bundle states probabilities, of a class or of the background."""
-        if self.rates is None:
-            return False
-        table = self.rates.table
-        return len(self.rates.stated) > 0 or (table is not None and bool(np.isfinite(table.p_low).any()))
+        return self.rates is not None and (len(self.rates.stated) > 0 or self.rates.background_stated.any())
+
+    @property
+    def background(self) -> NDArray[np.float64]:
+        """(M, 3), probabilities of -1, 0, +1 in everybody: stated, pooled or uniform (F5)."""
+        return self._rates().background
+
+    def _rates(self) -> Rates:
+        if self.rates is None or (self.rates.table is None and not self.says_how_often):
+            step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
+            raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
+        return self.rates
 
     def how_often(self, entity: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
         """P_1 and P_0 of an entity, (M, 3) probabilities of -1, 0, +1, and the features that it speaks of (F10).
 
-        Of what it is silent on both are the background. A `BundleError` where the bundle states no probabilities.
+        Of what it is silent on both are the background. A `BundleError` where the bundle has directions alone: neither
+        probabilities nor features.csv.
         """
         v = self.index(entity)
-        if self.rates is None or not self.says_how_often:
-            step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
-            raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
         row, column, _ = self.packed.of(v)
-        return self.rates.of_entity(v, self.unary[v], np.concatenate([row, column]))
+        return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
         """The couplings of an entity that are in both classes, and those of its class alone, as `couplings`.

@@ -29,8 +29,14 @@ class Question:
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")] = None
     entity: Annotated[str | None, typer.Option(help="ask whether this one entity holds, not for the top set")] = None
     coupling: Annotated[
-        Literal["differential", "shared"] | None, typer.Option(help="with --entity: the couplings of its two classes")
+        Literal["differential", "shared", "explicit"] | None,
+        typer.Option(help="explicit: by how often, where the bundle says it; shared: with --entity"),
     ] = None
+    holds: Annotated[
+        Literal["several", "one", "one or none"] | None,
+        typer.Option(help="how many entities hold, where the bundle says how often; as it says unless given"),
+    ] = None
+    tau: Annotated[float | None, typer.Option(help="how far log-odds are believed, up to 1 (docs/decisions.md)")] = None
     score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None
     gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None
     allocation: Annotated[
@@ -59,7 +65,7 @@ class Question:
 
         panels = read_panels(self.panels) if self.panels else None
         first = [name.strip() for name in self.first.split(",")] if self.first else None
-        names = ("coupling", "score", "gain", "allocation", "patient")
+        names = ("coupling", "holds", "tau", "score", "gain", "allocation", "patient")
         options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"first": first}
         if session is not None and keeper.found:
             stops = ("budget", "certain", "posterior", "probability")

@@ -17,7 +17,10 @@ from afa.stages.allocation.own_rule import rule_of
 from afa.yamlfile import check_model, read_mapping
 
 KEPT_AS = {
-    **{name: name for name in ("k", "entity", "coupling", "score", "gain", "allocation", "first", "patient")},
+    **{
+        name: name
+        for name in ("k", "entity", "coupling", "score", "gain", "allocation", "first", "patient", "holds", "tau")
+    },
     **{name: f"stop.{name}" for name in ("budget", "certain", "posterior", "probability")},
     "min-gain": "stop.gain",
 }
@@ -60,7 +63,7 @@ def new_planner(
 ) -> Planner:
     """A planner for the top k, or for one entity; without either for the best, or for the only entity that there is.
 
-    options : those of both planners, and `coupling` where there is an entity. `costs` may be `equal`;
+    options : those of both planners, and `holds` where there is no entity. `costs` may be `equal`;
     panels keep the costs of their own file even then. `allocation` may be `module:Class`.
     """
     if k is None and entity is None and len(bundle.entities) == 1:
@@ -70,7 +73,7 @@ def new_planner(
     costs = _costs(bundle, options.pop("costs", None), panels)
     if panels:
         options["panels"] = panels.features
-    if entity is None and "coupling" in options:
+    if entity is None and options.get("coupling") == "shared":
         expected = "--entity beside it: a ranking has no two classes"
         raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
     if entity is None:
@@ -81,6 +84,9 @@ def new_planner(
     if entity not in bundle.entities:
         known = ", ".join(bundle.entities[:10]) + (", ..." if len(bundle.entities) > 10 else "")
         raise PlannerError(Fault("option --entity", repr(entity), f"an entity of the bundle: {known}", "name one"))
+    if "holds" in options:
+        expected = "no --entity beside it: it says how many of all hold"
+        raise PlannerError(Fault("option --holds", options["holds"], expected, "leave one of the two out"))
     return BinaryPlanner(bundle, entity=entity, costs=costs, stop=stop, **options)
 
 

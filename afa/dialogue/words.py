@@ -76,7 +76,9 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     """The answer so far: `top_k`, or `entity` and `decision`, and what is known of it.
 
     `probability` : the one entity that holds is in the top k, if exactly one does; of one entity, that it holds.
-    `undecided` : entities that tie for it, or []. `none` : all that was measured is as usual, so that no entity shows.
+    `undecided` : entities that tie for it, or []. `none` : all that was measured is as usual, so that no entity shows;
+    of a bundle that says how often, that none holds is likelier than not, and `none_between` has its least and greatest
+    probability.
     `certain` : no measurement that is left can change it. `words` : all of it in words.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
@@ -86,7 +88,13 @@ def answer_of(planner: Planner) -> dict[str, Any]:
         planner.probability() if isinstance(planner, BinaryPlanner) else planner.answer_probability()
     )
     answer |= {"undecided": planner.undecided(), "none": planner.nothing_unusual(), "certain": planner.certain()}
-    return answer | {"words": _in_words(planner, answer)}
+    if planner.settings.get("coupling") != "explicit":
+        return answer | {"words": _in_words(planner, answer)}
+    words = _in_words(planner, answer | {"none": False})  # a usual value counts there
+    answer["none"] = False
+    if isinstance(planner, TopKPlanner):
+        answer |= {"none": planner.none_is_likelier(), "none_between": planner.none()}
+    return answer | {"words": f"{words}; none is likelier than not" if answer["none"] else words}
 
 
 def _in_words(planner: Planner, answer: dict[str, Any]) -> str:
@@ -122,7 +130,10 @@ def posterior_is_of(planner: Planner) -> str:
 
 
 def posterior_of(planner: Planner) -> dict[str, float]:
-    """By entity, the probability that it holds if exactly one does; of one entity alone, of it and of its absence."""
+    """By entity, the probability that it holds if exactly one does; of one entity alone, of it and of its absence.
+
+    Of a bundle that says how often, what `TopKPlanner.posterior` says of as many as hold.
+    """
     if isinstance(planner, BinaryPlanner):
         return dict(zip(planner.bundle.entities, (planner.probability(), 1 - planner.probability()), strict=True))
     assert isinstance(planner, TopKPlanner)

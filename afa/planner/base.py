@@ -22,9 +22,10 @@ from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
 from afa.planner.choosing import chosen_item
+from afa.planner.explicit import ExplicitPatient, explicit_view
 from afa.planner.log import Action, Log, affordable, checked, log_of, unknown
-from afa.planner.menu import Suggestion, menu_of
-from afa.planner.options import ALL_DUELS_UP_TO, Options
+from afa.planner.menu import Suggestion, check_exclusive, implied_by, measurements_of, menu_of
+from afa.planner.options import ALL_DUELS_UP_TO, Explicit, Options
 from afa.planner.why import explained, outcomes, told_apart
 
 ALL_OBSERVED = "every feature has been observed"
@@ -44,18 +45,24 @@ class Planner(ABC):
     asked_of: Bundle
     calibrated = False
 
-    def __init__(self, bundle: Bundle, options: Options, *, k: int, **question: Any) -> None:
-        self._menu = menu_of(bundle, options.costs, options.panels)
-        self.settings = options.plain() | question
+    def __init__(
+        self, bundle: Bundle, options: Options, *, k: int, explicit: Explicit | None = None, **question: Any
+    ) -> None:
+        panels = measurements_of(bundle) if options.panels is None else options.panels
+        self._menu = menu_of(bundle, options.costs, panels)
+        self.settings = options.plain() | {"panels": {name: list(features) for name, features in panels.items()}}
+        self.settings |= question
         self.bundle, self.k, self.guide, self.gain = bundle, k, options.score, options.gain
         self.rule, self.stop = options.rule, options.rules_of_stopping
         self._first = self._menu.places(options.first)
         self.patient, self.seed = options.patient, options.seed
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
-        self._clustering = Clustering(bundle)
-        self._new_patient: Callable[[], Patient] = partial(
-            Patient, bundle, calibrated=self.calibrated, **options.of_patient()
+        self._clustering = Clustering(replace(bundle, rates=None) if explicit else bundle)  # by directions alone
+        self._new_patient: Callable[[], Patient | ExplicitPatient] = (
+            explicit.patient
+            if explicit
+            else partial(Patient, bundle, calibrated=self.calibrated, **options.of_patient())
         )
         self._state = self._new_patient()
         self._log = Log()
@@ -133,7 +140,7 @@ class Planner(ABC):
 
     def stopped(self) -> str | None:
         """Why there is nothing more to ask for, or None: all is measured, or a rule of `stop` holds."""
-        if len(self._log.observed) == len(self.bundle.features):
+        if len(self._log.observed) + len(implied_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
         if not self._open().any():
             return "what is not observed cannot be measured"
@@ -185,7 +192,7 @@ class Planner(ABC):
 
         cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
         """
-        checked(self._index, feature, value)
+        checked(self.bundle, feature, value)
         self.observe_all({feature: value}, cost=cost)
 
     def observe_all(self, values: Mapping[str, float] | pd.Series, *, cost: float | None = None) -> None:
@@ -197,10 +204,11 @@ class Planner(ABC):
         if not values:
             raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
         for feature, value in values.items():
-            checked(self._index, feature, value)
+            checked(self.bundle, feature, value)
             if feature in self._log.observed:
                 step = "use correct() to replace its value, or undo()"
                 raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
+        check_exclusive(self.bundle, self._log.observed | values)
         if cost is None:
             cost = float(self._price()[list({self._item(feature) for feature in values})].sum())
         elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
@@ -215,10 +223,11 @@ class Planner(ABC):
 
     def correct(self, feature: str, value: int) -> None:
         """Replace an earlier value by another; all that was computed from it is computed anew, at no cost."""
-        checked(self._index, feature, value)
+        checked(self.bundle, feature, value)
         if feature not in self._log.observed:
             step = "use observe()"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
+        check_exclusive(self.bundle, self._log.observed | {feature: value})
         was = self._log.observed[feature]
         self._take(Action("correct", (feature,), (int(value),), 0.0, f"{was} was wrong"))
         self._replay()
@@ -255,9 +264,9 @@ class Planner(ABC):
         for action in actions:
             for feature, value in zip(action.features, action.values, strict=True):
                 if value is None:
-                    checked(self._index, feature)
+                    checked(self.bundle, feature)
                 else:
-                    checked(self._index, feature, value)
+                    checked(self.bundle, feature, value)
                 if (feature in self._log.observed) != (action.kind == "correct"):
                     found = f"{action.kind} of a feature that is {'' if action.kind == 'correct' else 'already '}"
                     expected = "steps that can follow each other"
@@ -265,6 +274,7 @@ class Planner(ABC):
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
             affordable(self.spent, action.cost)
             self._take(action)
+            check_exclusive(self.bundle, self._log.observed)
         self._replay()
 
     def copy(self) -> Self:
@@ -304,7 +314,7 @@ class Planner(ABC):
 
     def outcomes(self, feature: str) -> pd.DataFrame:
         """What each value of an open feature would do: `value`, `answer`, its posterior `probability`, `certain`."""
-        checked(self._index, feature)
+        checked(self.bundle, feature)
         return outcomes(self, feature)
 
     def _open_duels(self) -> NDArray[np.int64]:
@@ -314,7 +324,12 @@ class Planner(ABC):
         return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
-        return view_of(
+        make: Callable[..., View] = view_of
+        if isinstance(self._state, ExplicitPatient):
+            make = partial(
+                explicit_view, known=np.isin(self.bundle.features, list(implied_by(self.bundle, self._log.observed)))
+            )
+        return make(
             self._state,
             self.bundle,
             score=self.guide,
@@ -354,8 +369,8 @@ class Planner(ABC):
         return replace(item, reason=words)
 
     def _open(self) -> NDArray[np.bool_]:
-        """(M,) features that are neither observed nor known to be unmeasurable."""
-        closed = self._log.observed.keys() | self._log.skipped
+        """(M,) features that are neither observed, nor known without, nor known to be unmeasurable."""
+        closed = self._log.observed.keys() | self._log.skipped | implied_by(self.bundle, self._log.observed)
         return np.array([name not in closed for name in self.bundle.features], dtype=bool)
 
     def _affordable(self) -> NDArray[np.bool_]:

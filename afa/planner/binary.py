@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.special import expit
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Coupling, closed_bundle
+from afa.closure import STRENGTH, Closure, closed_bundle
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import Options, bundle_given
+from afa.planner.options import Options, bundle_given, explicit_of, gauge_of
 from afa.planner.stop import Stop
 
 
@@ -23,9 +23,10 @@ class BinaryPlanner(Planner):
     """Decides whether one entity holds for a patient, measuring few features.
 
     The two classes are the models of the closure (`afa.closure`): a duel of two virtual entities whose difference is
-    the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k`, and
+    the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k` and `holds`, and
 
-    coupling : `differential`, the paper's closure, or `shared`: the couplings in both classes, S their unary contrast.
+    coupling : `differential`, the paper's closure; `shared`: the couplings in both classes, S their unary contrast; or
+        `explicit`: the classes as the bundle states them, the default where it says how often.
     strength : beta L^2 that shared couplings are scaled down to, above 0 and below 1.
 
     Examples
@@ -61,8 +62,9 @@ class BinaryPlanner(Planner):
         stop: Stop | Callable[[Planner], str | bool | None] | None = None,
         patient: str = "",
         seed: int = 0,
-        coupling: Coupling = "differential",
+        coupling: Closure | None = None,
         strength: float = STRENGTH,
+        tau: float | None = None,
     ) -> None:
         self.entity = entity
         options = Options(
@@ -82,8 +84,11 @@ class BinaryPlanner(Planner):
             seed=seed,
         )
         bundle = bundle_given(bundle)
-        models = closed_bundle(bundle, entity, coupling, strength)
-        super().__init__(models, options, k=1, entity=entity, coupling=coupling, strength=strength)
+        gauge = gauge_of(bundle, coupling)
+        question: dict[str, Any] = {"entity": entity, "coupling": gauge, "strength": strength}
+        explicit = explicit_of(bundle, options, gauge, entity=entity, tau=tau)
+        models = closed_bundle(bundle, entity, "shared" if gauge == "shared" else "differential", strength)
+        super().__init__(models, options, k=1, explicit=explicit, **question | (explicit.plain() if explicit else {}))
         self.asked_of = bundle
 
     def score(self) -> float:

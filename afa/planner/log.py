@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from afa.bundle import Bundle
 from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES
@@ -60,13 +61,20 @@ def log_of(actions: Iterable[Action]) -> Log:
     return log
 
 
-def checked(features: Collection[str], feature: Any, value: Any = 0) -> None:
-    """Refuse what is no feature, or no value of one."""
-    if not isinstance(feature, str) or feature not in features:
-        raise unknown(features, feature)
+def checked(bundle: Bundle, feature: Any, value: Any = 0) -> None:
+    """Refuse what is no feature, or no value that it can take."""
+    if not isinstance(feature, str) or feature not in bundle.features:
+        raise unknown(bundle.features, feature)
     if isinstance(value, bool) or not isinstance(value, Real) or value not in VALUES:
         step = "encode the measurement as ternary first"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
+    if bundle.ternary:
+        return
+    possible = bundle.possible[bundle.features.index(feature)]
+    if not possible[int(value) + 1]:
+        expected = " or ".join(str(known) for known, can_be in zip(VALUES, possible, strict=True) if can_be)
+        step = "check the measurement, or the values that features.csv gives this feature"
+        raise PlannerError(Fault(f"feature {feature}", str(int(value)), expected, step))
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:

@@ -74,18 +74,43 @@ class Menu:
         return np.where(open_, worth[self.item_of], 0.0)
 
 
-def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
+def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
+    """The features that come of one measurement, by its name, as groups.csv has them."""
+    groups = () if bundle.rates is None else bundle.rates.measurements
+    return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
+
+
+def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
+    """The features that need not be measured: another one of their exclusive group is +1."""
+    groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
+    hit = (group for group in groups if any(observed.get(name) == 1 for name in group))
+    return set().union(*hit) - observed.keys()
+
+
+def check_exclusive(bundle: Bundle, values: Mapping[str, int]) -> None:
+    """Refuse two features of one exclusive group that are both +1."""
+    for name, members in bundle.exclusive:
+        present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]
+        if len(present) > 1:
+            found, step = f"{' and '.join(present)} at 1", "correct the wrong one"
+            raise PlannerError(Fault(f"group {name}", found, "at most one", step))
+
+
+def menu_of(bundle: Bundle, costs: Costs, panels: Mapping[str, Sequence[str]]) -> Menu:
     """The menu of a bundle's features, or a `PlannerError` that names the cost or the panel which does not fit.
 
     costs : by name of a feature or a panel; a feature that is not named costs what the bundle says, or 1, and a panel
         the sum of its features. None takes the bundle's, `equal` lets every feature cost 1.
-    panels : features by name of the panel; a feature is in one panel at most.
+    panels : features by name of the panel; a feature is in one panel at most. One that is a measurement of the bundle
+        costs what a single feature costs, unless the bundle or `costs` say otherwise.
     """
-    panels = panels or {}
     index = {name: j for j, name in enumerate(bundle.features)}
     panel_of = _panel_of(panels, index)
     given = _given_costs(costs, set(index) | set(panels))
-    own = np.ones(len(index)) if bundle.costs is None or costs == EQUAL else bundle.costs.copy()
+    own = bundle.costs.copy() if bundle.costs is not None and costs != EQUAL else np.ones(len(index))
+    for name, features in measurements_of(bundle).items() if bundle.costs is None or costs == EQUAL else ():
+        if tuple(panels.get(name, ())) == features:
+            own[[index[feature] for feature in features]] = 1.0 / len(features)
     for name in given.keys() & index.keys():
         own[index[name]] = given[name]
     names = tuple(dict.fromkeys(panel_of.get(name, name) for name in bundle.features))

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from afa.allocate import RULES, Rule
 from afa.bundle import Bundle, load_bundle
+from afa.bundle.rates import HOLDS
+from afa.closure import Closure
 from afa.engine.gains import GAIN_KINDS
 from afa.errors import Fault, PlannerError
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
+from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Costs, Panels
+from afa.planner.sides import sides_for
 from afa.planner.stop import Stop
 
 if TYPE_CHECKING:
@@ -25,6 +30,8 @@ ALL_DUELS_UP_TO = 200
 """Entities: with more of them, what goes over all duels goes over clusters or the top-k boundary instead."""
 GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
+EXPLICIT_SCORES = ("two_elbo", "wald")
+EXPLICIT_GAINS = ("cmi", "wald_magnitude")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +112,6 @@ class Options:
             "allocation": named,
             "solver": asdict(self.solver or Solver()),
             "costs": dict(self.costs) if isinstance(self.costs, Mapping) else self.costs,
-            "panels": {name: list(features) for name, features in (self.panels or {}).items()},
             "first": list(self.first),
             "stop": self.rules_of_stopping.plain(),
         }
@@ -119,6 +125,81 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
         step = "give afa.load_bundle(folder), or the folder"
         raise PlannerError(Fault("planner option bundle", type(bundle).__name__, "a Bundle, or its folder", step))
     return bundle
+
+
+def gauge_of(bundle: Bundle, asked: str | None) -> str:
+    """The closure that is asked for; unless one is, `explicit` where the bundle says how often or what can occur."""
+    if bundle.rates is not None and bundle.rates.parents:
+        found, step = "implications (implies.csv)", "leave the file out"
+        raise PlannerError(Fault(f"bundle {bundle.name}", found, "none: planners cannot use them yet", step))
+    if asked is None:
+        return "explicit" if bundle.says_how_often or not bundle.ternary else "differential"
+    one_of("coupling", asked, get_args(Closure))
+    if asked != "explicit" and not bundle.ternary:
+        found, step = f"{asked} on features that cannot be -1, or cannot be +1", "leave it out, for explicit"
+        raise PlannerError(Fault("planner option coupling", found, "explicit", step))
+    return asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explicit:
+    """What a planner is told beside `Options` in the explicit gauge; makes its patients.
+
+    bundle, entity : the question; entity is None for the top k. holds : as of the bundle, or another. tau : how far
+    log-odds are believed (docs/decisions.md, F16). A `PlannerError` where an option does not go with it.
+    """
+
+    bundle: Bundle
+    options: Options
+    entity: str | None
+    holds: str
+    tau: float
+
+    def __post_init__(self) -> None:
+        one_of("holds", self.holds, HOLDS)
+        one_of("score", self.options.score, EXPLICIT_SCORES)
+        one_of("gain", self.options.gain, EXPLICIT_GAINS)
+        if not isinstance(self.tau, Real) or isinstance(self.tau, bool) or not 0 < self.tau <= 1:
+            step = "leave it out to believe the log-odds as they are"
+            raise PlannerError(Fault("planner option tau", repr(self.tau), "a number above 0, at most 1", step))
+
+    def plain(self) -> dict[str, Any]:
+        """The settings that only this gauge has."""
+        return {"tau": self.tau} | ({} if self.entity else {"coupling": "explicit", "holds": self.holds})
+
+    def patient(self) -> ExplicitPatient:
+        """A patient of whom nothing is known."""
+        exactly = self.options.inference == "exact"
+        return ExplicitPatient(
+            sides_for(self.bundle, self.holds, exactly=exactly, entity=self.entity),
+            rivals=self.entity is None and self.holds != "several",
+            inference=self.options.inference,
+            gain=self.options.gain,
+            tau=self.tau,
+            solver=self.options.solver,
+        )
+
+
+def explicit_of(
+    bundle: Bundle,
+    options: Options,
+    gauge: str,
+    *,
+    entity: str | None = None,
+    holds: str | None = None,
+    tau: float | None = None,
+) -> Explicit | None:
+    """The explicit gauge with what the bundle says of `holds`, and a tau of 1; None where `gauge` is another."""
+    if gauge == "explicit":
+        of_bundle = "several" if bundle.rates is None else bundle.rates.holds
+        return Explicit(
+            bundle=bundle, options=options, entity=entity, holds=holds or of_bundle, tau=1.0 if tau is None else tau
+        )
+    for name, given in (("holds", holds), ("tau", tau)):
+        if given is not None:
+            found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
+            raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
+    return None
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> None:

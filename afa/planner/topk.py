@@ -7,7 +7,7 @@ from numbers import Integral
 from pathlib import Path
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from afa.allocate import Rule
 from afa.allocate.base import name_places
@@ -20,8 +20,9 @@ from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
+from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import ALL_DUELS_UP_TO, Options, bundle_given, one_of
+from afa.planner.options import ALL_DUELS_UP_TO, Options, bundle_given, explicit_of, gauge_of, one_of
 from afa.planner.stop import Stop
 from afa.preference import gaussian_sign
 
@@ -34,7 +35,7 @@ class TopKPlanner(Planner):
     bundle : the entities and their models, or the folder of a bundle.
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
-        or `kl_nonzero`.
+        or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge.
     gain : what a duel is expected to learn from a feature: `cmi`, `f_target` or `wald_magnitude`.
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
     allocation : the rule that chooses features, by its name in `afa.allocate.RULES`, or an object with the method
@@ -53,6 +54,11 @@ class TopKPlanner(Planner):
     stop : when to stop asking: an `afa.Stop`, or a function of the planner that answers with the reason to stop, or
         None to go on; when everything has been measured unless given.
     seed, patient : name the random order of `allocation="random"`.
+    coupling : `explicit`, the default where the bundle says how often: values weigh by their probabilities with and
+        without an entity; or `differential`, the paper's models of directions.
+    holds : how many entities hold, where the gauge is explicit: `several`, `one` or `one or none`; as the bundle says
+        unless given (docs/decisions.md, F6).
+    tau : how far log-odds are believed, above 0 and at most 1; 1 unless given (docs/decisions.md, F16).
 
     Examples
     --------
@@ -70,7 +76,7 @@ class TopKPlanner(Planner):
         bundle: Bundle | str | Path,
         *,
         k: int = 1,
-        score: str = "linearity",
+        score: str | None = None,
         gain: str = "cmi",
         target: str | None = None,
         allocation: str | Rule | None = None,
@@ -85,6 +91,9 @@ class TopKPlanner(Planner):
         stop: Stop | Callable[[Planner], str | bool | None] | None = None,
         patient: str = "",
         seed: int = 0,
+        coupling: str | None = None,
+        holds: str | None = None,
+        tau: float | None = None,
     ) -> None:
         bundle = bundle_given(bundle)
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
@@ -93,16 +102,22 @@ class TopKPlanner(Planner):
                 step = f"ask whether it holds: BinaryPlanner, or --entity {bundle.entities[0]}"
                 raise PlannerError(Fault(f"bundle {bundle.name}", "one entity", "two or more to rank", step))
             raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
-        asked_of = bundle
+        asked_of, gauge = bundle, gauge_of(bundle, coupling)
+        if gauge == "shared":
+            found, step = "'shared': a ranking has no two classes", "leave it out"
+            raise PlannerError(Fault("planner option coupling", found, "differential or explicit", step))
         if layer0 is not None:
             one_of("layer0", layer0, (*CRITERIA, SOUND))
+            if gauge == "explicit":
+                expected = "none where the bundle says how often"
+                raise PlannerError(Fault("planner option layer0", repr(layer0), expected, "leave it out"))
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=solver)
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
         if allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         options = Options(
-            score=score,
+            score=score or ("two_elbo" if gauge == "explicit" else "linearity"),
             gain=gain,
             target=target,
             allocation=allocation,
@@ -117,7 +132,10 @@ class TopKPlanner(Planner):
             patient=patient,
             seed=seed,
         )
-        super().__init__(bundle, options, k=int(k), layer0=layer0)
+        explicit = explicit_of(bundle, options, gauge, holds=holds, tau=tau)
+        self.holds: str | None = explicit.holds if explicit else None
+        more = explicit.plain() if explicit else {}
+        super().__init__(bundle, options, k=int(k), explicit=explicit, layer0=layer0, **more)
         self.settings["k"] = int(k)
         self.asked_of = asked_of
 
@@ -134,9 +152,12 @@ class TopKPlanner(Planner):
         return self.top_k()
 
     def answer_probability(self) -> float:
-        """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them."""
-        inside = self._view().rank <= self.k
-        return float(self.posterior()[inside].sum())
+        """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them.
+
+        Where several may hold, the least posterior in `top_k`.
+        """
+        inside = self.posterior()[self._view().rank <= self.k]
+        return float(inside.min() if self.holds == "several" else inside.sum())
 
     def undecided(self) -> list[str]:
         """The entities that tie for the last places of `top_k`, best first as `ranking` has them; empty for no tie.
@@ -163,10 +184,34 @@ class TopKPlanner(Planner):
 
         Softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser (eq:clamped-marginal for
         more than two, decisions.md S7). Unlike the ranking it also counts a value of 0 against those who expected
-        another.
+        another. In the explicit gauge of the entities that may hold: each by itself where several may, and less than 1
+        together where none may.
         """
-        posterior: Floats = softmax(self._state.log_evidence())
-        return posterior
+        log = self._state.log_evidence()
+        if self.holds == "several":
+            return np.asarray(expit(log))
+        return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
+
+    def none(self) -> tuple[float, float]:
+        """The least and the greatest probability that no entity holds (docs/decisions.md, F6).
+
+        The two are equal where at most one entity holds, and 0 where exactly one does. A `PlannerError` for a bundle of
+        directions alone, which says nothing of it.
+        """
+        if self.holds is None:
+            step = "ask one entity at a time: afa.BinaryPlanner"
+            raise PlannerError(Fault("none of the entities", "a bundle of directions", "one that says how often", step))
+        each = self.posterior()
+        if self.holds == "several":
+            return max(0.0, 1.0 - float(each.sum())), 1.0 - float(each.max())
+        left = max(0.0, 1.0 - float(each.sum())) if self.holds == "one or none" else 0.0
+        return left, left
+
+    def none_is_likelier(self) -> bool:
+        """Whether none holds rather than any one: every entity's posterior, or that of all together, is below 1/2."""
+        if self.holds == "several":
+            return bool((self.posterior() < 0.5).all())
+        return self.holds == "one or none" and self.none()[0] > 0.5
 
     def resolved(self) -> list[tuple[str, str]]:
         """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
@@ -202,13 +247,17 @@ class TopKPlanner(Planner):
 
         In [0, 1]: of each duel P(sign of D_ab at full observation = its present sign) under the duel's own predictive,
         by the Gaussian approximation of `stack_a` (eq:fsp); 1 where the duel is resolved, 1/2 where it is level, and
-        below 1/2 where a guiding score other than `linearity` and `stack_a` prefers the other side.
+        below 1/2 where a guiding score other than `linearity` and `stack_a` prefers the other side. In the explicit
+        gauge it is the probability that the winner holds, given that exactly one of the two does.
         """
         view = self._view()
         if not len(view.contested):
             return 1.0
         pairs = sides_of(len(self.bundle.entities), view.contested)
         a, b = pairs.T
+        if isinstance(self._state, ExplicitPatient):
+            odds = self._state.log_evidence()
+            return float(expit(np.where(view.rank[a] < view.rank[b], 1, -1) * (odds[a] - odds[b])).min())
         means = self._state.present_scores("linearity")[a, b]
         spreads = variances(self._state.packed, self._state.state, pairs)
         signs = np.array([gaussian_sign(mean, spread) for mean, spread in zip(means, spreads, strict=True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from afa.bundle import Bundle
 from afa.engine.duels import sides_of
 from afa.engine.patient import DuelWeights, Patient
 from afa.mrf import VALUES, Floats
+from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Menu
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ NAMED = 3
 DUELS_AT_ONCE = 1_000
 
 
-def told_apart(state: Patient, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
+def told_apart(
+    state: Patient | ExplicitPatient, entities: tuple[str, ...], features: list[int], over: DuelWeights
+) -> str:
     """Whom some features tell from whom: `tells a from b and c`, by the duels of largest weighted gain.
 
     The first named is the side of the best duel that has more to gain in all of its duels; empty where nothing gains.
@@ -49,7 +53,7 @@ def told_apart(state: Patient, entities: tuple[str, ...], features: list[int], o
 
 
 def explained(
-    state: Patient,
+    state: Patient | ExplicitPatient,
     bundle: Bundle,
     menu: Menu,
     *,
@@ -92,9 +96,9 @@ def listed(names: list[str], most: int) -> str:
 
 
 def outcomes(planner: Planner, feature: str) -> pd.DataFrame:
-    """What each value of one open feature would do: `value`, `answer`, `probability`, `certain`, one row a value."""
+    """What each possible value of an open feature would do: `value`, `answer`, `probability`, `certain`, a row each."""
     rows = []
-    for value in VALUES:
+    for value in itertools.compress(VALUES, planner.bundle.possible[planner.bundle.features.index(feature)]):
         after = planner.copy()
         after.observe(feature, value, cost=0.0)
         rows.append((value, after.answer(), after.answer_probability(), after.certain()))

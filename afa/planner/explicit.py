@@ -1,0 +1,334 @@
+"""One patient in the explicit gauge: what a bundle that says how often makes of each value (docs/decisions.md, F1-F13).
+
+`ExplicitPatient` answers what `afa.engine.patient` answers for the paper's models, by the readable functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+from afa.allocate import View
+from afa.bundle import Bundle
+from afa.cluster import Clusters
+from afa.engine.duels import Pairs, all_pairs, sides_of
+from afa.engine.patient import DuelWeights
+from afa.gain import ZERO_GAIN, site_probabilities
+from afa.inference.exact import exact
+from afa.inference.meanfield import Solver, mean_field
+from afa.inference.result import Marginals
+from afa.mrf import Evidence, Floats
+from afa.planner.sides import Fixed, Indices
+
+ENUMERATED = 10
+"""Open features of an exclusive group of which every subset is looked at for a bound; of more, each part by itself."""
+AT_ONCE = 500
+
+
+class ExplicitPatient:
+    """The state of one patient on all sides; N of them, Q = N (N - 1) / 2 duels, M features.
+
+    rivals : whether exactly one side holds, so that a duel learns which of two; else it learns of each by itself.
+    inference : `mean_field` or `exact`. gain : `cmi` or `wald_magnitude`. tau : how far log-odds are believed (F16).
+    """
+
+    def __init__(
+        self, packed: Fixed, *, rivals: bool, inference: str, gain: str, tau: float = 1.0, solver: Solver | None = None
+    ) -> None:
+        n, m = packed.holder.shape
+        self.packed, self.rivals, self.gain, self.tau = packed, rivals, gain, tau
+        self._exactly, self._solver = inference == "exact", solver
+        self.observed = np.zeros(m, dtype=bool)
+        self.values = np.zeros(m, dtype=np.int8)
+        self._states = [(Evidence.of(side.one), Evidence.of(side.zero)) for side in packed.sides]
+        self.log_odds, self.leads = np.zeros(n), np.zeros(n)
+        self.terms = np.zeros((n, m, 3))
+        self.predictive = np.broadcast_to(packed.background, (2, n, m, 3)).copy()
+        self._round, self._changed_at = 1, np.ones(n, dtype=np.int64)
+        self._bounds, self._bounds_at = np.zeros((self.n_duels, 2)), np.zeros(self.n_duels, dtype=np.int64)
+        for v in range(n):
+            self._solve(v)
+        self._empty = self.log_odds.copy()
+
+    def observe(self, feature: int, value: int) -> None:
+        """Take in one value, which the feature can take; sides that are silent on it are left as they are."""
+        self.observed[feature], self.values[feature] = True, value
+        self._round += 1
+        grouped = any(feature in group for group in self.packed.groups)
+        for v, place in enumerate(self.packed.holder[:, feature]):
+            if place >= 0 and not grouped:
+                one, zero = self._states[v]
+                self._states[v] = one.observe(int(place), value), zero.observe(int(place), value)
+            if place >= 0 or grouped:
+                self._solve(v)
+
+    def _solve(self, v: int) -> None:
+        """Log-odds, predictive and terms of one side from its evidence (F2c, F3, F11)."""
+        side, states = self.packed.sides[v], self._states[v]
+        self.leads[v] = states[0].constant - states[1].constant
+        solved = [self._solved(state) for state in states]
+        self.log_odds[v] = solved[0][0] - solved[1][0]
+        for e, (_, marginals) in enumerate(solved):
+            self.predictive[e, v, side.at] = site_probabilities(marginals)
+        terms = states[0].terms - np.where(side.one.possible, states[1].terms, 0.0)
+        self.terms[v, side.at] = np.where(side.one.possible, terms, 0.0)
+        for group, classes in zip(self.packed.groups, side.members, strict=True):
+            odds = self._solve_group(v, group, classes)
+            self.leads[v] += odds
+            self.log_odds[v] += odds
+        self._changed_at[v] = self._round
+
+    def _solved(self, state: Evidence) -> tuple[float, Marginals]:
+        if self._exactly:
+            found = exact(state.mrf, state)
+            return found.log_partition, found.marginals
+        solution = mean_field(state.mrf, state, solver=self._solver)
+        return solution.elbo, solution.marginals
+
+    def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
+        """Predictive and terms of an exclusive group's features, and the log-odds of what is seen of it (F13)."""
+        open_, hit = ~self.observed[group], self.values[group] == 1
+        left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
+        if hit.any():
+            self.predictive[:, v, group] = (0.0, 1.0, 0.0)
+            self.terms[v, group] = 0.0
+            seen = classes[:, hit][:, 0]
+            return float(np.log(seen[0] / seen[1]))
+        chance = classes / left[:, None]
+        by_value = np.stack([np.zeros_like(chance), 1.0 - chance, chance], axis=-1)
+        self.predictive[:, v, group] = by_value
+        told = np.log(by_value[0, :, 1:] / by_value[1, :, 1:])
+        self.terms[v, group, 1:] = np.where(open_[:, None], told, 0.0)
+        return float(np.log(left[0] / left[1]))
+
+    @property
+    def n_duels(self) -> int:
+        """Q."""
+        n = len(self.packed.sides)
+        return n * (n - 1) // 2
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """(Q, 2) the sides a < b of every duel."""
+        return all_pairs(len(self.packed.sides))
+
+    def log_evidence(self) -> Floats:
+        """(N,) log-odds of each side, its prior included, believed as far as `tau` says (F16)."""
+        return self._believed(self.log_odds)
+
+    def _believed(self, log_odds: Floats) -> Floats:
+        return np.asarray(self._empty + self.tau * (log_odds - self._empty))
+
+    def present_scores(self, score: str) -> Floats:
+        """The same as `scores`."""
+        return self.scores(score)
+
+    def scores(self, score: str) -> Floats:
+        """(N, N) preference scores, `two_elbo` or `wald`; magnitudes of rounding are 0."""
+        by_side = self._believed(self.leads if score == "wald" else self.log_odds)
+        values = by_side[:, None] - by_side[None, :]
+        return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
+
+    def lead(self, duels: Indices | None = None) -> Floats:
+        """(q,) what has been observed says for a over b, of some duels, ascending, or of all."""
+        a, b = self._sides(duels).T
+        leads = self._believed(self.leads)
+        return np.asarray(leads[a] - leads[b])
+
+    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+        """(q,) whether neither a completion nor a feature never measured can change the sign of a duel (F12).
+
+        By mean-field and by exact inference, which differ by kappa, where that is known.
+        """
+        chosen = np.arange(self.n_duels) if duels is None else duels
+        pairs = self._sides(duels)
+        stale = self._changed_at[pairs].max(axis=1, initial=0) > self._bounds_at[chosen]
+        for duel, (a, b) in zip(chosen[stale], pairs[stale], strict=True):
+            self._bounds[duel] = self._interval(int(a), int(b))
+        self._bounds_at[chosen] = self._round
+        kappa = self.packed.kappa[pairs[:, 0]] - self.packed.kappa[pairs[:, 1]]
+        low = self._bounds[chosen, 0] - np.maximum(kappa, 0.0)
+        high = self._bounds[chosen, 1] - np.minimum(kappa, 0.0)
+        return np.asarray((low > self.packed.tie) | (high < -self.packed.tie))
+
+    def intervals(self) -> Floats:
+        """(N, 2) least and greatest S_v of each side under any completion."""
+        return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
+
+    def _interval(self, a: int, b: int | None) -> tuple[float, float]:
+        """Each unobserved term and pair adds its least or its largest value, or nothing (F12)."""
+        sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
+        unary = np.where(self.observed[:, None], 0.0, sum(sign * self.terms[v] for sign, v in sides))
+        for group in self.packed.groups:
+            unary[group] = 0.0
+        parts = [unary]
+        links = np.concatenate([self.packed.sides[v].links for _, v in sides])
+        if len(links):
+            terms = np.concatenate([sign * self.packed.sides[v].pair_terms for sign, v in sides])
+            free = ~self.observed[links].any(axis=1)
+            key, place = np.unique(links[free] @ (len(self.observed), 1), return_inverse=True)
+            joined = np.zeros((len(key), 9))
+            np.add.at(joined, place, terms[free])
+            parts.append(np.where(np.isnan(joined), 0.0, joined))
+        low = sum(float(part.min(axis=1, initial=0.0).sum()) for part in parts)
+        high = sum(float(part.max(axis=1, initial=0.0).sum()) for part in parts)
+        at = sum(sign * float(self.leads[v]) for sign, v in sides)
+        for i, group in enumerate(self.packed.groups):
+            least, most = self._group_interval(group, [(sign, self.packed.sides[v].members[i]) for sign, v in sides])
+            low, high = low + least, high + most
+        start = sum(sign * float(self._empty[v]) for sign, v in sides)
+        return start + self.tau * (at + low - start), start + self.tau * (at + high - start)
+
+    def _group_interval(self, group: Indices, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
+        """The least and the most that the rest of an exclusive group can still add."""
+        open_ = np.flatnonzero(~self.observed[group])
+        if (self.values[group] == 1).any() or not len(open_):
+            return 0.0, 0.0
+        seen = np.flatnonzero(self.observed[group])
+        now = [1.0 - classes[:, seen].sum(axis=1) for _, classes in sides]
+
+        def told(chances: Sequence[Floats]) -> float:
+            logs = (np.log(chance / before) for chance, before in zip(chances, now, strict=True))
+            return sum(sign * float(log[0] - log[1]) for (sign, _), log in zip(sides, logs, strict=True))
+
+        ends = [told([classes[:, j] for _, classes in sides]) for j in open_]
+        if len(open_) <= ENUMERATED:
+            subsets = (part for size in range(len(open_) + 1) for part in combinations(open_, size))
+            rest = [
+                told(
+                    [
+                        before - classes[:, list(part)].sum(axis=1)
+                        for (_, classes), before in zip(sides, now, strict=True)
+                    ]
+                )
+                for part in subsets
+            ]
+        else:
+            last = [before - classes[:, open_].sum(axis=1) for (_, classes), before in zip(sides, now, strict=True)]
+            span = sum(float(-np.log(end / before).sum()) for end, before in zip(last, now, strict=True))
+            rest = [-span, span]
+        return min(0.0, *ends, *rest), max(0.0, *ends, *rest)
+
+    def gains(self, duels: NDArray[np.bool_]) -> Floats:
+        """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
+        return self._gains(np.flatnonzero(duels))
+
+    def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
+        """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
+        open_ = np.flatnonzero(~np.asarray(closed))
+        return self.summed_gain(open_, np.ones(len(open_)))
+
+    def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
+        """(M,) gains of some duels, ascending, each times its weight, added up (eq:feature_selection)."""
+        total = np.zeros(len(self.observed))
+        for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):
+            total += weights[part] @ self._gains(duels[part])
+        return total
+
+    def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
+        """(M,) gains summed over the duels, each times its weight; `weights` (Q,)."""
+        every = np.asarray(weights, dtype=np.float64)
+        chosen = np.flatnonzero(every)
+        return self.summed_gain(chosen, every[chosen])
+
+    def total_unary(self) -> Floats:
+        """(M,) half the range of what a feature can add, summed over sides; 0 where observed (A7, F11)."""
+        return np.asarray(self._half_range(self.terms).sum(axis=0))
+
+    def _gains(self, duels: Indices) -> Floats:
+        a, b = self._sides(duels).T
+        if self.gain == "wald_magnitude":
+            return self._half_range(self.terms[a] - self.terms[b])
+        odds = self.log_evidence()
+        if self.rivals:
+            return self._cmi(odds[a] - odds[b], self.predictive[0, a], self.predictive[0, b], self._states_of(a, b))
+        each = np.unique(np.concatenate([a, b]))
+        own = np.zeros((len(odds), len(self.observed)))
+        own[each] = self._cmi(
+            odds[each], self.predictive[0, each], self.predictive[1, each], self._states_of(each, each)
+        )
+        return own[a] + own[b]
+
+    def _half_range(self, terms: Floats) -> Floats:
+        can_be = np.where(self.packed.possible, terms, np.nan)
+        half = (np.nanmax(can_be, axis=-1) - np.nanmin(can_be, axis=-1)) / 2
+        return np.asarray(np.where(self.observed, 0.0, half))
+
+    def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Indices, Floats, Floats]]) -> Floats:
+        """(q, M) I(y; x_f) of two hypotheses with these log-odds (q,) and predictives (q, M, 3) (eq:cmi)."""
+        gain = np.where(self.observed, 0.0, divergence(odds[:, None], one, other))
+        for members, of_one, of_other in states:
+            gain[:, members] = divergence(odds, of_one, of_other)[:, None] / max(len(members), 1)
+        return np.where(gain < ZERO_GAIN, 0.0, gain)
+
+    def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
+        """Of each exclusive group that is measured at once: its open features, and the states' chances in a and in b.
+
+        a's class with the entity, and b's too where exactly one side holds, else b's class without it.
+        """
+        found = []
+        for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):
+            open_ = group[~self.observed[group]]
+            if not together or not len(open_):
+                continue
+            chances = [self.predictive[0, a][:, open_, 2], self.predictive[0 if self.rivals else 1, b][:, open_, 2]]
+            states = [np.column_stack([chance, 1.0 - chance.sum(axis=1)]) for chance in chances]
+            found.append((open_, states[0], states[1]))
+        return found
+
+    def _sides(self, duels: Indices | None) -> Pairs:
+        if duels is None or len(duels) == self.n_duels:
+            return self.pairs
+        return sides_of(len(self.packed.sides), duels)
+
+
+def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
+    """Jensen-Shannon divergence in nats of distributions (..., S), the first weighted by the log-odds (...) of it."""
+    weight = expit(odds)[..., None]
+    mixed = weight * one + (1.0 - weight) * other
+    total = np.zeros(np.broadcast_shapes(weight.shape, mixed.shape)[:-1])
+    for share, part in ((weight, one), (1.0 - weight, other)):
+        ratio = np.divide(part, mixed, out=np.ones_like(mixed), where=mixed > 0)
+        total += (share * xlogy(part, ratio)).sum(axis=-1)
+    return total
+
+
+def explicit_view(
+    state: ExplicitPatient,
+    bundle: Bundle,
+    *,
+    score: str,
+    k: int,
+    find_clusters: Callable[[], Clusters],
+    known: NDArray[np.bool_],
+    patient: str,
+    seed: int,
+) -> View:
+    """What a rule may see of the patient now, as `afa.allocate.vantage.view_of` makes it of the paper's models.
+
+    known : (M,) features that are known without having been measured.
+    """
+    return View(
+        features=bundle.features,
+        entities=bundle.entities,
+        observed=state.observed | known,
+        tie=state.packed.tie,
+        largest_unary=state.total_unary(),
+        gain=state.gains,
+        total_gain=state.total_gain,
+        weighted_gain=state.weighted_gain,
+        find_scores=lambda: state.scores(score),
+        find_rank=None,
+        find_lead=state.lead,
+        find_resolved=state.resolved,
+        find_intervals=state.intervals,
+        find_clusters=find_clusters,
+        k=k,
+        patient=patient,
+        seed=seed,
+    )

@@ -1,0 +1,152 @@
+"""The sides of a duel in the explicit gauge: what each entity says of the features, laid out once for all patients.
+
+Every entity has two models on the features that it speaks of: its own, and one without it. S_v is their difference.
+Where several entities may hold, the second is the entity's own *without*; where exactly one does, it is the background,
+which cancels between entities (docs/decisions.md, F3 and F6). A duel is D_ab = S_a - S_b either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.bundle.explicit import bundle_models, group_states, hypotheses_of
+from afa.errors import InferenceError
+from afa.inference.exact import MEMORY_LIMIT, exact
+from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
+
+Indices = NDArray[np.int64]
+SMALL = 10_000_000
+"""Bytes of tables that the exact kappa of a mean-field patient may take: more, and it goes without."""
+
+
+class Side(NamedTuple):
+    """One entity, or nothing at all: its models, on the features `at`, (n,) ascending indices.
+
+    links : (p, 2) the pairs that either model couples, by index of the bundle. pair_terms : (p, 9) what they add to
+    E_1 - E_0 at each pair of values, NaN at those that cannot occur. members : by exclusive group, (2, g), the
+    probabilities that each of its features is +1, in either class.
+    """
+
+    one: PairwiseMRF
+    zero: PairwiseMRF
+    at: Indices
+    links: Indices
+    pair_terms: Floats
+    members: tuple[Floats, ...]
+
+
+class Fixed(NamedTuple):
+    """What no observation changes.
+
+    holder : (N, M) the place of a feature in a side, -1 where it is silent. background, possible : (M, 3).
+    groups : the exclusive ones. measured_at_once : of each, whether all its features come from one measurement.
+    kappa : (N,) log Z_1 - log Z_0 at no observation, as far as the models leave it out and it is known; else 0.
+    tie : a score of at most this magnitude is rounding.
+    """
+
+    sides: tuple[Side, ...]
+    holder: Indices
+    background: Floats
+    possible: NDArray[np.bool_]
+    groups: tuple[Indices, ...]
+    measured_at_once: tuple[bool, ...]
+    kappa: Floats
+    tie: float
+
+    @property
+    def n_features(self) -> int:
+        """M."""
+        return len(self.background)
+
+
+KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None], Fixed]] = WeakKeyDictionary()
+
+
+def sides_for(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None) -> Fixed:
+    """The sides of the duels: all entities, or one entity against nothing; laid out once.
+
+    holds : as of `afa.bundle.rates.Rates`. exactly : whether kappa is that of exact inference, not mean-field's 0.
+    """
+    known = KNOWN.setdefault(bundle, {})
+    if (holds, exactly, entity) not in known:
+        known[holds, exactly, entity] = _laid_out(bundle, holds, exactly=exactly, entity=entity)
+    return known[holds, exactly, entity]
+
+
+def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None) -> Fixed:
+    background = bundle.background
+    groups = tuple(np.array(members, dtype=np.int64) for _, members in bundle.exclusive)
+    models, classes = [], []
+    if entity is not None or holds == "several":
+        for name in bundle.entities if entity is None else (entity,):
+            with_entity, without, at = bundle.how_often(name)
+            models.append((*bundle_models(bundle, name, 0.0, at), at))
+            classes.append((with_entity, without))
+    else:
+        for name, (one, at) in zip(bundle.entities, hypotheses_of(bundle), strict=True):
+            alone = PairwiseMRF.of_probabilities(background[at], 0 * one.couplings, 0.0, one.features)
+            models.append((one, alone, at))
+            classes.append((bundle.how_often(name)[0], background))
+    if entity is not None:
+        nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
+        models.append((nothing, nothing, np.empty(0, dtype=np.intp)))
+        classes.append((background, background))
+    kappa = np.array([_kappa(one, zero, exactly) for one, zero, _ in models])
+    if exactly:
+        models = [(_shifted(one, -k), zero, at) for (one, zero, at), k in zip(models, kappa, strict=True)]
+        kappa = 0 * kappa
+    sides = [_side(bundle, *parts, groups, both) for parts, both in zip(models, classes, strict=True)]
+    holder = np.full((len(sides), len(bundle.features)), -1, dtype=np.int64)
+    for v, side in enumerate(sides):
+        holder[v, side.at] = np.arange(len(side.at))
+    together = [set(members) for _, members in (bundle.rates.measurements if bundle.rates else ())]
+    at_once = tuple(any(set(group.tolist()) <= members for members in together) for group in groups)
+    tie = ROUNDING * max(side.one.reach + side.zero.reach for side in sides)
+    return Fixed(tuple(sides), holder, background, bundle.possible, groups, at_once, kappa, tie)
+
+
+def _kappa(one: PairwiseMRF, zero: PairwiseMRF, exactly: bool) -> float:
+    """Log Z_1 - log Z_0 at no observation, without the prior: 0 of a large model unless it is needed `exactly`."""
+    if not (one.couplings.nnz or zero.couplings.nnz):
+        return 0.0
+    try:
+        limit = MEMORY_LIMIT if exactly else SMALL
+        of_one, of_zero = (exact(model, memory_limit=limit).log_partition for model in (one, zero))
+        return of_one - one.prior - of_zero
+    except InferenceError:
+        if exactly:
+            raise
+        return 0.0
+
+
+def _shifted(model: PairwiseMRF, by: float) -> PairwiseMRF:
+    """The model of probabilities with another constant."""
+    return PairwiseMRF.of_probabilities(np.exp(model.terms), model.couplings, model.prior + by, model.features)
+
+
+def _side(
+    bundle: Bundle,
+    one: PairwiseMRF,
+    zero: PairwiseMRF,
+    at: NDArray[np.intp],
+    groups: Sequence[Indices],
+    classes: tuple[Floats, Floats],
+) -> Side:
+    row, column = sp.triu(abs(one.couplings) + abs(zero.couplings)).nonzero()
+    terms = np.zeros((len(row), 3, 3))
+    for sign, model in ((1.0, one), (-1.0, zero)):
+        centre = model.centre if model.centre is not None else np.zeros(len(at))
+        left, right = (np.array(VALUES) - centre[ends][:, None] for ends in (row, column))
+        weight = sign * model.couplings.toarray()[row, column]
+        terms += weight[:, None, None] * left[:, :, None] * right[:, None, :]
+    can_be = one.possible[row][:, :, None] & one.possible[column][:, None, :]
+    members = tuple(np.stack([group_states(p[group, 2], bundle.floor) for p in classes]) for group in groups)
+    links = np.column_stack([at[row], at[column]]).astype(np.int64)
+    return Side(one, zero, at.astype(np.int64), links, np.where(can_be, terms, np.nan).reshape(-1, 9), members)
