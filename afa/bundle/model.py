@@ -213,7 +213,7 @@ class Bundle:
     @property
     def says_how_often(self) -> bool:
         """Whether the bundle states probabilities, of a class or of the background."""
-        return self.rates is not None and (len(self.rates.stated) > 0 or self.rates.background_stated.any())
+        return self.rates is not None and (len(self.rates.stated) > 0 or bool(self.rates.background_stated.any()))
 
     @property
     def background(self) -> NDArray[np.float64]:

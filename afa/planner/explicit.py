@@ -252,7 +252,7 @@ class ExplicitPatient:
         own[each] = self._cmi(
             odds[each], self.predictive[0, each], self.predictive[1, each], self._states_of(each, each)
         )
-        return own[a] + own[b]
+        return np.asarray(own[a] + own[b])
 
     def _half_range(self, terms: Floats) -> Floats:
         can_be = np.where(self.packed.possible, terms, np.nan)

@@ -1,0 +1,106 @@
+"""Small random bundles that say how often, with the tables that they were made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from afa.bundle import Bundle
+from afa.bundle.format import Potentials
+from afa.bundle.model import packed_couplings
+from afa.bundle.rates import NONE_STATED, Rates, Stated, floored, three_values
+from afa.features import features_of
+
+KINDS = {
+    "three": (True, True, True),
+    "binary": (False, True, True),
+    "above": (False, True, True),
+    "below": (True, True, False),
+}
+
+
+@dataclass
+class Rated:
+    """A bundle, its P_1, P_0 (N, M, 3) and background (M, 3), and the features that entities speak of, (N, M)."""
+
+    bundle: Bundle
+    one: np.ndarray
+    zero: np.ndarray
+    background: np.ndarray
+    spoken: np.ndarray
+
+    def values(self, rng):
+        """A full configuration, (M,), of values that can occur."""
+        return np.array([rng.choice(np.flatnonzero(row)) - 1 for row in self.bundle.possible])
+
+    def named(self, values, features):
+        """Values by name of some features."""
+        return {self.bundle.features[j]: int(values[j]) for j in features}
+
+
+def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=True):
+    """N entities on M features of mixed kinds; rows of both classes, of one, of a direction; couplings of all scopes."""
+    kinds = rng.choice(list(KINDS), m)
+    possible = np.array([KINDS[kind] for kind in kinds])
+
+    def shares():
+        return rng.dirichlet(np.ones(3)) * possible[j] if possible[j].all() else _one_sided(rng, possible[j])
+
+    background = np.empty((m, 3))
+    for j in range(m):
+        background[j] = shares()
+    table = pd.DataFrame(
+        {
+            "feature": [f"f{j}" for j in range(m)],
+            "kind": ["binary" if kind == "binary" else "continuous" for kind in kinds],
+            "low": ["" if kind in ("binary", "above") else "1" for kind in kinds],
+            "high": ["" if kind in ("binary", "below") else "2" for kind in kinds],
+            "p_low": [repr(float(p)) for p in background[:, 0]],
+            "p_high": [repr(float(p)) for p in background[:, 2]],
+        }
+    )
+    background = floored(background, possible)
+    one, zero = np.tile(background, (n, 1, 1)), np.tile(background, (n, 1, 1))
+    spoken, unary, rows = rng.random((n, m)) < speaks, np.zeros((n, m)), []
+    for v, j in np.argwhere(spoken):
+        way = rng.choice(["both", "both", "with", "direction"])
+        said = [np.full(3, np.nan), np.full(3, np.nan)]
+        if way == "direction":
+            unary[v, j] = rng.choice([-1.0, 0.5, 1.0])
+            tilted = background[j] * np.exp(unary[v, j] * np.array([-1, 0, 1]))
+            one[v, j] = tilted / tilted.sum()
+            continue
+        said[0] = shares()
+        one[v, j] = floored(said[0], possible[j])
+        if way == "both":
+            said[1] = shares()
+            zero[v, j] = floored(said[1], possible[j])
+        rows.append((v, j, *said))
+    stated = NONE_STATED
+    if rows:
+        entity, feature = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
+        with_, without = (np.array([three_values(row[i][0], row[i][2]) for row in rows]) for i in (2, 3))
+        stated = Stated(entity, feature, with_, without, np.zeros(len(rows), dtype=bool))
+    pairs = [(v, j, k) for v in range(n) for j in range(m) for k in range(j + 1, m) if coupled and rng.random() < 0.4]
+    triples = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+    scope = rng.integers(0, 3, len(pairs)).astype(np.int8)
+    rates = Rates(m, features_of(table), stated, holds=holds)
+    unary[stated.entity, stated.feature] = rates.directions()
+    for v, j, k in pairs:
+        spoken[v, [j, k]] = True
+    bundle = Bundle(
+        name="rated",
+        version="1",
+        entities=tuple(f"v{i}" for i in range(n)),
+        features=tuple(table["feature"]),
+        unary=unary,
+        packed=packed_couplings(Potentials(triples[:, 0], triples[:, 1:], rng.normal(0, 0.7, len(pairs)), scope), n),
+        priors=rng.normal(0, 1, n).round(2) if priors else np.zeros(n),
+        rates=rates,
+    )
+    return Rated(bundle, one, zero, background, spoken)
+
+
+def _one_sided(rng, possible):
+    share = rng.uniform(0.03, 0.97)
+    return np.where(possible, np.where([True, False, True], share, 1 - share), 0.0)
