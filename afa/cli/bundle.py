@@ -18,12 +18,15 @@ def bundle_build(
     out: Out,
     min_agree: Annotated[int, typer.Option(help="runs that must name a gene, all with one direction")] = 2,
     dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
+    probabilities: Annotated[
+        Path | None, typer.Option(help="folder of voters who say how often, a CSV file each (docs/elicitation.md)")
+    ] = None,
 ) -> None:
     """Build a bundle from recorded answers by consensus."""
     from afa.elicit.stages import build_recorded_bundle
     from afa.files import atomic_file
 
-    bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree)
+    bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree, probabilities=probabilities)
     if dropped:
         with atomic_file(dropped) as path:
             left_out.to_csv(path, index=False, lineterminator="\n")

@@ -11,6 +11,7 @@ import pandas as pd
 
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.elicit.consensus import SAME_MODEL
+from afa.elicit.knowledge import pooled_shares, read_voters
 from afa.elicit.record import UNKNOWN
 from afa.elicit.study import PairMode, Study
 
@@ -30,31 +31,40 @@ def write_elicited_bundle(
     min_agree: int,
     name: str | None = None,
     version: str = "1",
+    probabilities: str | Path | None = None,
 ) -> Bundle:
     """Write the bundle of a study; the same answers give the same bytes.
 
     tables : `asked` of both passes, `named` and `pairs` of `afa.elicit.tables`, `kept` of the last filter, `dropped` of
     all. Potentials are +1 and -1; of pairs that were asked for conditionally, logarithms of a ratio. A pair that is
-    `unclear` is left out, which equals a zero, and counted.
+    `unclear` is left out, which equals a zero, and counted. probabilities : a folder of voters who say how often
+    (`afa.elicit.knowledge.read_voters`); their answers stand beside the potentials, for the encoding by controls.
     """
     voters = len(study.settings.voters)
     kept, pairs = tables["kept"], tables["pairs"]
     clear = pairs[pairs["sign"] != 0]
+    unary = pd.DataFrame(
+        {
+            "entity": kept["phenotype"],
+            "feature": kept["gene"],
+            "potential": kept["potential"],
+            "confidence": kept["confidence"].round(4),
+            "evidence": _mechanisms(tables["named"], kept, voters),
+        }
+    )
+    provenance, more = _provenance(study, tables, min_agree), {}
+    if probabilities is not None:
+        said = read_voters(probabilities, unary)
+        unary = unary.join(pooled_shares(said, unary))
+        provenance["probabilities"] = f"of {said['voter'].nunique()} voters, pooled by the mean of log-probabilities"
+        more["encoding"] = "controls"
     write_bundle(
         destination,
-        name=name or f"{study.settings.name}-{min_agree}of{voters}",
+        name=name or f"{study.settings.name}-{min_agree}of{voters}{'-rates' if more else ''}",
         version=version,
         entities=study.names,
         features=sorted(kept["gene"].unique()),
-        unary=pd.DataFrame(
-            {
-                "entity": kept["phenotype"],
-                "feature": kept["gene"],
-                "potential": kept["potential"],
-                "confidence": kept["confidence"].round(4),
-                "evidence": _mechanisms(tables["named"], kept, voters),
-            }
-        ),
+        unary=unary,
         pairwise=pd.DataFrame(
             {
                 "entity": clear["phenotype"],
@@ -65,7 +75,8 @@ def write_elicited_bundle(
                 "evidence": clear["text"],
             }
         ),
-        provenance=_provenance(study, tables, min_agree),
+        provenance=provenance,
+        **more,
     )
     return load_bundle(destination)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from afa.bundle.rates import FLOOR, pool, three_values
+from afa.csvfile import RowFaults, earlier_row, number_column, read_table
+from afa.errors import ElicitationError, Fault
 from afa.features import Features
 
 SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
@@ -25,7 +28,8 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
     Returns
     -------
-    DataFrame : (n_features,) indexed by feature; low, high, NaN where there is none
+    DataFrame : (n_features,) indexed by feature; low, high, NaN where there is none; and how far apart voters' own cut
+        points are, for which they gave probabilities: low_least, low_most, high_least, high_most
 
     """
     by_feature = cuts.groupby("feature")[["low", "high"]]
@@ -33,7 +37,87 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
     given = by_feature.count().reindex(list(names))
     medians = by_feature.median().reindex(list(names))
     kept = given.gt(voters / 2, axis=0) & ~np.array([kind == "binary" for kind in kinds])[:, None]
-    return pd.DataFrame(medians.where(kept))
+    ends = {"least": by_feature.min(), "most": by_feature.max()}
+    spread = [table.reindex(list(names)).where(kept).add_suffix(f"_{end}") for end, table in ends.items()]
+    return pd.concat([medians.where(kept), *spread], axis=1)
+
+
+def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
+    """What voters say of how often, each in a CSV file of its own.
+
+    Parameters
+    ----------
+    folder
+        Files with the columns `phenotype`, `gene`, `SHARES` and, if there is one, `confidence`; a voter's name is that
+        of its file.
+    unary
+        Columns entity, feature: the pairs that may be spoken of. Each voter speaks of a pair once, or not at all.
+
+    Returns
+    -------
+    DataFrame : columns voter, entity, feature, `SHARES` and confidence, NaN where there is none
+
+    Raises
+    ------
+    ElicitationError : every fault of every file by line and column
+
+    """
+    known = {pair: i for i, pair in enumerate(zip(unary["entity"], unary["feature"], strict=True))}
+    files, faults, voters = sorted(Path(folder).glob("*.csv")), [], []
+    if not files:
+        step = "name the folder that holds them"
+        raise ElicitationError(Fault(str(folder), "no CSV file", "a file for each voter", step))
+    for file in files:
+        of_file = RowFaults(file)
+        table = read_table(file, required=("phenotype", "gene", *SHARES), optional=("confidence",), faults=of_file)
+        shares = {name: number_column(table, name, of_file, low=0.0, high=1.0) for name in SHARES}
+        shares["confidence"] = number_column(table, "confidence", of_file, low=0.0, high=1.0, empty=np.nan)
+        pairs = list(zip(table.columns["phenotype"], table.columns["gene"], strict=True))
+        rows = np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
+        for row in np.flatnonzero(rows < 0).tolist():
+            found, expected = " ".join(pairs[row]), "a phenotype and a gene of the bundle"
+            of_file.add(int(table.lines[row]), "gene", found, expected, "remove the row, or correct the names")
+        for row in np.flatnonzero(earlier_row(rows) >= 0).tolist():
+            found, step = f"{' '.join(pairs[row])} again", "remove one of the two rows"
+            of_file.add(int(table.lines[row]), "gene", found, "each pair once", step)
+        for state in ("with", "without"):
+            total = shares[f"p_low_{state}"] + shares[f"p_high_{state}"]
+            for row in np.flatnonzero(total > 1.0 + 1e-9).tolist():
+                found = f"{total[row]:g} low and high together"
+                of_file.add(int(table.lines[row]), f"p_high_{state}", found, "at most 1", "correct them")
+        faults += of_file.listed()
+        names = {"voter": file.stem, "entity": table.columns["phenotype"], "feature": table.columns["gene"]}
+        voters.append(pd.DataFrame({**names, **shares}))
+    if faults:
+        raise ElicitationError(faults)
+    return pd.concat(voters, ignore_index=True)
+
+
+def pooled_shares(voters: pd.DataFrame, unary: pd.DataFrame, floor: float = FLOOR) -> pd.DataFrame:
+    """The pooled `SHARES` of each row of `unary`, of features with three values; NaN where no voter speaks (F7).
+
+    Parameters
+    ----------
+    voters
+        As `read_voters` gives them.
+    unary
+        Columns entity, feature.
+    floor
+        As in `pool`.
+
+    Returns
+    -------
+    DataFrame : (n_rows,) `SHARES`, to 6 digits
+
+    """
+    pairs = pd.MultiIndex.from_frame(unary[["entity", "feature"]])
+    said = [rows.set_index(["entity", "feature"]).reindex(pairs) for _, rows in voters.groupby("voter")]
+    table = pd.DataFrame(index=unary.index)
+    for state in ("with", "without"):
+        each = np.stack([three_values(rows[f"p_low_{state}"], rows[f"p_high_{state}"]) for rows in said])
+        pooled = pool(each, np.ones(3, dtype=bool), floor)
+        table[f"p_low_{state}"], table[f"p_high_{state}"] = pooled[:, 0].round(6), pooled[:, 2].round(6)
+    return table[list(SHARES)]
 
 
 def pool_answers(answers: pd.DataFrame, features: Features, floor: float = FLOOR) -> pd.DataFrame:

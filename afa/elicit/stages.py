@@ -190,10 +190,12 @@ def bundle_stage(
     min_agree: int,
     name: str | None = None,
     version: str = "1",
+    probabilities: str | Path | None = None,
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle that the tables of the stages `unary`, `consensus`, `evidence` and `pairwise` make.
 
-    Returns the bundle and the genes left out (phenotype, gene, reason) by any of the stages.
+    probabilities : as of `write_elicited_bundle`. Returns the bundle and the genes left out (phenotype, gene, reason)
+    by any of the stages.
     """
     left_out = [stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")]
     dropped = _joined(left_out)
@@ -204,7 +206,9 @@ def bundle_stage(
         "pairs": stages["pairwise"]["pairs"],
         "dropped": dropped,
     }
-    bundle = write_elicited_bundle(study, tables, destination, min_agree=min_agree, name=name, version=version)
+    bundle = write_elicited_bundle(
+        study, tables, destination, min_agree=min_agree, name=name, version=version, probabilities=probabilities
+    )
     return bundle, dropped
 
 
@@ -218,17 +222,26 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def build_recorded_bundle(
-    folder: str | Path, destination: str | Path, *, min_agree: int, name: str | None = None, version: str = "1"
+    folder: str | Path,
+    destination: str | Path,
+    *,
+    min_agree: int,
+    name: str | None = None,
+    version: str = "1",
+    probabilities: str | Path | None = None,
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle that a consensus of `min_agree` runs makes of a record; the same record gives the same bytes.
 
     folder : with `study.yaml`, `phenotypes.csv` and `raw/`. The bundle's name is `recorded-2of3` or the like unless
-    given. Returns the bundle and the table of dropped genes (phenotype, gene, reason). An `ElicitationError` lists what
-    is wrong with the files, or counts the pairs of kept genes that the record does not hold.
+    given. probabilities : a folder of voters who say how often, or None. Returns the bundle and the table of dropped
+    genes (phenotype, gene, reason). An `ElicitationError` lists what is wrong with the files, or counts the pairs of
+    kept genes that the record does not hold.
     """
     study = load_study(folder)
     stages = all_stages(study, Recorded(imported(folder), place=str(folder)), None, min_agree=min_agree)
-    return bundle_stage(study, stages, destination, min_agree=min_agree, name=name, version=version)
+    return bundle_stage(
+        study, stages, destination, min_agree=min_agree, name=name, version=version, probabilities=probabilities
+    )
 
 
 def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:

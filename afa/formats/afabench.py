@@ -230,7 +230,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
         return (f"not {self.entity}", self.entity)
 
     def _planner(self) -> BinaryPlanner:
-        return BinaryPlanner(self.bundle, seed=self._seed, **self._options)
+        return BinaryPlanner(self.bundle, seed=self._seed, **{"panels": {}} | self._options)
 
     def _probabilities(self, planner: BinaryPlanner) -> Floats:
         held = planner.probability()
@@ -243,9 +243,9 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
 class TopKMethod(PlannerMethod[TopKPlanner]):
     """N entities as a task of N classes, the planner looking for the k best.
 
-    `predict` is the posterior over the entities if exactly one of them holds: the softmax of log P(x_obs | v) plus
-    prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by its own score and can differ. It stops
-    by itself where the top-k is certified.
+    `predict` is the posterior over the entities if exactly one of them holds, whatever the bundle says of that: the
+    softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by its own
+    score and can differ. It stops by itself where the top-k is certified.
 
     >>> from afa.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
@@ -254,6 +254,9 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
     """
 
     def __init__(self, bundle: Bundle, *, k: int = 5, **settings: Any) -> None:
+        if settings.get("holds", "one") != "one":
+            found, step = repr(settings["holds"]), "leave it out: exactly one class holds of each row"
+            raise PlannerError(Fault("method option holds", found, "one", step))
         super().__init__(bundle, k=k, **settings)
 
     @property
@@ -261,7 +264,11 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
         return self.bundle.entities
 
     def _planner(self) -> TopKPlanner:
-        return TopKPlanner(self.bundle, seed=self._seed, **self._options)
+        options = {"panels": {}} | self._options
+        planner = TopKPlanner(self.bundle, seed=self._seed, **options)
+        if planner.holds in (None, "one"):
+            return planner
+        return TopKPlanner(self.bundle, seed=self._seed, **options | {"holds": "one"})
 
     def _probabilities(self, planner: TopKPlanner) -> Floats:
         return planner.posterior()

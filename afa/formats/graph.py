@@ -16,7 +16,7 @@ import numpy as np
 
 from afa.bundle import Bundle
 from afa.errors import BundleError, Fault
-from afa.formats.assemble import Pair, assemble
+from afa.formats.assemble import Pair, assemble, check_directions_alone
 from afa.formats.extra import library
 from afa.mrf import Floats
 
@@ -28,11 +28,14 @@ UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     """The graph of one entity, or of the whole bundle; nodes are all M features, in the bundle's order.
 
+    A `BundleError` for a bundle that says how often, which a graph has no place for.
+
     >>> from afa.bundle import load_bundle
     >>> graph = to_networkx(load_bundle("tests/data/bundle_tiny"), "bleeding")
     >>> graph.nodes["MUC2"]["unary"], graph.edges["CXCL8", "MUC2"]["coupling"]
     (-1.0, -1.0)
     """
+    check_directions_alone(bundle, "a graph")
     networkx = library("networkx")
     chosen = bundle if entity is None else bundle.restrict_entities([bundle.entities[bundle.index(entity)]])
     graph = networkx.MultiGraph() if entity is None else networkx.Graph()

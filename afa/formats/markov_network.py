@@ -14,7 +14,7 @@ import numpy as np
 
 from afa.bundle import Bundle
 from afa.errors import BundleError, Fault
-from afa.formats.assemble import Pair, assemble
+from afa.formats.assemble import Pair, assemble, check_directions_alone
 from afa.formats.extra import library
 from afa.mrf import VALUES, Floats
 
@@ -29,8 +29,9 @@ def to_markov_network(bundle: Bundle, entity: str, features: Sequence[str] | Non
     """The `DiscreteMarkovNetwork` of an entity on all M features, or on these, which must hold its support.
 
     States are named -1, 0 and 1, so that evidence is given as in a bundle. Raises a `BundleError` for a feature that is
-    left out though it has a potential, and for potentials beyond `LARGEST_POTENTIAL`.
+    left out though it has a potential, for potentials beyond `LARGEST_POTENTIAL`, and for a bundle that says how often.
     """
+    check_directions_alone(bundle, "a Markov network")
     networks, factors = library("pgmpy.models"), library("pgmpy.factors.discrete")
     n = bundle.index(entity)
     names = bundle.features if features is None else bundle.restrict(features).features

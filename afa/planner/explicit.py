@@ -99,11 +99,10 @@ class ExplicitPatient:
             self.terms[v, group] = 0.0
             seen = classes[:, hit][:, 0]
             return float(np.log(seen[0] / seen[1]))
-        chance = classes / left[:, None]
+        chance = np.where(open_, classes / left[:, None], 0.5)
         by_value = np.stack([np.zeros_like(chance), 1.0 - chance, chance], axis=-1)
         self.predictive[:, v, group] = by_value
-        told = np.log(by_value[0, :, 1:] / by_value[1, :, 1:])
-        self.terms[v, group, 1:] = np.where(open_[:, None], told, 0.0)
+        self.terms[v, group, 1:] = np.log(by_value[0, :, 1:] / by_value[1, :, 1:])
         return float(np.log(left[0] / left[1]))
 
     @property

@@ -64,6 +64,7 @@ def test_cut_points_are_medians_of_the_voters_who_give_them_where_more_than_half
     assert list(pooled.index) == ["gravity", "age", "oedema"]
     np.testing.assert_array_equal(pooled["low"], [np.nan, 24.0, np.nan])
     np.testing.assert_array_equal(pooled["high"], [1.01, 65.0, np.nan])
+    assert pooled.loc["age", ["low_least", "low_most", "high_least", "high_most"]].tolist() == [18, 30, 60, 70]
 
 
 def test_answers_pool_to_one_row_for_each_entity_and_feature():

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -290,3 +291,37 @@ def test_the_provenance_counts_unclear_pairs_and_says_what_the_record_is_not(tmp
     caveats = " ".join(provenance["caveats"])
     for words in ("one model", "no literature was checked", "confirms nothing", "not calibrated"):
         assert words in caveats
+
+
+def test_probabilities_stand_beside_the_potentials_of_the_record(tmp_path: Path) -> None:
+    plain, _ = build_recorded_bundle(RECORD, tmp_path / "plain", min_agree=2)
+    bundle, _ = build_recorded_bundle(RECORD, tmp_path / "rated", min_agree=2, probabilities=RECORD / "probabilities")
+    np.testing.assert_array_equal(bundle.unary, plain.unary)
+    np.testing.assert_array_equal(bundle.packed.value, plain.packed.value)
+    assert bundle.rates is not None
+    assert (len(bundle.rates.stated), bundle.rates.encoding) == (553, "controls")
+    assert validate_bundle(tmp_path / "rated")[0] == []
+    with_entity, _, spoken = bundle.how_often("abdominal_bloating")
+    row = bundle.features.index("AQP8")
+    voters = np.array([[0.52, 0.45, 0.03], [0.45, 0.51, 0.04], [0.42, 0.56, 0.02]])
+    pooled = np.exp(np.log(voters).mean(axis=0))
+    np.testing.assert_allclose(with_entity[row], pooled / pooled.sum(), atol=1e-5)
+    assert row in spoken
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("colitis,A,0.5,0.2,0.6,0.2,0.3", "line 2, column p_high_with: found 1.1 low and high together"),
+        ("colitis,Z,0.5,0.2,0.1,0.2,0.3", "line 2, column gene: found colitis Z"),
+        ("colitis,A,half,0.2,0.1,0.2,0.3", "line 2, column p_high_with: found 'half'"),
+        ("colitis,A,.5,.2,.1,.2,\ncolitis,A,.5,.2,.1,.2,", "line 3, column gene: found colitis A again"),
+    ],
+)
+def test_voters_are_checked_row_by_row(record: Path, tmp_path: Path, row: str, expected: str) -> None:
+    header = "phenotype,gene,p_high_with,p_high_without,p_low_with,p_low_without,confidence"
+    (tmp_path / "voters").mkdir()
+    (tmp_path / "voters" / "one.csv").write_text(f"{header}\n{row}\n")
+    with pytest.raises(ElicitationError, match=re.escape(expected)):
+        build_recorded_bundle(record, tmp_path / "bundle", min_agree=2, probabilities=tmp_path / "voters")
+    assert not (tmp_path / "bundle").exists()

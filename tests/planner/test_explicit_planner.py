@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit, logsumexp, softmax
 from support.rated import rated
 
+from afa.allocate import RULES
 from afa.bracket import duel_interval
+from afa.bundle import load_bundle
 from afa.bundle.explicit import bundle_models, hypotheses_of
 from afa.closure import kappa_of
+from afa.errors import PlannerError
 from afa.inference.meanfield import Solver
 from afa.mrf import Evidence
 from afa.planner import BinaryPlanner, TopKPlanner
@@ -175,3 +178,181 @@ def test_certificates_are_never_wrong():
 @pytest.mark.slow
 def test_certificates_are_never_wrong_on_two_thousand_bundles():
     assert sum(check_certificates(seed) for seed in range(100, 2100)) > 1000
+
+
+FEVERS = {
+    "bundle.yaml": 'name: fevers\nversion: "1"\nholds: one or none\n',
+    "features.csv": "feature,kind,p_high\nred,binary,0.2\nblue,binary,0.2\ngreen,binary,0.2\ncough,binary,0.3\n",
+    "unary.csv": (
+        "entity,feature,potential,p_high_with,p_high_without\n"
+        "flu,red,,0.6,0.2\nflu,blue,,0.2,0.3\nflu,green,,0.1,0.3\nflu,cough,,0.9,0.3\ncold,cough,,0.7,0.3\n"
+    ),
+    "pairwise.csv": "entity,feature_a,feature_b,potential\n",
+    "groups.csv": "feature,measurement,exclusive\nred,look,colour\nblue,look,colour\ngreen,look,colour\n",
+}
+
+
+@pytest.fixture
+def fevers(tmp_path):
+    """Two entities; three colours of which a patient has at most one, seen with one look; and a cough."""
+    folder = tmp_path / "fevers"
+    folder.mkdir()
+    for name, text in FEVERS.items():
+        (folder / name).write_text(text)
+    return load_bundle(folder)
+
+
+def odds_of(bundle, **values):
+    planner = BinaryPlanner(bundle, entity="flu")
+    planner.observe_all(values)
+    return planner.log_odds()
+
+
+def test_of_features_that_exclude_each_other_each_says_what_one_variable_says(fevers):
+    assert odds_of(fevers, red=1) == pytest.approx(np.log(0.6 / 0.2))
+    assert odds_of(fevers, red=0) == pytest.approx(np.log(0.4 / 0.8))
+    assert odds_of(fevers, red=0, blue=0) == pytest.approx(np.log(0.2 / 0.5))
+    assert odds_of(fevers, blue=1, red=0) == pytest.approx(np.log(0.2 / 0.3)), "the implied zero is not counted"
+    assert odds_of(fevers, red=0, blue=0, green=0, cough=1) == pytest.approx(np.log(0.1 / 0.2) + np.log(0.9 / 0.3))
+
+
+def test_once_one_of_them_is_there_the_others_are_known(fevers):
+    planner = TopKPlanner(fevers, k=1)
+    planner.observe("blue", 1)
+    assert planner.suggest().features == ("cough",)
+    with pytest.raises(PlannerError, match="group colour: found red and blue at 1; expected at most one"):
+        planner.observe("red", 1)
+    planner.observe("cough", 0)
+    assert planner.stopped() == "every feature has been observed"
+
+
+def test_what_comes_of_one_look_has_one_cost_and_the_gain_of_its_states(fevers):
+    planner = BinaryPlanner(fevers, entity="flu")
+    item = planner.suggest()
+    assert {item.name: item.cost} == {"cough": 1.0}
+    table = planner.explain().set_index("feature")
+    classes = np.array([[0.6, 0.2, 0.1, 0.1], [0.2, 0.3, 0.3, 0.2]])
+    mixed = classes.mean(axis=0)
+    expected = (classes * np.log(classes / mixed)).sum() / 2
+    assert table.loc[["red", "blue", "green"], "gain"].sum() == pytest.approx(expected)
+    assert (table.loc[["red", "blue", "green"], "cost"] == 1.0).all()
+    assert table.loc["red", "gain_per_cost"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("holds", HOLDS)
+def test_certificates_hold_for_features_that_exclude_each_other(fevers, holds):
+    colours = [{"red": int(i == 0), "blue": int(i == 1), "green": int(i == 2)} for i in range(4)]
+    for first in ({}, {"cough": 1}, {"cough": 0}, {"red": 0}, {"red": 0, "cough": 1}):
+        planner = TopKPlanner(fevers, k=1, holds=holds)
+        if first:
+            planner.observe_all(first)
+        if not planner.certified():
+            continue
+        for colour, cough in product(colours, (0, 1)):
+            values = colour | {"cough": cough} | first
+            if sum(values[name] for name in colour) > 1:
+                continue
+            for keep in product((True, False), repeat=4):
+                final = TopKPlanner(fevers, k=1, holds=holds)
+                kept = {name: x for (name, x), stays in zip(values.items(), keep, strict=True) if stays} | first
+                if kept:
+                    final.observe_all(kept)
+                assert final.top_k() == planner.top_k()
+
+
+def test_none_has_a_posterior_where_at_most_one_holds_and_bounds_where_several_may(fevers):
+    planner = TopKPlanner(fevers, k=1)
+    planner.observe("cough", 0)
+    weights = np.array([0.1 / 0.7, 0.3 / 0.7, 1.0])
+    np.testing.assert_allclose(planner.posterior(), (weights / weights.sum())[:2])
+    assert planner.none() == pytest.approx((weights[2] / weights.sum(),) * 2)
+    assert planner.none_is_likelier()
+    several = TopKPlanner(fevers, k=1, holds="several")
+    several.observe("cough", 0)
+    each = several.posterior()
+    assert several.none() == (max(0.0, 1 - each.sum()), 1 - each.max())
+    assert several.none_is_likelier() == (each < 0.5).all()
+    assert TopKPlanner(fevers, k=1, holds="one").none() == (0.0, 0.0)
+
+
+def test_of_a_bundle_of_directions_nothing_can_be_said_of_none(bundle_tiny):
+    with pytest.raises(PlannerError, match="none of the entities: found a bundle of directions"):
+        TopKPlanner(bundle_tiny, k=1).none()
+
+
+def test_log_odds_that_are_believed_by_half_keep_their_order_and_the_prior(fevers):
+    whole, half = BinaryPlanner(fevers, entity="flu"), BinaryPlanner(fevers, entity="flu", tau=0.5)
+    for planner in (whole, half):
+        planner.observe_all({"cough": 1, "red": 1})
+    assert half.log_odds() == pytest.approx(whole.log_odds() / 2)
+    assert half.decision() == whole.decision()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"score": "linearity"}, "planner option score: found 'linearity'; expected two_elbo or wald"),
+        ({"gain": "f_target"}, "planner option gain: found 'f_target'; expected cmi or wald_magnitude"),
+        ({"tau": 0}, "planner option tau: found 0; expected a number above 0, at most 1"),
+        ({"holds": "two"}, "planner option holds: found 'two'; expected several or one or one or none"),
+        ({"layer0": "sound"}, "planner option layer0: found 'sound'; expected none where the bundle says how often"),
+        ({"coupling": "differential"}, "planner option coupling: found differential on features that cannot be -1"),
+        ({"coupling": "shared"}, "planner option coupling"),
+    ],
+)
+def test_options_that_do_not_go_with_the_explicit_gauge_are_refused(fevers, options, expected):
+    with pytest.raises(PlannerError) as caught:
+        TopKPlanner(fevers, k=1, **options)
+    assert expected in str(caught.value)
+
+
+def test_options_of_the_explicit_gauge_need_a_bundle_that_says_how_often(bundle_tiny):
+    for options in ({"holds": "one"}, {"tau": 0.5}):
+        with pytest.raises(PlannerError, match="expected a bundle that says how often"):
+            TopKPlanner(bundle_tiny, k=1, **options)
+
+
+def test_a_value_that_cannot_occur_is_refused_by_planner_and_session(fevers, tmp_path):
+    planner = TopKPlanner(fevers, k=1)
+    with pytest.raises(PlannerError, match="feature cough: found -1; expected 0 or 1"):
+        planner.observe("cough", -1)
+    planner.observe("cough", 1)
+    save_session(planner, tmp_path / "s.yaml")
+    text = (tmp_path / "s.yaml").read_text()
+    (tmp_path / "s.yaml").write_text(text.replace("values:\n  - 1", "values:\n  - -1"))
+    with pytest.raises(PlannerError, match="feature cough: found -1; expected 0 or 1"):
+        load_session(tmp_path / "s.yaml", fevers)
+
+
+def test_what_cannot_be_measured_moves_no_probability(fevers):
+    planner = TopKPlanner(fevers, k=1)
+    before = planner.posterior()
+    planner.skip("cough")
+    np.testing.assert_array_equal(planner.posterior(), before)
+    assert "cough" not in planner.suggest().features
+
+
+def test_a_session_is_taken_up_with_what_it_was_made_with(fevers, tmp_path):
+    planner = TopKPlanner(fevers, k=1, holds="several", tau=0.7, inference="exact")
+    planner.observe_all({"red": 0, "cough": 1})
+    save_session(planner, tmp_path / "s.yaml")
+    again = load_session(tmp_path / "s.yaml", fevers)
+    assert (again.holds, again.settings) == ("several", planner.settings)
+    np.testing.assert_array_equal(again.posterior(), planner.posterior())
+    assert again.suggest() == planner.suggest()
+
+
+def test_implications_are_refused_until_planners_can_use_them(fevers, tmp_path):
+    (tmp_path / "fevers" / "implies.csv").write_text("feature,parent\nred,cough\n")
+    with pytest.raises(PlannerError, match=r"found implications \(implies.csv\)"):
+        TopKPlanner(load_bundle(tmp_path / "fevers"), k=1)
+
+
+def test_every_rule_asks_for_each_feature_once(fevers):
+    for name in RULES:
+        planner = TopKPlanner(fevers, k=1, allocation=name)
+        asked = []
+        while item := planner.suggest():
+            asked += item.features
+            planner.observe_all(dict.fromkeys(item.features, 0))
+        assert sorted(asked) == sorted(fevers.features), name

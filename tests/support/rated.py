@@ -39,7 +39,7 @@ class Rated:
 
 
 def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=True):
-    """N entities on M features of mixed kinds; rows of both classes, of one, of a direction; couplings of all scopes."""
+    """N entities on M features of mixed kinds; rows of both classes, one, or a direction; couplings of all scopes."""
     kinds = rng.choice(list(KINDS), m)
     possible = np.array([KINDS[kind] for kind in kinds])
 
