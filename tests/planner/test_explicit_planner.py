@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rated import FEVERS, rated, written
 from scipy.special import expit, logit, logsumexp, softmax
-from support.rated import rated
 
 from afa.allocate import RULES
 from afa.bracket import duel_interval
@@ -180,26 +180,10 @@ def test_certificates_are_never_wrong_on_two_thousand_bundles():
     assert sum(check_certificates(seed) for seed in range(100, 2100)) > 1000
 
 
-FEVERS = {
-    "bundle.yaml": 'name: fevers\nversion: "1"\nholds: one or none\n',
-    "features.csv": "feature,kind,p_high\nred,binary,0.2\nblue,binary,0.2\ngreen,binary,0.2\ncough,binary,0.3\n",
-    "unary.csv": (
-        "entity,feature,potential,p_high_with,p_high_without\n"
-        "flu,red,,0.6,0.2\nflu,blue,,0.2,0.3\nflu,green,,0.1,0.3\nflu,cough,,0.9,0.3\ncold,cough,,0.7,0.3\n"
-    ),
-    "pairwise.csv": "entity,feature_a,feature_b,potential\n",
-    "groups.csv": "feature,measurement,exclusive\nred,look,colour\nblue,look,colour\ngreen,look,colour\n",
-}
-
-
 @pytest.fixture
 def fevers(tmp_path):
     """Two entities; three colours of which a patient has at most one, seen with one look; and a cough."""
-    folder = tmp_path / "fevers"
-    folder.mkdir()
-    for name, text in FEVERS.items():
-        (folder / name).write_text(text)
-    return load_bundle(folder)
+    return load_bundle(written(tmp_path / "fevers", FEVERS))
 
 
 def odds_of(bundle, **values):

@@ -104,3 +104,24 @@ def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=Tr
 def _one_sided(rng, possible):
     share = rng.uniform(0.03, 0.97)
     return np.where(possible, np.where([True, False, True], share, 1 - share), 0.0)
+
+
+FEVERS = {
+    "bundle.yaml": 'name: fevers\nversion: "1"\nholds: one or none\n',
+    "features.csv": "feature,kind,p_high\nred,binary,0.2\nblue,binary,0.2\ngreen,binary,0.2\ncough,binary,0.3\n",
+    "unary.csv": (
+        "entity,feature,potential,p_high_with,p_high_without\n"
+        "flu,red,,0.6,0.2\nflu,blue,,0.2,0.3\nflu,green,,0.1,0.3\nflu,cough,,0.9,0.3\ncold,cough,,0.7,0.3\n"
+    ),
+    "pairwise.csv": "entity,feature_a,feature_b,potential\n",
+    "groups.csv": "feature,measurement,exclusive\nred,look,colour\nblue,look,colour\ngreen,look,colour\n",
+}
+"""Files of two entities, three colours of which a patient has at most one, seen with one look, and a cough."""
+
+
+def written(folder, files):
+    """A folder of these texts by name."""
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder

@@ -1,0 +1,86 @@
+"""`afa plan` on a bundle that says how often: what it asks, what none of the entities has, and sessions."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from commands import afa
+from rated import FEVERS, written
+from rich.console import Console
+
+from afa.bundle import load_bundle
+from afa.dialogue.jsonlines import converse
+from afa.dialogue.keeping import Keeper
+from afa.dialogue.opening import new_planner
+from afa.dialogue.terminal import Terminal
+from afa.errors import PlannerError
+from afa.planner import Planner, Stop, TopKPlanner
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return written(tmp_path / "fevers", FEVERS)
+
+
+def said(planner: Planner, *lines: str) -> str:
+    """What the terminal shows when these lines are typed."""
+    shown, typed = io.StringIO(), iter(lines)
+
+    def read(_: str) -> str:
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    Terminal(planner, Console(file=shown, width=200, no_color=True), read, Keeper()).run()
+    return shown.getvalue()
+
+
+def test_the_terminal_says_that_none_is_likelier_and_what_posteriors_are_of(folder: Path) -> None:
+    text = said(TopKPlanner(load_bundle(folder), k=1), "cough=0", "ranking")
+    assert "top 1: cold; none is likelier than not" in text
+    assert "posterior if at most one holds" in text
+    several = said(TopKPlanner(load_bundle(folder), k=1, holds="several"), "cough=1 red=1", "ranking")
+    assert "none is likelier" not in several
+    assert "posterior\n" in several.replace(" \n", "\n").replace("  ", " ").replace(" \n", "\n")
+
+
+def test_json_answers_hold_what_none_has(folder: Path) -> None:
+    planner = TopKPlanner(load_bundle(folder), k=1)
+    request = json.dumps({"do": "observe", "values": {"cough": 0}})
+    first, answer = map(json.loads, converse(planner, [request], Keeper()))
+    assert first["answer"]["none"]["least"] == pytest.approx(1 / 3)
+    assert answer["answer"]["none"]["likelier"] is True
+    assert answer["answer"]["none"]["least"] == answer["answer"]["none"]["most"] == planner.none()[0]
+    refused = json.dumps({"do": "observe", "values": {"red": -1}})
+    told = json.loads(list(converse(planner, [refused], Keeper()))[-1])
+    assert (told["ok"], told["error"]["expected"]) == (False, "0 or 1")
+
+
+def test_a_panel_of_what_excludes_each_other_takes_all_its_values(folder: Path) -> None:
+    planner = TopKPlanner(load_bundle(folder), k=1)
+    said(planner, "skip cough", "1 0 0")
+    assert sum(planner.observed.values()) == 1
+    assert planner.spent == 1
+
+
+def test_the_command_takes_how_many_hold_and_keeps_it(folder: Path, tmp_path: Path) -> None:
+    session = tmp_path / "s.yaml"
+    options = ("plan", folder, "--json", "--session", session)
+    ran = afa(*options, "--holds", "several", "--tau", "0.5")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("\n") == 1
+    settings = yaml.safe_load(session.read_text())["settings"]
+    assert (settings["holds"], settings["tau"], settings["coupling"]) == ("several", 0.5, "explicit")
+    other = afa(*options, "--holds", "one")
+    assert other.returncode == 2
+    assert "--holds one" in other.stderr
+
+
+def test_how_many_hold_is_no_question_of_one_entity(folder: Path) -> None:
+    with pytest.raises(PlannerError, match="option --holds: found one; expected no --entity beside it"):
+        new_planner(load_bundle(folder), k=None, entity="flu", panels=None, stop=Stop(), holds="one")
