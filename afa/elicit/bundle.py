@@ -52,15 +52,14 @@ def write_elicited_bundle(
             "evidence": _mechanisms(tables["named"], kept, voters),
         }
     )
-    provenance, more = _provenance(study, tables, min_agree), {}
+    provenance = _provenance(study, tables, min_agree)
     if probabilities is not None:
         said = read_voters(probabilities, unary)
         unary = unary.join(pooled_shares(said, unary))
         provenance["probabilities"] = f"of {said['voter'].nunique()} voters, pooled by the mean of log-probabilities"
-        more["encoding"] = "controls"
     write_bundle(
         destination,
-        name=name or f"{study.settings.name}-{min_agree}of{voters}{'-rates' if more else ''}",
+        name=name or f"{study.settings.name}-{min_agree}of{voters}{'' if probabilities is None else '-rates'}",
         version=version,
         entities=study.names,
         features=sorted(kept["gene"].unique()),
@@ -76,7 +75,7 @@ def write_elicited_bundle(
             }
         ),
         provenance=provenance,
-        **more,
+        encoding=None if probabilities is None else "controls",
     )
     return load_bundle(destination)
 
