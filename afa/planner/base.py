@@ -36,8 +36,8 @@ NAMED_FIRST = "to be measured first"
 class Planner(ABC):
     """One patient of one bundle; `TopKPlanner` and `BinaryPlanner` say what the question is.
 
-    options : those that both have. k : size of the answer, 1 where the question is of one entity. question : the
-    settings of the one question.
+    options : those that both have, explicit : those of the explicit gauge. k : size of the answer, 1 where the question
+    is of one entity. question : the settings of the one question.
     bundle : the entities that the duels are of. asked_of : the bundle that was given. settings : the options, as plain
     values, from which `afa.session` makes the same planner again; `allocation` is None for a custom rule.
     """
@@ -59,11 +59,8 @@ class Planner(ABC):
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
         self._clustering = Clustering(replace(bundle, rates=None) if explicit else bundle)  # by directions alone
-        self._new_patient: Callable[[], Patient | ExplicitPatient] = (
-            explicit.patient
-            if explicit
-            else partial(Patient, bundle, calibrated=self.calibrated, **options.of_patient())
-        )
+        of_paper = partial(Patient, bundle, calibrated=self.calibrated, **options.of_patient())
+        self._new_patient: Callable[[], Patient | ExplicitPatient] = explicit.patient if explicit else of_paper
         self._state = self._new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None

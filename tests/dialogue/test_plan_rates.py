@@ -13,12 +13,13 @@ from rated import FEVERS, written
 from rich.console import Console
 
 from afa.bundle import load_bundle
-from afa.dialogue.jsonlines import converse
+from afa.dialogue.conversation import converse
 from afa.dialogue.keeping import Keeper
 from afa.dialogue.opening import new_planner
 from afa.dialogue.terminal import Terminal
+from afa.dialogue.words import answer_of
 from afa.errors import PlannerError
-from afa.planner import Planner, Stop, TopKPlanner
+from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 
 
 @pytest.fixture
@@ -40,25 +41,31 @@ def said(planner: Planner, *lines: str) -> str:
     return shown.getvalue()
 
 
-def test_the_terminal_says_that_none_is_likelier_and_what_posteriors_are_of(folder: Path) -> None:
-    text = said(TopKPlanner(load_bundle(folder), k=1), "cough=0", "ranking")
-    assert "top 1: cold; none is likelier than not" in text
-    assert "posterior if at most one holds" in text
-    several = said(TopKPlanner(load_bundle(folder), k=1, holds="several"), "cough=1 red=1", "ranking")
+def test_the_terminal_says_that_none_is_likelier(folder: Path) -> None:
+    text = said(TopKPlanner(load_bundle(folder), k=1), "cough=0")
+    assert "cold (probability 0.27); none is likelier than not" in text
+    several = said(TopKPlanner(load_bundle(folder), k=1, holds="several"), "cough=1 red=1")
     assert "none is likelier" not in several
-    assert "posterior\n" in several.replace(" \n", "\n").replace("  ", " ").replace(" \n", "\n")
 
 
 def test_json_answers_hold_what_none_has(folder: Path) -> None:
     planner = TopKPlanner(load_bundle(folder), k=1)
     request = json.dumps({"do": "observe", "values": {"cough": 0}})
     first, answer = map(json.loads, converse(planner, [request], Keeper()))
-    assert first["answer"]["none"]["least"] == pytest.approx(1 / 3)
-    assert answer["answer"]["none"]["likelier"] is True
-    assert answer["answer"]["none"]["least"] == answer["answer"]["none"]["most"] == planner.none()[0]
+    assert first["answer"]["none_between"] == pytest.approx([1 / 3] * 2)
+    assert answer["answer"]["none"] is True
+    assert answer["answer"]["none_between"] == pytest.approx(planner.none())
     refused = json.dumps({"do": "observe", "values": {"red": -1}})
     told = json.loads(list(converse(planner, [refused], Keeper()))[-1])
     assert (told["ok"], told["error"]["expected"]) == (False, "0 or 1")
+
+
+def test_a_usual_value_is_no_answer_by_itself_where_it_counts(folder: Path) -> None:
+    planner = BinaryPlanner(load_bundle(folder), entity="flu")
+    planner.observe("red", 0)
+    assert answer_of(planner)["none"] is False
+    assert answer_of(planner)["words"] == "flu: no (probability 0.33)"
+    assert planner.outcomes("cough")["value"].tolist() == [0, 1]
 
 
 def test_a_panel_of_what_excludes_each_other_takes_all_its_values(folder: Path) -> None:
