@@ -71,10 +71,10 @@ def checked(bundle: Bundle, feature: Any, value: Any = 0) -> None:
     if bundle.ternary:
         return
     possible = bundle.possible[bundle.features.index(feature)]
-    if not possible[int(value) + 1]:
+    if not possible[VALUES.index(value)]:
         expected = " or ".join(str(known) for known, can_be in zip(VALUES, possible, strict=True) if can_be)
         step = "check the measurement, or the values that features.csv gives this feature"
-        raise PlannerError(Fault(f"feature {feature}", str(int(value)), expected, step))
+        raise PlannerError(Fault(f"feature {feature}", f"{float(value):g}", expected, step))
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:

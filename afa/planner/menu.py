@@ -87,7 +87,7 @@ def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
     return set().union(*hit) - observed.keys()
 
 
-def check_exclusive(bundle: Bundle, values: Mapping[str, int]) -> None:
+def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
     """Refuse two features of one exclusive group that are both +1."""
     for name, members in bundle.exclusive:
         present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]

@@ -112,6 +112,7 @@ class Options:
             "allocation": named,
             "solver": asdict(self.solver or Solver()),
             "costs": dict(self.costs) if isinstance(self.costs, Mapping) else self.costs,
+            "panels": {name: list(features) for name, features in (self.panels or {}).items()},
             "first": list(self.first),
             "stop": self.rules_of_stopping.plain(),
         }
