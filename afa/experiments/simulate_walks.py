@@ -243,6 +243,7 @@ def planner_of(
         costs=None if priced else "equal",
         patient=patient,
         seed=seed,
+        coupling="differential",
     )
 
 
