@@ -224,8 +224,9 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The next step for a name that is not among the known ones."""
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
-    close = difflib.get_close_matches(name, list(near), n=1)
-    return f"did you mean {close[0]}" if close else "correct the name or remove the row"
+    folded = {other.casefold(): other for other in near}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
+    return f"did you mean {folded[close[0]]}" if close else "correct the name or remove the row"
 
 
 def visible(text: str) -> str:

@@ -86,12 +86,22 @@ def bundle_stamp(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) 
 def bundle_show(
     bundle: Annotated[Path, typer.Argument(help="bundle folder")],
     features: Annotated[bool, typer.Option("--features", help="a row per feature instead, with costs")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="for another program: name, version, digest and the rows")
+    ] = False,
 ) -> None:
     """Print a bundle's entities, or its features: unaries up and down, couplings, and what there is beside them."""
+    from json import dumps, loads
+
     from afa.bundle import load_bundle
     from afa.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
+    if json:
+        rows = (feature_table if features else bundle_table)(model).to_json(orient="records")
+        told = {"name": model.name, "version": model.version, "digest": model.digest, "rows": loads(rows)}
+        typer.echo(dumps(told, ensure_ascii=False))
+        return
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
     if model.rates is not None:
         rates = model.rates

@@ -111,3 +111,15 @@ def test_kernels_are_ready_once_all_of_the_planners_are_compiled(
     assert not compiling.planners_are_ready()
     (tmp_path / compiling.READY).touch()
     assert compiling.planners_are_ready()
+
+
+def test_what_a_bundle_holds_is_told_to_other_programs() -> None:
+    told = json.loads(afa("bundle", "show", EXAMPLE, "--json").stdout)
+    assert (told["name"], len(told["rows"]), len(told["digest"])) == ("anaemia", 10, 64)
+    rows = json.loads(afa("bundle", "show", EXAMPLE, "--features", "--json").stdout)["rows"]
+    assert {row["feature"]: row["cost"] for row in rows}["ferritin"] == 2.0
+
+
+def test_a_name_in_other_letters_is_recognised_as_what_is_meant() -> None:
+    ran = afa("plan", EXAMPLE, "--first", "FERITIN")
+    assert "Next step: did you mean ferritin" in ran.stderr
