@@ -24,7 +24,7 @@ from afa.mrf import Floats
 from afa.planner.choosing import chosen_item
 from afa.planner.explicit import ExplicitPatient, explicit_view
 from afa.planner.log import Action, Log, affordable, checked, log_of, unknown
-from afa.planner.menu import Suggestion, check_exclusive, implied_by, measurements_of, menu_of
+from afa.planner.menu import Suggestion, check_exclusive, implied_by, menu_of, panels_of
 from afa.planner.options import ALL_DUELS_UP_TO, Explicit, Options
 from afa.planner.why import explained, outcomes, told_apart
 
@@ -45,13 +45,10 @@ class Planner(ABC):
     asked_of: Bundle
     calibrated = False
 
-    def __init__(
-        self, bundle: Bundle, options: Options, *, k: int, explicit: Explicit | None = None, **question: Any
-    ) -> None:
-        panels = measurements_of(bundle) if options.panels is None else options.panels
+    def __init__(self, bundle: Bundle, options: Options, explicit: Explicit | None, *, k: int, **question: Any) -> None:
+        panels = panels_of(bundle, options.panels)
         self._menu = menu_of(bundle, options.costs, panels)
-        self.settings = options.plain() | {"panels": {name: list(features) for name, features in panels.items()}}
-        self.settings |= question
+        self.settings = options.plain() | {"panels": panels} | question
         self.bundle, self.k, self.guide, self.gain = bundle, k, options.score, options.gain
         self.rule, self.stop = options.rule, options.rules_of_stopping
         self._first = self._menu.places(options.first)
@@ -321,11 +318,7 @@ class Planner(ABC):
         return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
-        make: Callable[..., View] = view_of
-        if isinstance(self._state, ExplicitPatient):
-            make = partial(
-                explicit_view, known=np.isin(self.bundle.features, list(implied_by(self.bundle, self._log.observed)))
-            )
+        make: Callable[..., View] = explicit_view if isinstance(self._state, ExplicitPatient) else view_of
         return make(
             self._state,
             self.bundle,

@@ -88,7 +88,7 @@ class BinaryPlanner(Planner):
         question: dict[str, Any] = {"entity": entity, "coupling": gauge, "strength": strength}
         explicit = explicit_of(bundle, options, gauge, entity=entity, tau=tau)
         models = closed_bundle(bundle, entity, "shared" if gauge == "shared" else "differential", strength)
-        super().__init__(models, options, k=1, explicit=explicit, **question | (explicit.plain() if explicit else {}))
+        super().__init__(models, options, explicit, k=1, **question | (explicit.plain() if explicit else {}))
         self.asked_of = bundle
 
     def score(self) -> float:

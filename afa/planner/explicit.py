@@ -23,6 +23,7 @@ from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field
 from afa.inference.result import Marginals
 from afa.mrf import Evidence, Floats
+from afa.planner.menu import implied_by
 from afa.planner.sides import Fixed, Indices
 
 ENUMERATED = 10
@@ -304,18 +305,18 @@ def explicit_view(
     score: str,
     k: int,
     find_clusters: Callable[[], Clusters],
-    known: NDArray[np.bool_],
     patient: str,
     seed: int,
 ) -> View:
     """What a rule may see of the patient now, as `afa.allocate.vantage.view_of` makes it of the paper's models.
 
-    known : (M,) features that are known without having been measured.
+    What need not be measured, since another feature of its exclusive group is +1, counts as observed.
     """
+    implied = implied_by(bundle, {bundle.features[j]: int(state.values[j]) for j in np.flatnonzero(state.observed)})
     return View(
         features=bundle.features,
         entities=bundle.entities,
-        observed=state.observed | known,
+        observed=state.observed | np.isin(bundle.features, list(implied)),
         tie=state.packed.tie,
         largest_unary=state.total_unary(),
         gain=state.gains,

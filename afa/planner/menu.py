@@ -80,6 +80,14 @@ def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
     return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
+def panels_of(bundle: Bundle, given: Panels) -> dict[str, Sequence[str]]:
+    """The panels that are given, or the bundle's measurements."""
+    panels = measurements_of(bundle) if given is None else given
+    return {
+        name: list(features) if isinstance(features, tuple | list) else features for name, features in panels.items()
+    }
+
+
 def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
     """The features that need not be measured: another one of their exclusive group is +1."""
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)

@@ -135,7 +135,7 @@ class TopKPlanner(Planner):
         explicit = explicit_of(bundle, options, gauge, holds=holds, tau=tau)
         self.holds: str | None = explicit.holds if explicit else None
         more = explicit.plain() if explicit else {}
-        super().__init__(bundle, options, k=int(k), explicit=explicit, layer0=layer0, **more)
+        super().__init__(bundle, options, explicit, k=int(k), layer0=layer0, **more)
         self.settings["k"] = int(k)
         self.asked_of = asked_of
 
