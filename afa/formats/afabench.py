@@ -30,6 +30,7 @@ from afa.formats.planner_cache import AnyPlanner, PlannerCache
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.planner import BinaryPlanner, TopKPlanner
+from afa.planner.menu import measurements_of
 from afa.yamlfile import read_mapping
 
 REGISTRY = {name: f"afa.formats.{name}" for name in ("BinaryMethod", "TopKMethod")}
@@ -230,7 +231,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
         return (f"not {self.entity}", self.entity)
 
     def _planner(self) -> BinaryPlanner:
-        return BinaryPlanner(self.bundle, seed=self._seed, **{"panels": {}} | self._options)
+        return BinaryPlanner(self.bundle, seed=self._seed, **self._options)
 
     def _probabilities(self, planner: BinaryPlanner) -> Floats:
         held = planner.probability()
@@ -264,11 +265,10 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
         return self.bundle.entities
 
     def _planner(self) -> TopKPlanner:
-        options = {"panels": {}} | self._options
-        planner = TopKPlanner(self.bundle, seed=self._seed, **options)
+        planner = TopKPlanner(self.bundle, seed=self._seed, **self._options)
         if planner.holds in (None, "one"):
             return planner
-        return TopKPlanner(self.bundle, seed=self._seed, **options | {"holds": "one"})
+        return TopKPlanner(self.bundle, seed=self._seed, **self._options | {"holds": "one"})
 
     def _probabilities(self, planner: TopKPlanner) -> Floats:
         return planner.posterior()
@@ -284,12 +284,6 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if options.get("score") == "kl_nonzero":
         step = "choose a score that is a function of what has been observed"
         raise PlannerError(Fault("method option score", "kl_nonzero, a vote in the order of arrival", "another", step))
-
-
-def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
-    """The features that come of one measurement, by its name."""
-    groups = () if bundle.rates is None else bundle.rates.measurements
-    return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
 def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
