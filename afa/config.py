@@ -66,15 +66,6 @@ class Explorer(Section):
     patients: int = Field(8, ge=1, le=40, description="at most so many, spread over the cohort")
 
 
-class Comparison(Section):
-    """When a number that the paper prints counts as reproduced."""
-
-    confidence: float = Field(0.95, gt=0, lt=1, description="of the paper's own binomial error at its n")
-    largest_error: float = Field(
-        0.2, gt=0, le=1, description="half-width of that error above which a printed share does not compare"
-    )
-
-
 class Baselines(Section):
     """Language models that plan by themselves (app. llm-planning-prompts); off unless live or with a record."""
 
@@ -149,7 +140,6 @@ class _Run(Section):
     encoding: Encoding = Encoding()
     baselines: Baselines = Baselines()
     explorer: Explorer = Explorer()
-    comparison: Comparison = Comparison()
 
     @property
     def run_name(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from afa.inference.meanfield import Solver, mean_field
@@ -43,7 +44,7 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
     return state.mrf.prior + given - mean_field(state.mrf, solver=solver).elbo
 
 
-def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Floats) -> Floats:
+def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
     """I(y; x_f | x_obs) in nats at every feature, shape (M,), zero where observed (eq:cmi, decisions.md S8).
 
     `odds` is the log-odds of a over b given x_obs. With the mean-field marginals in Bayes' rule the gain is the

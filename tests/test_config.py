@@ -123,8 +123,6 @@ OURS = {
     "bootstrap.resamples",
     "bootstrap.confidence",
     "explorer.patients",
-    "comparison.confidence",
-    "comparison.largest_error",
 }
 NOT_YET_A_SETTING = {"gamma", "K", "T_re", "C_min", "T_budget"}
 
@@ -288,8 +286,6 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("baselines.patients", 0),
         ("bootstrap.resamples", 99),
         ("bootstrap.confidence", 1),
-        ("comparison.confidence", 0),
-        ("comparison.largest_error", 1.5),
     ],
 )
 def test_a_value_of_the_wrong_kind_or_size_is_refused_by_its_key(key: str, value: Any) -> None:

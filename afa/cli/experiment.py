@@ -48,12 +48,11 @@ def experiment_errata_computed(
 ) -> None:
     """The errata of the paper that are worked out on a bundle and a cohort, as numbers beside the paper's claims."""
     from afa.bundle import load_bundle
+    from afa.checks.errata import computed_errata, load_expression
+    from afa.checks.errata.rows import frame_of
     from afa.cohort.genes import read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
-    from afa.experiments.errata.expression import load_expression
-    from afa.experiments.errata.rows import frame_of
-    from afa.experiments.errata.table import computed_errata
     from afa.inference.meanfield import Solver
     from afa.stages.inputs import check_duels, load_inputs, paper_tables
     from afa.stats.tables import write_tables
@@ -95,12 +94,12 @@ def experiment_errata(
     """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""
     import pandas as pd
 
-    from afa.experiments.errata.rows import rows_of_frame
-    from afa.experiments.errata.table import errata_table
+    from afa.checks.errata import errata_table, load_errata
+    from afa.checks.errata.rows import rows_of_frame
     from afa.stages.inputs import paper_tables
     from afa.stats.summary import read_summary
     from afa.stats.tables import read_table, write_tables
 
     stages = pd.concat([read_summary(part) for part in summary], ignore_index=True)
-    rows = rows_of_frame(read_table(computed, "rows"))
-    write_tables({"errata": errata_table(rows, summary=stages, paper=paper_tables(paper))}, out)
+    rows, texts = rows_of_frame(read_table(computed, "rows")), load_errata(paper / "errata.yaml")
+    write_tables({"errata": errata_table(rows, summary=stages, paper=paper_tables(paper), errata=texts)}, out)

@@ -51,20 +51,42 @@ def compare_with_paper(
     cohort: CohortFolder,
     paper: Annotated[Path, typer.Option(help="folder of the paper's tables, claims and their answers")],
     out: Out,
-    confidence: Annotated[float, typer.Option(help="of the paper's own binomial error")] = 0.95,
-    largest_error: Annotated[float, typer.Option(help="of a printed share, above which it does not compare")] = 0.2,
 ) -> None:
     """Write the paper and this run side by side: each printed cell and each claim with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
     from afa.report.answers import load_answers
     from afa.report.comparison import compare, load_printed, write_comparison
-    from afa.report.readings import facts_of
-    from afa.report.verdicts import Rules
+    from afa.report.lines import Lines
+    from afa.report.readings import Reader, facts_of
+    from afa.report.screen import Statements, screen_table
     from afa.stats.summary import read_summary
+    from afa.yamlfile import load_model
 
-    answers, facts = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort))
-    rules = Rules(confidence, largest_error)
-    write_comparison(compare(read_summary(summary), load_printed(paper), answers, facts=facts, rules=rules), out)
+    answers, facts, rows = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort)), read_summary(summary)
+    comparison = compare(rows, load_printed(paper), answers, facts=facts)
+    statements = load_model(paper / "headlines.yaml", Statements).statements
+    screen = screen_table(statements, comparison, Reader(Lines(rows), answers, facts))
+    write_comparison(comparison, out, screen)
+
+
+@app.command("carry")
+def carry_run(
+    run: Annotated[Path, typer.Argument(help="folder of a finished run")],
+    out: Annotated[Path, typer.Option(help="file, such as resources/paper/carried/NAME.yaml")],
+) -> None:
+    """Keep the effects of a run's first screen, to be shown beside those of other runs."""
+    import yaml
+
+    from afa.cohort.cohort import load_cohort
+    from afa.files import atomic_file, sha256_of
+    from afa.report.screen import carried_of, made_by
+    from afa.stats.tables import read_table
+
+    table, cohort = read_table(run / "comparison", "screen"), load_cohort(run / "cohort").name
+    carried = carried_of(table, cohort, made_by(), sha256_of(run / "config.json"))
+    with atomic_file(out) as temporary:
+        text = yaml.safe_dump(carried.model_dump(mode="json"), sort_keys=False, default_flow_style=None)
+        temporary.write_text(text, encoding="utf-8")
 
 
 @app.command("explorer")

@@ -58,10 +58,10 @@ def simulate(
     from afa.cli.first_use import prepare
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.errors import ConfigError, Fault
-    from afa.experiments.simulate import runs_of, simulate, some_patients, ways_of
     from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
     from afa.report.simulation import check_place, needed_table, write_simulation
     from afa.stages.inputs import words
+    from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
 
     if k is not None and entity is not None:
         raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))

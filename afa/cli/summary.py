@@ -17,7 +17,7 @@ Tables = Annotated[Path, typer.Argument(help="gathered tables of the stage")]
 @app.command("errata")
 def summary_errata(tables: Tables, out: Out) -> None:
     """The errata: one line a check, and the paper's number where it gives one."""
-    from afa.experiments.errata.table import summarise_errata
+    from afa.checks.errata import summarise_errata
     from afa.stats.summary import write_summary
     from afa.stats.tables import read_table
 

@@ -18,15 +18,16 @@ from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
 from afa.report.readings import Facts, Found, Reader
 from afa.report.verdicts import (
     DIFFERENCE,
+    DIRECTIONS,
+    IDENTITY,
     NOT_COMPARABLE,
     NOT_RUN,
     NOTHING,
-    REPRODUCED,
     SIMULATED,
-    VERDICTS,
+    SIZES,
+    UNJUDGED,
     Number,
     Printed,
-    Rules,
     Verdict,
     judge,
     judge_statement,
@@ -51,6 +52,8 @@ COLUMNS = [
     "n",
     "difference",
     "verdict",
+    "size",
+    "also",
     "reason",
     "note",
     "by_definition",
@@ -58,10 +61,9 @@ COLUMNS = [
     "where",
 ]
 NUMERIC = ("paper_n", "ours", "low", "high", "n", "difference")
-BY_DEFINITION = "of these by definition"
 UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
 """Units of the claims, as those of the cells are named."""
-UNJUDGED = {"not_comparable": NOT_COMPARABLE, "not_run": NOT_RUN, "decision": NOTHING, "background": NOTHING}
+ANSWERED = {"not_comparable": NOT_COMPARABLE, "not_run": NOT_RUN, "decision": NOTHING, "background": NOTHING}
 
 
 class Claim(NamedTuple):
@@ -91,7 +93,6 @@ def compare(
     answers: Answers,
     *,
     facts: Facts,
-    rules: Rules,
 ) -> pd.DataFrame:
     """Every printed cell, table by table, and then every claim, with the columns of `COLUMNS`.
 
@@ -107,10 +108,10 @@ def compare(
     claims = printed["claims"]
     _check_covered(set(claims["id"]), set(answers.claims))
     reader = Reader(Lines(summary), answers, facts)
-    lines = [line for name in TABLES for line in _cells(name, printed[name], reader, rules)]
+    lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     texts = claims[list(Claim._fields)]
-    lines += [_claim(Claim(*claim), reader, cells, rules) for claim in texts.itertuples(index=False, name=None)]
+    lines += [_claim(Claim(*claim), reader, cells) for claim in texts.itertuples(index=False, name=None)]
     table = pd.DataFrame([_if_simulated(line, facts) for line in lines], columns=COLUMNS)
     table["by_definition"] = table["by_definition"].eq(other=True)
     text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
@@ -119,21 +120,27 @@ def compare(
 
 
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Lines by verdict: one row per printed table and one for the claims of either kind, one column per verdict.
+    """Lines by direction and by size: one row per printed table and one for the claims of either kind.
 
-    `BY_DEFINITION` are the reproduced ones that could not come out otherwise.
+    A difference is counted in one column of each; a level has a size alone, a statement a direction alone.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
-    counts = pd.crosstab(source, comparison["verdict"]).reindex(columns=list(VERDICTS), fill_value=0)
-    trivial = comparison["by_definition"] & (comparison["verdict"] == REPRODUCED)
-    counts.insert(1, BY_DEFINITION, trivial.groupby(source).sum())
+    parts = [
+        pd.crosstab(source, comparison[column]).reindex(columns=list(names), fill_value=0)
+        for column, names in (("verdict", DIRECTIONS), ("size", SIZES), ("verdict", UNJUDGED))
+    ]
+    counts = pd.concat(parts, axis=1).reindex(index=source.unique(), fill_value=0)
     return counts.loc[list(dict.fromkeys(source))].rename_axis("source").rename_axis(None, axis="columns").reset_index()
 
 
-def write_comparison(comparison: pd.DataFrame, folder: Path) -> None:
-    """Write `comparison` and its counts, `verdicts`, as CSV and Parquet; the folder appears when all are complete."""
+def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame) -> None:
+    """Write `comparison`, its counts, `verdicts`, and `screen` as CSV and Parquet; the folder appears when complete.
+
+    screen : the table of `afa.report.screen.screen_table`.
+    """
     with atomic_folder(folder) as temporary:
-        for name, table in (("comparison", comparison), ("verdicts", count_verdicts(comparison))):
+        tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen}
+        for name, table in tables.items():
             safe = marked_table(table)
             safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
             write_parquet(table, temporary / f"{name}.parquet")
@@ -158,60 +165,71 @@ def _check_covered(claims: set[str], answers: set[str]) -> None:
         raise ConfigError(faults)
 
 
-def _cells(name: str, printed: pd.DataFrame, reader: Reader, rules: Rules) -> Iterator[dict[str, Any]]:
+def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
     """One line per printed number of a table; what is added to it at t = 0 is not the paper's and left out."""
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
     table = paper_table(name, printed, reader.summary, n_features=reader.facts.n_features).dropna(subset=["paper"])
     for cell in table.to_dict("records"):
-        unit, _, few_labels = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", ")
+        unit, _, why = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", not comparable: ")
         paper = Printed(str(texts[cell["row"], cell["column"]]), unit, patients)
         ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"])
         rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), None)
         note = "" if rule is None else reader.answers.reason(rule.why)
-        if rule is not None and rule.answer in UNJUDGED:
-            verdict, note = Verdict(UNJUDGED[rule.answer], note), ""
+        if rule is not None and rule.answer in ANSWERED:
+            verdict, note = Verdict(ANSWERED[rule.answer], reason=note), ""
         elif ours is None:
-            verdict = Verdict(NOT_RUN, "this summary has no line for it")
-        elif few_labels:
-            verdict = Verdict(NOT_COMPARABLE, "too few phenotypes have labels here (S10)")
+            verdict = Verdict(NOT_RUN, reason="this summary has no line for it")
+        elif why:
+            verdict = Verdict(NOT_COMPARABLE, reason=why)
+        elif rule is not None and rule.definition:
+            verdict = Verdict(IDENTITY, reason=note)
         else:
-            verdict = judge(paper, ours, rules)
-        line = {"kind": CELL, "table": name, "row": cell["row"], "column": cell["column"], "unit": unit}
+            verdict = judge(paper, ours, reader.facts.numbers["patients"])
+        line = {
+            "also": cell["also"],
+            "kind": CELL,
+            "table": name,
+            "row": cell["row"],
+            "column": cell["column"],
+            "unit": unit,
+        }
         if rule is not None:
             line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
         found = None if ours is None else Found(ours, unit, cell["n"])
         yield _beside(line, paper.text, Outcome(verdict, found, patients=patients))
 
 
-def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]], rules: Rules) -> dict[str, Any]:
+def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The line of one claim: judged by what its answer reads, unless the answer says why not."""
     answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
     line |= {"unit": unit, "see": " ".join(answer.see), "by_definition": answer.definition, "where": where}
     if answer.holds:
-        outcome = _statement(answer, reader, exact=claim.kind == NUMBER)
+        outcome = _statement(answer, reader, number=claim.kind == NUMBER)
     elif where:
-        outcome = _number(answer, claim.value, unit, reader, cells, rules)
+        outcome = _number(answer, claim.value, unit, reader, cells)
     else:
-        outcome = Outcome(Verdict(NOTHING, ""))
+        outcome = Outcome(Verdict(NOTHING))
     reason = reader.answers.reason(answer.why)
-    if answer.answer in UNJUDGED:
-        outcome = replace(outcome, verdict=Verdict(UNJUDGED[answer.answer], reason))
+    if answer.answer in ANSWERED:
+        outcome = replace(outcome, verdict=Verdict(ANSWERED[answer.answer], reason=reason))
+    elif answer.definition and outcome.verdict.direction != NOT_RUN:
+        outcome = replace(outcome, verdict=Verdict(IDENTITY, reason=reason))
     else:
         line |= {"note": reason}
     return _beside(line, claim.value, outcome)
 
 
-def _statement(answer: Answer, reader: Reader, *, exact: bool) -> Outcome:
+def _statement(answer: Answer, reader: Reader, *, number: bool) -> Outcome:
     relations = [reader.relation(text) for text in answer.holds]
     first = reader.first(answer.holds[0])
     missing = [relation for relation in relations if isinstance(relation, str)]
     if missing:
-        return Outcome(Verdict(NOT_RUN, "; ".join(dict.fromkeys(missing))), first)
+        return Outcome(Verdict(NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first)
     whole = [relation for relation in relations if not isinstance(relation, str)]
-    return Outcome(judge_statement(whole, exact=exact), first, None if exact or first is None else first.unit)
+    return Outcome(judge_statement(whole), first, None if number or first is None else first.unit)
 
 
 def _number(
@@ -220,7 +238,6 @@ def _number(
     unit: str,
     reader: Reader,
     cells: Mapping[str, Mapping[str, Any]],
-    rules: Rules,
 ) -> Outcome:
     patients = answer.patients
     found: Found | None
@@ -234,11 +251,13 @@ def _number(
     else:
         found, missing = reader.fact(answer.fact or "", unit), ""
     if found is None:
-        return Outcome(Verdict(NOT_RUN, missing), patients=patients)
+        return Outcome(Verdict(NOT_RUN, reason=missing), patients=patients)
     if not text:
-        return Outcome(Verdict(NOTHING, ""), found, found.unit)
+        return Outcome(Verdict(NOTHING), found, found.unit)
     ours = found.in_unit(unit)
-    verdict = judge(Printed(text, unit, patients, answer.bound), ours, rules)
+    verdict = judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
+    if answer.cell is not None and (cell := _named(answer.cell, cells))["verdict"] in UNJUDGED:
+        verdict = Verdict(cell["verdict"], reason=cell["reason"])
     return Outcome(verdict, Found(ours, unit, found.n), patients=patients)
 
 
@@ -258,12 +277,13 @@ def _of_cell(cell: Mapping[str, Any]) -> Found:
 def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any]:
     """The line with both numbers, their difference where they compare, and the verdict."""
     ours, verdict = outcome.ours, outcome.verdict
-    line = {**line, "paper": paper, "paper_n": outcome.patients, "verdict": verdict.name, "reason": verdict.reason}
+    line = {**line, "paper": paper, "paper_n": outcome.patients, "verdict": verdict.direction}
+    line |= {"size": verdict.size, "reason": verdict.reason}
     line["unit"] = line["unit"] if outcome.unit is None else outcome.unit
     if ours is None:
         return {**line, "ours": None}
     shown = {"ours": ours.number.value, "low": ours.number.low, "high": ours.number.high, "n": ours.n}
-    unjudged = verdict.name in (NOT_COMPARABLE, NOT_RUN, NOTHING) or not paper
+    unjudged = verdict.direction in (NOT_COMPARABLE, NOT_RUN, NOTHING) or not paper
     difference = np.nan if unjudged else ours.number.value - Printed(paper, "").value
     return {**line, **shown, "difference": difference}
 
@@ -272,4 +292,4 @@ def _if_simulated(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     """On a simulated cohort no number of ours says anything of patients, whatever it comes to."""
     if not facts.simulated or line["ours"] is None or line["verdict"] == NOT_RUN:
         return line
-    return {**line, "verdict": SIMULATED, "reason": f"cohort {facts.cohort} is simulated"}
+    return {**line, "verdict": SIMULATED, "size": "", "reason": f"cohort {facts.cohort} is simulated"}

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from afa.errors import Fault, ReportError
+from afa.report.paper_tables import TABLES
 from afa.stages import stages
 from afa.stages.base import Column
 from afa.stages.columns import COMMON
@@ -76,6 +77,10 @@ OF_TABLE: Mapping[tuple[str, str], Column] = {
         "", "likelihood: the raw score at full observation; own: that of the scale in `stratum`; empty: the supports"
     ),
     ("errata/errata", "label"): Column("", "LaTeX label of the place in the paper"),
+    ("errata/errata", "kind"): Column("", "erratum, remark or withdrawn"),
+    **{
+        (name, "also"): Column("", "other readings that the paper's text admits, with their numbers") for name in TABLES
+    },
 }
 """Columns of tables that no stage describes, where they mean something else than elsewhere."""
 

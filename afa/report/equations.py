@@ -180,7 +180,7 @@ def _narrowest(places: list[Definition]) -> list[Definition]:
 
 def _readable_first(place: Definition) -> tuple[int, bool, str]:
     """The readable definition, then the engine, then what is made of them; public names before private ones."""
-    rooms = ("afa.engine", "afa.experiments", "afa.stages", "afa.report", "afa.config")
+    rooms = ("afa.engine", "afa.stages", "afa.report", "afa.config")
     room = next((i + 1 for i, name in enumerate(rooms) if place.module.startswith(name)), 0)
     return room, "._" in place.full, place.full
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -20,14 +21,14 @@ from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
+from afa.report.as_text import counted, digits, every_line
 from afa.report.benchmarks import by_rule, read_jobs
-from afa.report.headlines import JUDGED, Headlines, counted, every_line, tell
 from afa.report.page_parts import packed, style, template
 from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
+from afa.report.screen import figure, load_carried, made_by, sentences, title_of, verdict_words
 from afa.stats.tables import read_table
-from afa.yamlfile import load_model
 
 SHORT = 12
 """Digits of a digest that are shown; all of them stand in `provenance.json`."""
@@ -94,6 +95,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
     _check_complete(run, parts, texts, left_out)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    cohort = load_cohort(run / "cohort")
     decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
     templates = Environment(
         loader=PackageLoader("afa.report"),
@@ -106,9 +108,9 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
     templates.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text).lower())
     return templates.get_template("report.html").render(
         run=run.name,
-        cohort=load_cohort(run / "cohort"),
+        cohort=cohort,
         bundle=load_bundle(run / "bundle"),
-        **_compared(run, texts, left_out),
+        **_compared(run, texts, left_out, cohort.name),
         left_out=left_out,
         chapters=_chapters(run, parts, texts, config, provenance["jobs"]),
         leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts).items()},  # noqa: S704
@@ -170,8 +172,8 @@ def _by_command(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _tables(folder: Path) -> list[dict[str, Any]]:
     """The published tables: name, rows, columns, size on disk."""
     told = []
-    for path in sorted(folder.glob("*.parquet"), key=lambda path: (path.stem != DICTIONARY, path.stem)):
-        table = read_table(folder, path.stem)
+    for path in sorted(folder.glob("*.csv"), key=lambda path: (path.stem != DICTIONARY, path.stem)):
+        table = pd.read_csv(path)
         told.append({"name": path.stem, "rows": len(table), "columns": ", ".join(map(str, table.columns))})
     return told
 
@@ -187,25 +189,35 @@ def _digests(run: Path, texts: Texts) -> dict[str, str]:
     }
 
 
-def _compared(run: Path, texts: Texts, left_out: Mapping[str, str]) -> dict[str, Any]:
+def _compared(run: Path, texts: Texts, left_out: Mapping[str, str], cohort: str) -> dict[str, Any]:
     """What came of the paper's statements; nothing where the run is not compared with it."""
     if "comparison" in left_out:
-        return {"told": [], "counted": [], "judged": JUDGED, "lines": []}
-    comparison = read_table(run / "comparison", "comparison")
-    headlines = load_model(texts.paper / "headlines.yaml", Headlines).headlines
-    verdicts = list(counted(read_table(run / "comparison", "verdicts")))
-    return {"told": tell(headlines, comparison), "counted": verdicts, "judged": JUDGED, "lines": every_line(comparison)}
+        return {"lines": []}
+    lines, screen = every_line(read_table(run / "comparison", "comparison")), read_table(run / "comparison", "screen")
+    carried = [each for each in load_carried(texts.paper / "carried") if each.cohort != cohort]
+    return {
+        "lines": lines,
+        "verdicts": sorted({word for line in lines for word in line["verdict"].split(", ")}),
+        "counted": list(counted(read_table(run / "comparison", "verdicts"))),
+        "sentences": sentences(screen),
+        "effects": [row | {"words": verdict_words(row)} for row in screen.to_dict("records")],
+        "carried": carried,
+        "other_code": made_by() if carried else "",
+        "figure": figure(screen, carried, cohort),
+        "figure_title": title_of(screen),
+        "digits": digits,
+    }
 
 
 def _check_complete(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str]) -> None:
     files = [run / name for name in ("config.json", "provenance.json", "summary.csv", "benchmarks")]
     files += [] if "allocation" in left_out else [run / "explorer.html"]
     if "comparison" not in left_out:
-        files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts")]
+        files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts", "screen")]
     files += [run / "figures" / f"{part.name}.png" for part in parts]
     files += [run / "notebooks" / f"{part.name}.html" for part in parts]
     files += [texts.captions / f"{part.name}.rst" for part in parts]
-    files += [texts.paper / "headlines.yaml", texts.docs / "decisions.md", texts.docs / "errata.md"]
+    files += [texts.docs / "decisions.md", texts.docs / "errata.md"]
     files += _leads(parts, texts).values()
     faults = [
         Fault(str(path), "nothing", "a part of the report", "run the workflow") for path in files if not path.exists()

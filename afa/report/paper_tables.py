@@ -7,8 +7,8 @@ summary that answers it. A cell that no stage of this run answers keeps the pape
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -17,7 +17,7 @@ from afa.errors import Fault, ReportError
 from afa.report.lines import Lines, lines_of
 
 PAPER_FEATURES = 216
-COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference"]
+COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference", "also"]
 METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linearity": "linearity", "kl": "kl"}
 MODELS = {"MRF-LLM": "mrf_llm", "RAG-LLM": "rag_llm"}
 F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
@@ -38,6 +38,8 @@ class Cell:
 
     scale : 100 where the paper prints percent or points. over : the line to divide by, for a cell that is a ratio of
     two; it then has no interval. unless : a line whose value says, if not 0, that the two are not comparable.
+    constant : a line whose value says, if 1, that one answer is right of everybody, so that being right says nothing.
+    also : other readings that the paper's text admits, by what they are: key columns that differ.
     """
 
     where: Mapping[str, Any]
@@ -45,6 +47,8 @@ class Cell:
     unit: str = "share"
     over: Mapping[str, Any] | None = None
     unless: Mapping[str, Any] | None = None
+    constant: Mapping[str, Any] | None = None
+    also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines, *, n_features: int) -> pd.DataFrame:
@@ -58,6 +62,24 @@ def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines,
     cell_of, summary = TABLES[name], lines_of(summary)
     lines = [_line(cell_of, row, column, value, summary, n_features) for row, column, value in _cells(printed)]
     return pd.DataFrame([line for line in lines if line is not None], columns=COLUMNS)
+
+
+def _not_comparable(cell: Cell, summary: Lines) -> str:
+    """Why the cell and its answer do not compare; empty where they do."""
+    warning, constant = (None if where is None else summary.find(where) for where in (cell.unless, cell.constant))
+    if warning is not None and warning["value"] != 0:
+        return "not comparable: too few phenotypes have labels here (S10)"
+    if constant is not None and constant["value"] == 1:
+        return "not comparable: all targets are alike here, so that a constant answer is always right"
+    return ""
+
+
+def _also(cell: Cell, where: Mapping[str, Any], summary: Lines) -> Iterator[str]:
+    """The other readings with their numbers, in the unit of the cell."""
+    for what, keys in cell.also.items():
+        found = summary.find({**where, **keys})
+        if found is not None and pd.notna(found["value"]):
+            yield f"{what}: {found['value'] * cell.scale:.3g}"
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
@@ -93,31 +115,35 @@ def _line(
     if cell.over is not None and ours:
         below = summary.find(cell.over)
         ours = {} if below is None else {"value": ours["value"] / below["value"]}
-    warning = None if cell.unless is None else summary.find(cell.unless)
-    comparable = warning is None or warning["value"] == 0
+    why = _not_comparable(cell, summary)
     return {
         "row": row,
         "column": column,
         "t": where.get("t"),
-        "unit": cell.unit if comparable else f"{cell.unit}, not comparable",
+        "unit": f"{cell.unit}, {why}" if why else cell.unit,
         "ours": ours.get("value"),
         "low": ours.get("low"),
         "high": ours.get("high"),
         "n": None if answer is None else answer["n"],
         "paper": paper,
-        "difference": ours["value"] - paper if ours and paper is not None and comparable else None,
+        "difference": ours["value"] - paper if ours and paper is not None and not why else None,
+        "also": "; ".join(_also(cell, where, summary)),
     }
 
 
 def _random_sign(row: str, _: str) -> Cell | None:
-    keys = {"table": "sign_accuracy_random", "metric": "accuracy", "method": METHODS[row], "allocation": "random"}
-    return Cell({**keys, "schedule": "every", "target": "likelihood", "start": START})
+    method = "kl_nonzero" if row == "kl" else METHODS[row]
+    keys = {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
+    # a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle); counted in n it makes a coin
+    also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
+    return Cell({**keys, "schedule": "every", "target": "likelihood", "start": START}, also=also)
 
 
 def _classification(row: str, column: str) -> Cell | None:
     target, method = row.split(" / ")
     if target == "LLM":
-        return Cell({"table": "llm_baselines", "metric": "accuracy", "method": MODELS[method], "target": "likelihood"})
+        keys = {"table": "llm_baselines", "target": "likelihood"}
+        return Cell({**keys, "metric": "accuracy", "method": MODELS[method]}, constant={**keys, "metric": "majority"})
     method = METHODS[method]
     keys = {"table": "binary", "method": method, "target": target.lower(), "schedule": "every", "start": START}
     if column.endswith("gain (pp)"):
@@ -134,7 +160,8 @@ def _gauge_agreement(row: str, _: str) -> Cell | None:
     keys = {"method": method, "reference": "maxent_vs_true", "allocation": "random", "schedule": "every"}
     if quantity == "Decision agreement":
         return Cell({"table": "gauge_agreement", "metric": "rate", "start": START, **keys})
-    return Cell({"table": "gauge_correlation", "metric": "correlation", "start": START, **keys}, unit="correlation")
+    where = {"table": "gauge_correlation", "metric": "correlation", "start": START, "stratum": "pooled", **keys}
+    return Cell(where, unit="correlation", also={"within duels": {"stratum": None}})
 
 
 def _gauge_accuracy(row: str, _: str) -> Cell | None:
@@ -154,7 +181,9 @@ def _layer_one(row: str, column: str) -> Cell | None:
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     keys |= {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
-    return Cell({**keys, "t": LAYER_ONE_ROUND, "schedule": "every", "start": START}, scale=100, unit="percent")
+    where = {**keys, "t": LAYER_ONE_ROUND, "schedule": "every", "start": START}
+    also = {"each duel in its own order": {"allocation": "informed_pair"}} if keys["allocation"] == "informed" else {}
+    return Cell(where, scale=100, unit="percent", also=also)
 
 
 def _chaos(row: str, column: str) -> Cell | None:

@@ -16,7 +16,6 @@ from afa.report.dictionary import dictionary_of
 from afa.report.lines import Lines
 from afa.report.paper_tables import TABLES, paper_table
 from afa.spreadsheet import marked_table
-from afa.stats.tables import write_parquet
 
 DICTIONARY = "data_dictionary"
 SUPPORT_ROUNDS = (0, 1, 2, 5, 10, 15, 20)
@@ -34,30 +33,26 @@ def publish(
 
     paper : its tables by name; none where the run is not compared with them.
 
-    One table per table of the summary, with the columns that apply to it; the paper's tables with ours beside, and the
-    binary task in the paper's form, by t over all features and over the support; and
-    `data_dictionary`, which also describes the Parquet files of `stages`, the folders that the experiments wrote.
+    The paper's tables with ours beside, and the binary task in the paper's form, by t over all features and over the
+    support; and `data_dictionary`, which also describes `summary.csv` and the Parquet files of `stages`, the
+    folders that the experiments wrote. What stands in the summary is not written again.
     """
-    tables = {str(name): _applicable(part) for name, part in summary.groupby("table", sort=False)}
     rounds = [t for t in PAPER_ROUNDS if t < n_features] + [n_features]
     lines = Lines(summary)
-    tables["binary_form"] = binary_form(lines, rounds=rounds)
-    tables["binary_form_support"] = binary_form(lines, rounds=SUPPORT_ROUNDS, stratum="support")
+    tables = {
+        "binary_form": binary_form(lines, rounds=rounds),
+        "binary_form_support": binary_form(lines, rounds=SUPPORT_ROUNDS, stratum="support"),
+    }
     for name in TABLES if paper else ():
         tables[name] = paper_table(name, paper[name], lines, n_features=n_features)
     schemas = {f"{stage.name}/{path.stem}": pq.read_schema(path) for stage in stages for path in _tables_in(stage)}
-    schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in tables.items()}
+    parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
+    schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
     with atomic_folder(folder) as temporary:
         for name, table in tables.items():
             safe = marked_table(table)
             safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
-            write_parquet(table, temporary / f"{name}.parquet")
-
-
-def _applicable(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without the columns that are empty throughout."""
-    return rows.dropna(axis="columns", how="all").reset_index(drop=True)
 
 
 def _tables_in(stage: Path) -> list[Path]:

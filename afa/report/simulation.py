@@ -14,9 +14,9 @@ from rich.table import Table
 
 import afa
 from afa.errors import ConfigError, Fault
-from afa.experiments.simulate import Simulation
 from afa.files import atomic_folder, sha256_of
 from afa.spreadsheet import marked_table
+from afa.stages.simulate import Simulation
 
 CARD = "simulate.yaml"
 FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png")

@@ -1,8 +1,8 @@
 """Verdicts: what a number of this run says of a number or a statement of the paper, by rules that look at both alone.
 
-A printed share is taken with the largest error that a mean over n patients can have, the binomial one; a difference
-of two shares on the same patients has none that its printed value determines, and is taken as printed.
-docs/comparison.md has the rules in words.
+A verdict has two parts. *Direction*: whether an effect or a statement holds. *Size*: how far our number is from the
+printed one, in points. The paper's own error is what our patients' spread would be at its n. docs/comparison.md has the
+rules in words.
 """
 
 from __future__ import annotations
@@ -11,35 +11,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 
-REPRODUCED = "reproduced"
-SAME_DIRECTION = "same direction"
-NOT_REPRODUCED = "not reproduced"
+HOLDS = "holds"
+REVERSES = "reverses"
+UNCLEAR = "unclear"
+IDENTITY = "true by definition"
 NOT_COMPARABLE = "not comparable"
 NOT_RUN = "not run"
 NOTHING = "nothing to reproduce"
 SIMULATED = "simulated"
-VERDICTS = (REPRODUCED, SAME_DIRECTION, NOT_REPRODUCED, NOT_COMPARABLE, NOT_RUN, NOTHING, SIMULATED)
+DIRECTIONS = (HOLDS, REVERSES, UNCLEAR)
+UNJUDGED = (IDENTITY, NOT_COMPARABLE, NOT_RUN, NOTHING, SIMULATED)
+NEAR, CLOSE, FAR = "within 2 points", "within 5 points", "far"
+SIZES = (NEAR, CLOSE, FAR)
+POINTS = {NEAR: 2.0, CLOSE: 5.0}
+"""Percentage points of a share or of a difference of shares; per cent of the printed value of any other number."""
 
 SCALE = {"share": 1.0, "percent": 100.0}
-"""Units of a share, in ones of the unit; anything else has no binomial error."""
+"""Units of a share, in ones of the unit."""
 DIFFERENCE = "percentage points"
 OPERATORS = ("=", ">", "<")
 EQUAL = 1e-9
 """Two numbers that are to be the same differ by no more than this: the rest is rounding."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """When a number counts as reproduced: the settings `comparison` of a run.
-
-    confidence : of the paper's own binomial error. largest_error : half-width of it, as a share, above which a printed
-    share says too little to hold another against it.
-    """
-
-    confidence: float = 0.95
-    largest_error: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,12 @@ class Number:
     def ends(self) -> tuple[float, float]:
         """The interval; the number itself where it has none."""
         return (self.value, self.value) if math.isnan(self.low) or math.isnan(self.high) else (self.low, self.high)
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval, 0 where it has none."""
+        low, high = self.ends
+        return (high - low) / 2
 
     def scaled(self, factor: float) -> Number:
         return Number(self.value * factor, self.low * factor, self.high * factor)
@@ -84,50 +83,50 @@ class Printed:
         """Half a unit of the last printed digit; 0 for a fraction."""
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
-    def error(self, confidence: float) -> float:
-        """Half-width of the paper's own binomial error, sqrt(p (1 - p) / n) times the normal quantile; 0 without n."""
-        scale = SCALE.get(self.unit)
-        if scale is None or self.patients is None:
-            return 0.0
-        share = self.value / scale
-        return scale * NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(share * (1 - share) / self.patients)
+    def error(self, ours: Number, patients: float) -> float:
+        """Half-width of the paper's own interval: ours, over so many `patients`, at the paper's n; 0 without n."""
+        return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of `VERDICTS`, and why."""
+    """One of `DIRECTIONS` or of `UNJUDGED`, or empty for a level, which has none; one of `SIZES`, or empty; why."""
 
-    name: str
-    reason: str
-
-
-def judge(printed: Printed, ours: Number, rules: Rules) -> Verdict:
-    """Whether a printed number is reproduced, in its own unit."""
-    error, (low, high) = printed.error(rules.confidence), ours.ends
-    scale = SCALE.get(printed.unit, 1.0)
-    if error > rules.largest_error * scale:
-        return Verdict(
-            NOT_COMPARABLE, f"{printed.patients} patients: the printed share is known to {number(error)} only"
-        )
-    margin = error + printed.rounding
-    inside = low - margin <= printed.value <= high + margin
-    inside |= printed.bound == "at most" and low - margin <= printed.value
-    inside |= printed.bound == "at least" and printed.value <= high + margin
-    widened = _range(low - margin, high + margin, SCALE.get(printed.unit))
-    if inside:
-        return Verdict(
-            REPRODUCED, f"within {widened}" if printed.bound is None else f"{printed.bound} this, by {widened}"
-        )
-    if printed.unit == DIFFERENCE and (low > 0 < printed.value or high < 0 > printed.value):
-        return Verdict(SAME_DIRECTION, f"outside {widened}, and on the same side of 0")
-    opposite = printed.unit == DIFFERENCE and (low > 0 > printed.value or high < 0 < printed.value)
-    return Verdict(NOT_REPRODUCED, f"outside {widened}" + (", and on the other side of 0" if opposite else ""))
+    direction: str
+    size: str = ""
+    reason: str = ""
 
 
-def _range(low: float, high: float, most: float | None) -> str:
-    """A range in words; of a share no more of it than there can be."""
-    ends = (low, high) if most is None else (max(low, 0.0), min(high, most))
-    return " to ".join(map(number, ends))
+def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
+    """How a number of this run, over so many `patients`, compares with a printed one, in the paper's unit."""
+    if abs(printed.value) <= EQUAL and abs(ours.value) <= EQUAL:
+        return Verdict(IDENTITY, reason="0 = 0")
+    error = printed.error(ours, patients) + printed.rounding
+    difference = ours.value - printed.value
+    if printed.bound == "at most":
+        difference = max(difference, 0.0)
+    if printed.bound == "at least":
+        difference = min(difference, 0.0)
+    direction = _direction(printed, ours, error) if printed.unit == DIFFERENCE else ""
+    apart, together = abs(difference), math.hypot(ours.half, error)
+    said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
+    reason = f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
+    return Verdict(direction, size_of(printed, apart), reason)
+
+
+def size_of(printed: Printed, apart: float) -> str:
+    """The word for a distance in the paper's unit."""
+    whole = {DIFFERENCE: 100.0, "correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
+    points = 0.0 if apart <= EQUAL else 100 * apart / whole if whole else math.inf
+    return next((word for word, most in POINTS.items() if points <= most + EQUAL), FAR)
+
+
+def _direction(printed: Printed, ours: Number, error: float) -> str:
+    """Whether two differences are on one side of 0, each beyond its own error."""
+    low, high = ours.ends
+    if low <= 0 <= high or abs(printed.value) <= error:
+        return UNCLEAR
+    return HOLDS if ours.value * printed.value > 0 else REVERSES
 
 
 def number(value: float) -> str:
@@ -159,20 +158,18 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """By the intervals, the other way round."""
-        turned = {">": "<", "<": ">"}.get(self.operator)
-        return turned is not None and Relation(self.left, turned, self.right, "").holds
+        """By the intervals, the other way round; numbers that are to be the same differ."""
+        if self.operator == "=":
+            return not self.holds
+        turned = {">": "<", "<": ">"}[self.operator]
+        return Relation(self.left, turned, self.right, "").holds
 
 
-def judge_statement(relations: Sequence[Relation], *, exact: bool) -> Verdict:
-    """Whether all that a statement comes to holds.
-
-    A direction is at most that; one with numbers (`exact`), or one of equality alone, is reproduced.
-    """
+def judge_statement(relations: Sequence[Relation]) -> Verdict:
+    """Whether all that a statement comes to holds, by the intervals."""
     failing = [relation for relation in relations if not relation.holds]
-    if failing:
-        turned = [relation for relation in failing if relation.reversed]
-        how = "the other way round" if turned else "not apart" if failing[0].operator != "=" else "not the same"
-        return Verdict(NOT_REPRODUCED, f"{how}: {'; '.join(relation.text for relation in turned or failing)}")
-    is_exact = exact or all(relation.operator == "=" for relation in relations)
-    return Verdict(REPRODUCED if is_exact else SAME_DIRECTION, "; ".join(relation.text for relation in relations))
+    if not failing:
+        return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
+    turned = [relation for relation in failing if relation.reversed]
+    reason = "; ".join(relation.text for relation in turned or failing)
+    return Verdict(REVERSES, reason=reason) if turned else Verdict(UNCLEAR, reason=reason)

@@ -20,13 +20,13 @@ from afa.cli.simulate import _drawing
 from afa.closure import contrast
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
-from afa.experiments import simulate as module
-from afa.experiments.simulate import simulate, some_patients, ways_of
-from afa.experiments.simulate_binary import BINARY_RULES
-from afa.experiments.simulate_tables import areas_of
-from afa.experiments.simulate_walks import Way, rounds_until
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.simulation import check_place, write_simulation
+from afa.stages import simulate as module
+from afa.stages.simulate import simulate, some_patients, ways_of
+from afa.stages.simulate.binary import BINARY_RULES
+from afa.stages.simulate.tables import areas_of
+from afa.stages.simulate.walks import Way, rounds_until
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 PAGE = Path(__file__).parents[2] / "docs/simulate.md"

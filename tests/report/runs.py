@@ -11,17 +11,45 @@ from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.report.comparison import COLUMNS, count_verdicts, write_comparison
 from afa.report.page import Part, Texts
+from afa.report.screen import COLUMNS as SCREEN
 
 ATTACK = "<script>alert(1)</script>"
 QUOTES = "'\"><img src=x onerror=alert(1)>"
 PARTS = (Part("first", "Inputs", f"first {ATTACK}"), Part("second", "Checks", "second"))
 CELL = {"kind": "cell", "table": "tab_a", "row": QUOTES, "column": "t10", "unit": "share", "paper": ".5", "paper_n": 9}
 LINES = (
-    {**CELL, "ours": 0.5, "low": 0.4, "high": 0.6, "n": 9, "verdict": "reproduced", "reason": "within 0.3 to 0.7"},
-    {**CELL, "row": "plain", "ours": 0.9, "low": 0.8, "high": 1, "n": 9, "verdict": "not reproduced", "reason": ATTACK},
+    {
+        **CELL,
+        "ours": 0.5,
+        "low": 0.4,
+        "high": 0.6,
+        "n": 9,
+        "verdict": "",
+        "size": "within 2 points",
+        "reason": "0 apart",
+    },
+    {
+        **CELL,
+        "row": "plain",
+        "ours": 0.9,
+        "low": 0.8,
+        "high": 1,
+        "n": 9,
+        "verdict": "",
+        "size": "far",
+        "reason": ATTACK,
+    },
     {"kind": "number", "id": "c001", "table": "sec:a", "claim": ATTACK, "unit": "percentage points", "paper": "4.7"}
-    | {"ours": -1.9, "low": -2.6, "high": -1.2, "verdict": "not reproduced", "reason": "the other way", "see": "E1 X9"},
-    {"kind": "comparison", "id": "c002", "table": "sec:a", "claim": "A beats B.", "verdict": "same direction"}
+    | {
+        "ours": -1.9,
+        "low": -2.6,
+        "high": -1.2,
+        "verdict": "reverses",
+        "size": "far",
+        "reason": "6.6 apart",
+        "see": "E1 X9",
+    },
+    {"kind": "comparison", "id": "c002", "table": "sec:a", "claim": "A beats B.", "verdict": "holds"}
     | {"ours": 3.0, "unit": "percentage points", "reason": "a > b", "note": "by the second score"},
     {
         "kind": "comparison",
@@ -31,13 +59,35 @@ LINES = (
         "verdict": "nothing to reproduce",
     },
 )
-HEADLINES = f"""
-headlines:
-  - says: A beats B. {ATTACK}
-    lines:
-      c001: by how much
-      c002: which way
-    because: Nothing is known of it (E1).
+EFFECTS = (
+    {
+        "id": "a_b",
+        "name": f"A over B {ATTACK}",
+        "says": f"A beats B {ATTACK}",
+        "unit": "percentage points",
+        "paper": 4.7,
+        "ours": -1.9,
+        "low": -2.6,
+    }
+    | {"high": -1.2, "constant": 88.0, "verdict": "reverses", "size": "far", "cause": "data"}
+    | {"because": f"It is known (E1). {QUOTES}"},
+    {
+        "id": "level",
+        "name": "height of C",
+        "says": "C is high",
+        "unit": "percent",
+        "paper": 90.0,
+        "ours": 91.0,
+        "low": 90.0,
+        "high": 92.0,
+    }
+    | {"constant": float("nan"), "verdict": "", "size": "within 2 points", "cause": "reading", "because": "As read."},
+)
+CARRIED = """
+cohort: other <b>
+code: "0"
+settings: "0"
+rows: {a_b: [3.0, 2.0, 4.0]}
 """
 PAGE = (
     "<!doctype html><html lang=en><head><meta charset=utf-8><title>inside</title></head><body><h1>{}</h1></body></html>"
@@ -62,7 +112,7 @@ def finished_run(folder, *, origin="simulated"):
     cohort = Cohort("odd", (ATTACK, "f"), ("p", ATTACK), np.zeros((2, 2), np.int8), labels, provenance)
     write_cohort(cohort, run / "cohort")
     save_bundle(bundle, run / "bundle")
-    write_comparison(comparison_of(), run / "comparison")
+    write_comparison(comparison_of(), run / "comparison", pd.DataFrame(EFFECTS)[SCREEN])
     for name in ("figures", "notebooks", "benchmarks", "published"):
         (run / name).mkdir()
     for part in PARTS:
@@ -70,7 +120,7 @@ def finished_run(folder, *, origin="simulated"):
         (run / "notebooks" / f"{part.name}.html").write_text(PAGE.format(part.name))
     (run / "explorer.html").write_text(PAGE.format("explorer"))
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
-    pd.DataFrame({ATTACK: [1]}).to_parquet(run / "published" / "tab_a.parquet")
+    pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)
     (run / "summary.csv").write_text("table\n")
     (run / "config.json").write_text(json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}}))
     (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
@@ -99,7 +149,8 @@ def texts_of(folder):
     texts = Texts(folder / "paper", folder / "docs", folder / "captions")
     for each in (texts.paper, texts.docs, texts.captions):
         each.mkdir()
-    (texts.paper / "headlines.yaml").write_text(HEADLINES)
+    (texts.paper / "carried").mkdir()
+    (texts.paper / "carried" / "other.yaml").write_text(CARRIED)
     (texts.paper / "claims.csv").write_text("id\n")
     (texts.docs / "decisions.md").write_text("# Decisions\n\n**M1, energy.** Text & [more](errata.md).\n")
     (texts.docs / "errata.md").write_text(f"# Errata\n\n**E1, `eq:a`.** {ATTACK}\n")

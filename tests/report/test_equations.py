@@ -57,6 +57,7 @@ def test_the_index_of_this_project_knows_where_its_first_equations_are_computed(
     places = {label: [place.full for place in places] for label, places in project.places.items()}
     assert places["eq:cmi"][0] == "afa.gain.cmi"
     assert places["eq:wald_mag"][-1].startswith("afa.engine.")
+    assert "afa.preference.two_elbo" in places["eq:two-elbo-def"]
     assert "tests/test_gain.py" in project.source.tested("afa.gain.cmi").files
 
 

@@ -1,4 +1,4 @@
-"""Every table as CSV and Parquet with a dictionary that names the unit of each column."""
+"""The paper's tables as CSV with a dictionary that names the unit of each column."""
 
 from pathlib import Path
 
@@ -36,16 +36,11 @@ def published(bundle_tiny, tmp_path_factory):
     return folder / "out", rows
 
 
-def test_each_table_is_there_as_csv_and_as_parquet_with_the_same_numbers(published):
+def test_the_papers_tables_and_the_dictionary_are_there_once_and_the_summary_is_not_written_again(published):
     folder, rows = published
-    names = {path.stem for path in folder.glob("*.csv")}
-    assert names == {path.stem for path in folder.glob("*.parquet")} == {*rows["table"], *TABLES, *FORMS, DICTIONARY}
-    for name in ("binary", "tab_m1acc"):
-        text, binary = pd.read_csv(folder / f"{name}.csv"), pd.read_parquet(folder / f"{name}.parquet")
-        assert list(text.columns) == list(binary.columns)
-        assert len(text) == len(binary)
-    read = pd.read_csv(folder / "binary.csv")["value"]
-    np.testing.assert_allclose(read, pd.read_parquet(folder / "binary.parquet")["value"], rtol=1e-9)
+    assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in (*TABLES, *FORMS, DICTIONARY)}
+    assert "binary" in set(rows["table"])
+    assert "binary" in set(pd.read_csv(folder / f"{DICTIONARY}.csv")["table"])
 
 
 def test_the_dictionary_has_every_column_of_every_table_of_stages_and_readers(published):

@@ -49,13 +49,17 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     assert overview.location["y"] < 300
     words = overview.text
     assert "Neither the patients nor the potentials are the paper's" in words
-    assert "2 numbers in its tables" in words
-    assert "2 claims of its text" in words
-    assert "Intervals hold 90 % of resamples" in words
-    cells = [cell.text for cell in page.find_elements(By.CSS_SELECTOR, "#headlines tbody tr:first-child td")]
-    assert cells[0] == f"A beats B. {ATTACK}"
-    assert cells[1:5] == ["by how much", "4.7", "-1.9 [-2.6, -1.2] pp", "not reproduced"]
-    assert cells[5] == "Nothing is known of it (E1)."
+    assert "Reproduced in direction and to five points, 1 of 2 effects: height of C." in words
+    assert f"The other way round: A over B {ATTACK}" in words
+    assert "Brackets: 90 % bootstrap intervals over patients" in words
+    first = page.find_element(By.CSS_SELECTOR, "#effects tbody tr:first-child")
+    assert first.find_element(By.TAG_NAME, "th").text == f"A beats B {ATTACK}"
+    cells = [cell.text for cell in first.find_elements(By.TAG_NAME, "td")]
+    assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]", "88 %", "reverses, far"]
+    assert cells[5].startswith("data: It is known (E1).")
+    assert page.find_element(By.CSS_SELECTOR, "#effects-figure svg").get_attribute("aria-label")
+    scopes = page.execute_script("return [...document.querySelectorAll('th')].filter(th => !th.scope).length")
+    assert scopes == 0
 
 
 def test_a_simulated_cohort_is_named_so_on_the_first_screen_and_at_every_figure(page):
@@ -78,17 +82,16 @@ def test_words_verdict_and_kind_choose_among_the_lines(page):
     assert page.find_element(By.ID, "shown").text == "1 of 4 lines"
     words.clear()
     words.send_keys(Keys.SPACE)
-    Select(page.find_element(By.ID, "verdict")).select_by_visible_text("not reproduced")
+    Select(page.find_element(By.ID, "verdict")).select_by_visible_text("far")
     assert len(shown(page)) == 2
     Select(page.find_element(By.ID, "kind")).select_by_value("cell")
     assert len(shown(page)) == 1
 
 
 def test_a_count_leads_to_its_lines_by_keyboard(page):
-    counts = page.find_elements(By.CSS_SELECTOR, ".count:nth-child(2) button")
-    same_direction = next(button for button in counts if "same direction" in button.text)
-    same_direction.send_keys(Keys.ENTER)
-    assert [row.get_attribute("data-verdict") for row in shown(page)] == ["same direction"]
+    counts = page.find_elements(By.CSS_SELECTOR, ".legend button")
+    next(button for button in counts if button.text.startswith("holds")).send_keys(Keys.ENTER)
+    assert [row.get_attribute("data-verdict") for row in shown(page)] == ["holds"]
     assert page.switch_to.active_element.get_attribute("id") == "verdict"
 
 

@@ -38,6 +38,7 @@ rule errata:
         computed=f"{RUN}/tables/errata_computed",
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
+        texts=home("resources/paper/errata.yaml"),
         rows=expand(
             f"{RUN}/summary/{{stage}}.csv",
             stage=[

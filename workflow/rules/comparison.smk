@@ -6,6 +6,7 @@ rule comparison:
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
         answers=home("resources/paper/answers.yaml"),
+        effects=home("resources/paper/headlines.yaml"),
     output:
         report(
             directory(f"{RUN}/comparison"),
@@ -25,8 +26,7 @@ rule comparison:
         mem_mb=memory,
         runtime=minutes,
     params:
-        rules=f"--confidence {settings.comparison.confidence} --largest-error {settings.comparison.largest_error}",
         code=command_digest("report:compare_with_paper"),
     shell:
-        "afa compare {input.summary} --cohort {input.cohort} --paper {input.paper} {params.rules}"
+        "afa compare {input.summary} --cohort {input.cohort} --paper {input.paper}"
         " --out {output} > {log} 2>&1"

@@ -320,7 +320,7 @@ rule report_page:
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
         paper=collect(
-            home("resources/paper/{name}"), name=["headlines.yaml", "claims.csv"]
+            home("resources/paper/{name}"), name=["claims.csv"]
         ),
         docs=collect(
             home("docs/{name}.md"), name=["decisions", "errata", "past_the_paper"]

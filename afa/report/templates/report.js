@@ -14,7 +14,7 @@ function choosing() {
     rows.forEach((row, i) => {
       row.hidden = !(
         wanted.every((word) => texts[i].includes(word)) &&
-        (!verdict.value || row.dataset.verdict === verdict.value) &&
+        (!verdict.value || row.dataset.verdict.split(", ").includes(verdict.value)) &&
         (!kind.value || row.dataset.kind === kind.value)
       );
       shown += row.hidden ? 0 : 1;
@@ -30,7 +30,7 @@ function choosing() {
     button.addEventListener("click", () => {
       words.value = "";
       verdict.value = button.dataset.verdict;
-      kind.value = button.closest(".count") === document.querySelector(".count") ? "cell" : "claim";
+      kind.value = button.dataset.kind;
       filter();
       document.getElementById("comparison").scrollIntoView();
       verdict.focus({ preventScroll: true });

@@ -1,0 +1,190 @@
+"""The table of errata of one bundle and cohort: every item of the list, checked or said to be pending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from afa.bundle import Bundle
+from afa.checks.errata import bundle as of_bundle
+from afa.checks.errata import closure, gauge, layer0, state_checks, summaries, topk
+from afa.checks.errata import cohort as of_cohort
+from afa.checks.errata import printed as of_paper
+from afa.checks.errata.bundle import solve_entities, some_entities
+from afa.checks.errata.cohort import CohortExpression
+from afa.checks.errata.models import random_models
+from afa.checks.errata.printed import Printed
+from afa.checks.errata.rows import Errata, Row, table_of
+from afa.checks.errata.states import Sampling, duel_readings, random_states
+from afa.cohort.cohort import Cohort
+from afa.inference.meanfield import Solver
+from afa.stats.summary import COLUMNS as SUMMARY_COLUMNS
+from afa.stats.summary import summary_rows
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How many cases each check takes; all are drawn from hashes of names.
+
+    models : small random models of each kind, density and size. class_pairs : random pairs of class models of each
+    kind. gauge_models : those of the models, about, that are put into another gauge. intervals : random sets of
+    intervals. entities, duels : the most of a bundle that is looked at. exact_states : states of one patient and entity
+    with exact log Z. duel_states : states of one patient in which every duel is read. patients : the most whose sign
+    votes are counted.
+    """
+
+    models: int = 20
+    class_pairs: int = 5000
+    gauge_models: int = 160
+    intervals: int = 400
+    entities: int = 40
+    duels: int = 300
+    exact_states: int = 240
+    duel_states: int = 40
+    patients: int = 20
+
+
+def computed_errata(
+    bundle: Bundle,
+    cohort: Cohort,
+    *,
+    paper: Mapping[str, pd.DataFrame],
+    expression: CohortExpression | None = None,
+    solver: Solver | None = None,
+    sampling: Sampling | None = None,
+    extent: Extent | None = None,
+    threads: int | None = 1,
+) -> list[Row]:
+    """The items of docs/errata.md that are worked out on a bundle and a cohort, without any stage's numbers.
+
+    paper : the tables of resources/paper by file name without its ending. expression : what the cohort was encoded
+    from, where it is at hand.
+
+    Raises
+    ------
+    ConfigError : a number of the paper's tables is missing.
+
+    """
+    solver, sampling, extent = solver or Solver(), sampling or Sampling(), extent or Extent()
+    bundle = some_entities(bundle, extent.entities)
+    return [
+        *_of_small_models(extent, solver),
+        *_of_bundle(bundle, solver, extent, threads),
+        *_of_cohort(bundle, cohort, solver, sampling, extent, threads),
+        *of_cohort.vote_for_neither(bundle, cohort, solver, extent.patients, sampling),
+        *of_cohort.structural_ties(bundle, cohort, Printed(paper).claim("c300") / 100),
+        *of_cohort.down_regulation(expression),
+    ]
+
+
+def errata_table(
+    computed: Iterable[Row],
+    *,
+    summary: pd.DataFrame | None,
+    paper: Mapping[str, pd.DataFrame],
+    errata: Errata,
+) -> pd.DataFrame:
+    """Every item of docs/errata.md as rows of one table: those of `computed_errata`, of the paper and of `summary`.
+
+    summary : rows of the stages that have run, or None. paper : as in `computed_errata`. errata : the texts
+    (`load_errata`).
+
+    Returns one row per check: `item`, its `kind` (erratum, remark or withdrawn), `name`, `label` (LaTeX), `claim`,
+    `claim_value`, `check`, `value`, `low` and `high` (interval over patients), `unit` (a metric of the summary), `n`,
+    `holds` (whether the claim does; missing where the number only illustrates), `pending` (what has to be built or
+    given first) and `headline` (one row an item).
+
+    Raises
+    ------
+    ConfigError : a number of the paper's tables is missing.
+
+    """
+    printed = Printed(paper)
+    stages = pd.DataFrame(columns=SUMMARY_COLUMNS) if summary is None else summary
+    return table_of([*computed, *_of_paper(printed), *_of_stages(stages, printed)], errata)
+
+
+def _of_small_models(extent: Extent, solver: Solver) -> list[Row]:
+    models = random_models(extent.models)
+    spread = max(1, len(models) // max(1, extent.gauge_models))
+    return [
+        *closure.maximum_entropy(models),
+        *closure.unbiased_start(models),
+        *closure.equal_normalisers(models),
+        *closure.dropped_normaliser(extent.class_pairs),
+        *closure.outside_the_union(solver),
+        *gauge.common_gauge([model for model in models[::spread] if model.varies], solver),
+        *layer0.enough_better(extent.intervals),
+    ]
+
+
+def _of_bundle(bundle: Bundle, solver: Solver, extent: Extent, threads: int | None) -> list[Row]:
+    halves = solve_entities(bundle, solver, threads=threads)
+    return [
+        *of_bundle.bundle_sign(halves),
+        *of_bundle.bundle_normalisers(halves),
+        *of_bundle.halved_contraction(bundle, halves, extent.duels, solver),
+        *of_bundle.kl_identity(halves),
+        *of_bundle.two_elbo_target(halves),
+        *gauge.pooled_start(bundle, solver, extent.duels),
+        *layer0.nothing_observed(bundle),
+        *of_cohort.support_met(bundle),
+    ]
+
+
+def _of_cohort(
+    bundle: Bundle, cohort: Cohort, solver: Solver, sampling: Sampling, extent: Extent, threads: int | None
+) -> list[Row]:
+    found = state_checks.biases(bundle, cohort, bundle.entities, solver, extent.exact_states, threads=threads)
+    states = random_states(cohort, extent.duel_states, purpose="duels")
+    read = duel_readings(bundle, cohort, states, solver) if len(bundle.entities) > 1 else None
+    return [
+        *state_checks.two_elbo_bias(found, sampling),
+        *state_checks.expected_duel(read, sampling),
+        *state_checks.same_sign(read),
+        *of_cohort.opposite_profile(bundle, cohort, sampling),
+        *state_checks.doubled_couplings(read, sampling),
+    ]
+
+
+def _of_paper(printed: Printed) -> list[Row]:
+    return [
+        *of_paper.chaotic_patients(printed),
+        *of_paper.clinical_ceiling(printed),
+        *of_paper.language_models(printed),
+        *of_paper.allocation_rules(printed),
+        *of_paper.one_bracket(printed),
+        *of_paper.origin_of_cohort(),
+    ]
+
+
+def _of_stages(stages: pd.DataFrame, printed: Printed) -> list[Row]:
+    return [
+        *summaries.sign_votes(stages, printed),
+        *summaries.gauge_agreement(stages, printed),
+        *summaries.early_gain(stages, printed),
+        *summaries.chaos_in_advance(stages, printed),
+        *summaries.false_certificates(stages),
+        *summaries.pooled_correlation(stages, printed),
+        *topk.missed_calls(stages),
+        *topk.two_rules(stages, printed),
+        *topk.one_rate(stages, printed),
+        *topk.never_called(stages, printed),
+        *topk.eliminations(stages, printed),
+    ]
+
+
+def summarise_errata(table: pd.DataFrame) -> pd.DataFrame:
+    """Summary rows `errata`: each check's value and, with the reference `paper`, the paper's own beside it.
+
+    The metric is the row's unit, the stratum `item=01 name`. Checks that are pending have no number and no row; the
+    paper's value is given with them all the same.
+    """
+    stratum = [f"item={item:02d} {name}" for item, name in zip(table["item"], table["name"], strict=True)]
+    whole = table.assign(stratum=stratum).rename(columns={"unit": "metric"})
+    ours = whole.loc[whole["value"].notna(), ["metric", "stratum", "value", "low", "high", "n"]]
+    paper = whole.loc[whole["claim_value"].notna(), ["metric", "stratum", "claim_value"]]
+    paper = paper.rename(columns={"claim_value": "value"}).assign(reference="paper")
+    return summary_rows("errata", pd.concat([ours, paper], ignore_index=True))

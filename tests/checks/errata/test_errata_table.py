@@ -1,0 +1,142 @@
+"""All items in one table: each with one headline, the same numbers each time, and rows for the summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from bundles import bundle_of
+
+from afa.bundle import Bundle
+from afa.checks.errata import Extent, Sampling, computed_errata, errata_table, load_errata, summarise_errata
+from afa.checks.errata.page import errata_page
+from afa.checks.errata.rows import Check, Errata, Item, Point, Row, frame_of, rows_of_frame, table_of
+from afa.cohort.cohort import Cohort
+from afa.stats.summary import METRICS
+
+PAPER = {
+    path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))
+}
+FOLDER = Path(__file__).parents[3]
+ERRATA = load_errata(FOLDER / "resources/paper/errata.yaml")
+CHECKED = [number for number, item in ERRATA.items.items() if item.checks]
+SMALL = Extent(
+    models=1,
+    class_pairs=50,
+    gauge_models=10,
+    intervals=10,
+    entities=3,
+    duels=3,
+    exact_states=8,
+    duel_states=4,
+    patients=3,
+)
+
+
+def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
+    names = tuple(f"p{i}" for i in range(len(values)))
+    return Cohort("made", bundle.features, names, values.astype(np.int8), pd.DataFrame(index=list(names)))
+
+
+def made_table(bundle: Bundle, cohort: Cohort, threads: int = 1) -> pd.DataFrame:
+    sampling = Sampling(resamples=50)
+    rows = computed_errata(bundle, cohort, paper=PAPER, sampling=sampling, extent=SMALL, threads=threads)
+    kept = rows_of_frame(frame_of(rows))
+    assert kept == rows
+    return errata_table(kept, summary=None, paper=PAPER, errata=ERRATA)
+
+
+@pytest.fixture(scope="module")
+def cohort(bundle_tiny: Bundle) -> Cohort:
+    return cohort_of(bundle_tiny, np.random.default_rng(2).integers(-1, 2, (6, len(bundle_tiny.features))))
+
+
+@pytest.fixture(scope="module")
+def table(bundle_tiny: Bundle, cohort: Cohort) -> pd.DataFrame:
+    return made_table(bundle_tiny, cohort)
+
+
+def test_every_item_has_a_headline_and_every_row_a_number_or_a_reason(table: pd.DataFrame) -> None:
+    assert table.loc[table["headline"], "item"].tolist() == CHECKED
+    assert (table["value"].notna() ^ (table["pending"] != "")).all()
+    assert not table.duplicated(["item", "name"]).any()
+    assert (table["label"] != "").all()
+    assert (table.loc[table["pending"] != "", "holds"].isna()).all()
+
+
+def test_the_numbers_do_not_depend_on_the_order_of_the_patients(
+    bundle_tiny: Bundle, cohort: Cohort, table: pd.DataFrame
+) -> None:
+    turned = replace(cohort, patients=cohort.patients[::-1], values=cohort.values[::-1], labels=cohort.labels[::-1])
+    again = made_table(bundle_tiny, turned)
+    pd.testing.assert_frame_equal(again, table, rtol=1e-12)
+
+
+def test_the_numbers_do_not_depend_on_the_number_of_threads(
+    bundle_tiny: Bundle, cohort: Cohort, table: pd.DataFrame
+) -> None:
+    pd.testing.assert_frame_equal(made_table(bundle_tiny, cohort, threads=2), table, check_exact=True)
+
+
+def test_the_table_survives_being_written_to_parquet(table: pd.DataFrame, tmp_path: Path) -> None:
+    table.to_parquet(tmp_path / "errata.parquet", index=False)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "errata.parquet"), table)
+
+
+def test_the_summary_has_our_number_and_the_papers_beside_it(table: pd.DataFrame) -> None:
+    rows = summarise_errata(table)
+    assert set(rows["table"]) == {"errata"}
+    of_total = rows[rows["stratum"] == "item=15 group_total"]
+    of_total = of_total.set_index(of_total["reference"].fillna("ours"))
+    assert of_total["value"].to_dict() == {"ours": 200.0, "paper": 167.0}
+    assert len(rows) == table["value"].notna().sum() + table["claim_value"].notna().sum()
+
+
+def test_a_bundle_of_one_entity_has_all_items_too() -> None:
+    bundle = bundle_of([[1.0, -1.0, 0.5]], np.zeros((1, 3, 3)))
+    table = made_table(bundle, cohort_of(bundle, np.random.default_rng(0).integers(-1, 2, (4, 3))))
+    assert table.loc[table["headline"], "item"].tolist() == CHECKED
+
+
+def test_the_units_of_the_rows_are_metrics_of_the_summary() -> None:
+    assert {check.unit for item in ERRATA.items.values() for check in item.checks.values()} <= set(METRICS)
+
+
+def test_an_item_is_as_grave_as_its_gravest_point_and_5_is_withdrawn() -> None:
+    kinds = {number: item.kind for number, item in ERRATA.items.items()}
+    assert list(kinds) == list(range(1, 27))
+    assert kinds[5] == "withdrawn"
+    remarks = {number for number, kind in kinds.items() if kind == "remark"}
+    assert remarks == {10, 11, 12, 17, 19, 20, 22, 26}
+
+
+def test_the_page_of_errata_is_made_from_the_texts() -> None:
+    made = (FOLDER / "docs/errata.md").read_text(encoding="utf-8")
+    assert made == errata_page(ERRATA), "run: python -m afa.checks.errata.page"
+
+
+GOOD = Row(item=1, name="one", value=1.0)
+WORDS = Check(claim="it is", check="a sum", unit="rate", headline=True)
+OTHER = WORDS.model_copy(update={"headline": False})
+
+
+def texts(**checks: Check) -> Errata:
+    return Errata(items={1: Item(title="", places="eq:one", points=(Point(kind="erratum", text=""),), checks=checks)})
+
+
+@pytest.mark.parametrize(
+    ("rows", "errata", "message"),
+    [
+        ([GOOD, GOOD], texts(one=WORDS), "rows of one name: 1 one"),
+        ([GOOD, replace(GOOD, name="two")], texts(one=WORDS), "rows without words: 1 two"),
+        ([replace(GOOD, value=None)], texts(one=WORDS), "rows without value or pending text: 1 one"),
+        ([GOOD], texts(one=OTHER), "items without exactly one headline: 1"),
+        ([GOOD], texts(one=WORDS, two=WORDS), "items without exactly one headline: 1"),
+    ],
+)
+def test_a_table_that_says_too_little_or_too_much_is_refused(rows: list[Row], errata: Errata, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        table_of(rows, errata)

@@ -1,0 +1,76 @@
+"""Every line as text, and the page as text."""
+
+from dataclasses import replace
+
+import pytest
+from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
+
+from afa.errors import ReportError
+from afa.report.as_text import counted, every_line
+from afa.report.page import Part, parts_of, report_page
+
+
+def test_counts_leave_out_what_has_nothing_to_reproduce():
+    cells, claims = counted(verdicts_of())
+    assert cells == ("numbers in its tables", {"within 2 points": 1, "far": 1})
+    assert claims == ("claims of its text", {"holds": 1, "reverses": 1, "far": 1})
+
+
+def test_every_line_but_those_with_nothing_to_reproduce_is_listed():
+    lines = every_line(comparison_of())
+    assert [line["id"] or line["table"] for line in lines] == ["tab_a", "tab_a", "c001", "c002"]
+    assert [line["kind"] for line in lines] == ["cell", "cell", "claim", "claim"]
+
+
+def test_a_page_of_the_same_run_is_the_same_bytes(tmp_path):
+    run, texts = finished_run(tmp_path)
+    assert report_page(run, PARTS, texts, {}) == report_page(run, PARTS, texts, {})
+
+
+def test_texts_are_escaped_and_links_to_other_files_are_not_kept(tmp_path):
+    run, texts = finished_run(tmp_path)
+    page = report_page(run, PARTS, texts, {})
+    assert ATTACK not in page
+    assert 'href="errata.md"' not in page
+    assert page.count("<script>") == 1
+
+
+def test_a_chapter_of_our_own_begins_with_its_page(tmp_path):
+    run, texts = finished_run(tmp_path)
+    parts = (PARTS[0], replace(PARTS[1], chapter="Past the paper"))
+    with pytest.raises(ReportError, match=r"past_the_paper\.md"):
+        report_page(run, parts, texts, {})
+    (texts.docs / "past_the_paper.md").write_text("# Past it\n\nWhat *survives*.\n")
+    page = report_page(run, parts, texts, {})
+    assert (
+        page.index(">Past the paper</h2>")
+        < page.index("<p>What <em>survives</em>.</p>")
+        < page.index("figure-second-title")
+    )
+
+
+def test_a_real_series_is_not_called_simulated(tmp_path):
+    run, texts = finished_run(tmp_path, origin="geo")
+    page = report_page(run, PARTS, texts, {})
+    assert '<span class="badge">simulated' not in page
+    assert "public series (GSE1)" in page
+
+
+def test_what_lacks_is_named_all_at_once(tmp_path):
+    run, texts = finished_run(tmp_path)
+    (run / "provenance.json").unlink()
+    (run / "figures" / "second.png").unlink()
+    with pytest.raises(ReportError) as error:
+        report_page(run, PARTS, texts, {})
+    assert "provenance.json" in str(error.value)
+    assert "second.png" in str(error.value)
+
+
+def test_parts_are_read_as_they_stand_in_a_command():
+    assert parts_of(["chaos=Top-k: chaotic patients: all"]) == [Part("chaos", "Top-k", "chaotic patients: all")]
+
+
+@pytest.mark.parametrize("text", ["chaos", "chaos=Top-k", "=Top-k: x", "chaos=: x", "chaos=Top-k: "])
+def test_a_part_in_another_form_is_named(text):
+    with pytest.raises(ReportError, match="NAME=CHAPTER: TITLE"):
+        parts_of([text])

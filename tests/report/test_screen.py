@@ -1,0 +1,162 @@
+"""The first screen: other numbers make other sentences, and a second implementation of five verdicts agrees."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from afa.errors import ConfigError
+from afa.report.answers import load_answers
+from afa.report.comparison import compare, load_printed
+from afa.report.lines import Lines
+from afa.report.readings import Facts, Reader
+from afa.report.screen import (
+    COLUMNS,
+    Statement,
+    Statements,
+    carried_of,
+    figure,
+    load_carried,
+    screen_table,
+    sentences,
+    title_of,
+)
+from afa.stats.summary import summary_rows
+from afa.yamlfile import load_model
+
+PAPER = Path(__file__).parents[2] / "resources" / "paper"
+PRINTED, ANSWERS = load_printed(PAPER), load_answers(PAPER / "answers.yaml")
+STATEMENTS = load_model(PAPER / "headlines.yaml", Statements).statements
+FACTS = Facts("small", False, {"patients": 206, "features": 253, "labelled": 3, "zeros": 0.4})
+COMMON = {"schedule": "every", "start": "uniform", "allocation": "random", "target": "likelihood", "n": 206}
+LEAD = {"metric": "gap", "reference": "linearity_minus_wald"}
+ORDER = {"metric": "gap", "method": "wald", "allocation": "greedy", "gain": "cmi", "reference": "random"}
+FIVE = ("lead_all_2", "lead_all_50", "lead_chaotic_2", "cmi_10", "cmi_150")
+"""Effects that the second implementation judges."""
+
+
+def spread(value, half):
+    return {"value": value, "low": value - half, "high": value + half}
+
+
+def summary_of(values, half=0.02):
+    """A summary with five effects of these sizes, as shares."""
+    at = dict(zip(FIVE, values, strict=True))
+    chaos = [
+        LEAD | {"t": 2} | spread(at["lead_all_2"], half),
+        LEAD | {"t": 50} | spread(at["lead_all_50"], half),
+        LEAD | {"t": 2, "stratum": "chaotic"} | spread(at["lead_chaotic_2"], half),
+    ]
+    binary = [ORDER | {"t": 10} | spread(at["cmi_10"], half), ORDER | {"t": 150} | spread(at["cmi_150"], half)]
+    constant = [{"metric": "majority", "value": 0.988, "allocation": None, "schedule": None, "start": None}]
+    tables = {"chaos_gap": chaos, "binary": [*binary, *constant]}
+    return pd.concat(
+        [summary_rows(name, pd.DataFrame([COMMON | line for line in lines])) for name, lines in tables.items()],
+        ignore_index=True,
+    )
+
+
+def screen(values, half=0.02, facts=FACTS):
+    summary = summary_of(values, half)
+    comparison = compare(summary, PRINTED, ANSWERS, facts=facts)
+    return screen_table(STATEMENTS, comparison, Reader(Lines(summary), ANSWERS, facts))
+
+
+def second_opinion(paper, ours, half, n_paper, digits=1):
+    """Direction and size in points, worked anew: intervals as sets of tenths, no code of the package."""
+    ours_low, ours_high = ours - half, ours + half
+    wide = half * np.sqrt(206 / n_paper) + 0.5 * 10.0**-digits
+    signs = {np.sign(x) for x in np.linspace(ours_low, ours_high, 2001)} | {
+        0.0 if ours_low <= 0 <= ours_high else np.sign(ours)
+    }
+    paper_sign = 0.0 if paper - wide <= 0 <= paper + wide else np.sign(paper)
+    direction = "unclear" if 0.0 in signs or paper_sign == 0 else "holds" if signs == {paper_sign} else "reverses"
+    apart = abs(round(ours - paper, 6))
+    return direction, "within 2 points" if apart <= 2 else "within 5 points" if apart <= 5 else "far"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_second_implementation_of_five_verdicts_agrees(seed):
+    random = np.random.default_rng(seed)
+    printed = screen([0.0] * 5).set_index("id").loc[list(FIVE), "paper"]
+    values = [(printed[name] + random.normal(0, 12)) / 100 for name in FIVE]
+    half = random.uniform(0.5, 4)
+    table = screen(values, half / 100).set_index("id")
+    for name, value in zip(FIVE, values, strict=True):
+        expected = second_opinion(printed[name], 100 * value, half, 167)
+        assert (table.loc[name, "verdict"], table.loc[name, "size"]) == expected, (name, value, half)
+
+
+def test_other_numbers_make_other_sentences():
+    good, turned = screen([0.121, -0.03, 0.34, 0.305, 0.10]), screen([-0.121, 0.2, 0.34, 0.1, 0.06])
+    first, second = sentences(good), sentences(turned)
+    assert first.reproduced == (
+        "Reproduced in direction and to five points, 4 of 5 effects: early lead of linearity, early lead, chaotic"
+        " patients, informed order at t = 10, informed order at t = 150."
+    )
+    # what the paper prints for t = 50 is within its own error of 0
+    assert first.not_reproduced == "Not reproduced, 1. Not to be told from 0: lead gone by t = 50."
+    assert first.why == "Why, as far as it is known. Elicitation: lead gone by t = 50."
+    assert second.reproduced == (
+        "Reproduced in direction and to five points, 2 of 5 effects: early lead, chaotic patients, informed order at"
+        " t = 150."
+    )
+    assert second.not_reproduced == (
+        "Not reproduced, 3. The other way round: early lead of linearity. Of another size: lead gone by t = 50,"
+        " informed order at t = 10."
+    )
+    assert second.why == (
+        "Why, as far as it is known. Elicitation: early lead of linearity, lead gone by t = 50. Reading: informed order"
+        " at t = 10. A constant answer is right in 98.8 % of the cases of 1 of them, which leaves little to gain."
+    )
+    assert title_of(good) == "4 of 5 differences have the paper's sign; 5 of 5 effects have its size"
+    assert title_of(turned) == "3 of 5 differences have the paper's sign; 2 of 5 effects have its size"
+
+
+def test_all_and_none_and_simulated_have_sentences_of_their_own():
+    small = screen([0.121, -0.03, 0.34, 0.305, 0.10])
+    assert sentences(small[small["id"] == "cmi_10"]).not_reproduced == "All are reproduced."
+    assert sentences(screen([0.9] * 5)).reproduced.endswith("0 of 5 effects: none.")
+    simulated = screen([0.121] * 5, facts=Facts("drawn", True, FACTS.numbers))
+    assert sentences(simulated).reproduced.startswith("No effect is judged: the patients are simulated")
+
+
+def test_the_table_has_every_effect_and_the_best_constant_of_its_task():
+    table = screen([0.1] * 5)
+    assert list(table.columns) == COLUMNS
+    assert table["id"].tolist() == [each.id for each in STATEMENTS]
+    by_id = table.set_index("id")
+    assert by_id.loc["cmi_10", "constant"] == pytest.approx(98.8)
+    assert np.isnan(by_id.loc["layer0", "constant"])
+    assert by_id.loc["language_model", "paper"] == pytest.approx(20.3 - 49.2)
+    assert by_id.loc["language_model", "verdict"] == "not run"
+
+
+def test_the_figure_has_every_difference_and_escapes_what_people_wrote(tmp_path):
+    table = screen([0.121, -0.03, 0.34, 0.305, 0.10])
+    (tmp_path / "a.yaml").write_text("cohort: a <b>\ncode: c\nsettings: s\nrows: {cmi_10: [20.0, 19.0, 21.0]}\n")
+    drawn = str(figure(table, load_carried(tmp_path), "here <i>"))
+    assert drawn.count("<circle") == drawn.count("<path") == 5
+    assert drawn.count("<rect") == 1
+    assert "<b>" not in drawn
+    assert "<i>" not in drawn
+    assert f"paper {table.set_index('id').loc['cmi_10', 'paper']:.1f}, here 30.5" in drawn
+
+
+def test_a_stored_run_has_the_numbers_of_its_screen(tmp_path):
+    kept = carried_of(screen([0.121, -0.03, 0.34, 0.305, 0.10]), "here", "c", "s")
+    assert kept.rows["cmi_10"] == (30.5, 28.5, 32.5)
+    assert "layer0" not in kept.rows
+    assert load_carried(tmp_path / "nowhere") == []
+
+
+def test_an_effect_of_no_claim_is_named_and_one_without_a_place_refused():
+    known = {"id": "x", "name": "x", "says": "x", "cause": "data", "because": ""}
+    comparison = compare(summary_of([0.1] * 5), PRINTED, ANSWERS, facts=FACTS)
+    reader = Reader(Lines(summary_of([0.1] * 5)), ANSWERS, FACTS)
+    with pytest.raises(ConfigError, match="no c999"):
+        screen_table([Statement(claim="c999", **known)], comparison, reader)
+    with pytest.raises(ValidationError, match="give a claim, a cell"):
+        Statement(**known)
