@@ -14,9 +14,9 @@ from afa.bundle import Bundle
 from afa.closure import Coupling
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.errors import CohortError, Fault
-from afa.experiments.simulate import simulate as followed
-from afa.experiments.simulate import ways_of
 from afa.planner.options import bundle_given
+from afa.stages.simulate import simulate as followed
+from afa.stages.simulate import ways_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
