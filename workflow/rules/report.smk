@@ -319,9 +319,7 @@ rule report_page:
         bundle=f"{RUN}/bundle",
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
-        paper=collect(
-            home("resources/paper/{name}"), name=["claims.csv"]
-        ),
+        paper=collect(home("resources/paper/{name}"), name=["claims.csv"]),
         docs=collect(
             home("docs/{name}.md"), name=["decisions", "errata", "past_the_paper"]
         ),
