@@ -38,7 +38,7 @@ def serve(tmp_path):
     running = []
 
     def start(bundle, *options):
-        command = [sys.executable, "-m", "afa", "serve", str(bundle), *map(str, options)]
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "afa", "serve", str(bundle), *map(str, options)]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env={**os.environ}
         )

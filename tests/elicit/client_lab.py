@@ -13,9 +13,10 @@ from afa.elicit.client import Client
 from afa.elicit.endpoint import Endpoint, Manner
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Record, Request
+from afa.elicit.study import Words
 
 ASKING = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 9, "snippet_length": 90, "abstracts": []}
-ASKING |= {"bibliography": 0, "exactly": False}
+ASKING |= {"bibliography": 0, "exactly": False, "word": Words().model_dump(), "vocabulary": ()}
 USUAL = Manner(timeout=30, calls=2, answers=2, most_tokens=4096)
 FREE = Caps()
 
