@@ -82,12 +82,9 @@ def logged() -> Iterator[list[str]]:
             lines.append(logging.Formatter("%(name)s %(message)s").format(record))
 
     handler, root = Keeping(level=0), logging.getLogger()
-    before = root.level
-    root.setLevel(0)
     root.addHandler(handler)
     yield lines
     root.removeHandler(handler)
-    root.setLevel(before)
 
 
 def _echo(reply: Reply, _: Any) -> Reply:
@@ -107,8 +104,9 @@ def _echo(reply: Reply, _: Any) -> Reply:
     ids=["answer", "raw", "401", "refusal", "500", "within an answer"],
 )
 def test_a_key_that_the_endpoint_repeats_is_in_no_file_log_error_or_representation(
-    tmp_path, stream, logged, capfd, fault
+    tmp_path, stream, logged, caplog, capfd, fault
 ):
+    caplog.set_level(0)
     told = []
     with serve(scripted, always(lambda reply, asked: _echo(fault(reply, asked) if fault else reply, asked))) as server:
         asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
