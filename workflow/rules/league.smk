@@ -4,21 +4,6 @@ FIELDS = sorted(
 )
 
 
-def files_of_field(wildcards):
-    """What a field is made of, its table included where that is in a mirror."""
-    folder = Path(home(f"resources/fields/{wildcards.field}"))
-    mirrored = [] if settings.tables is None else [settings.tables / wildcards.field]
-    parts = ["study.yaml", "entities.csv", "features.csv", "record/*.csv"]
-    return [
-        *files_of(folder, *parts),
-        *(
-            file
-            for place in (folder, *mirrored)
-            for file in files_of(place, "values.csv*", "labels.csv")
-        ),
-    ]
-
-
 rule league_field:
     input:
         files=files_of_field,
