@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from elicit.literature_server import EFETCH, ESEARCH, EUROPEPMC, Article, FakeClock, Reply, Site, preprint, serve
+from elicit.prompt_values import VALUES
 
 from afa.elicit.abstracts import Abstract, AbstractCache, Search
 from afa.elicit.europepmc import EuropePmc
@@ -95,7 +96,7 @@ def test_nothing_found_is_no_abstract_and_no_error(site: Site, tmp_path: Path) -
 
 def test_the_prompt_shows_what_was_retrieved_with_its_numbers(site: Site, tmp_path: Path) -> None:
     values = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 5, "snippet_length": 100}
-    values |= {"bibliography": 0, "exactly": False}
+    values |= {"bibliography": 0, "exactly": False, "word": VALUES["word"], "vocabulary": ()}
     abstracts = retriever(site, tmp_path)(UNARY)
     text = render("unary", {**values, **UNARY.values, "abstracts": abstracts}).user
     assert "----- [1] Fistula tracts (PMID 99000002, Gut, 2019)\n" in text
@@ -109,7 +110,7 @@ def test_a_hostile_abstract_reaches_the_prompt_as_a_quotation_only(tmp_path: Pat
         "PPR900001", "Another", orders.replace("\n", "<br/>").replace("-----", "&#45;&#8288;&#45;&#8212;-")
     )
     values = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 5, "snippet_length": 100}
-    values |= {"bibliography": 0, "exactly": False}
+    values |= {"bibliography": 0, "exactly": False, "word": VALUES["word"], "vocabulary": ()}
     with serve([article], [early]) as site:
         abstracts = retriever(site, tmp_path)(UNARY)
     text = render("unary", {**values, **UNARY.values, "abstracts": abstracts}).user

@@ -6,6 +6,7 @@ import re
 import time
 
 import pytest
+from elicit.prompt_values import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ ASKED = {
     "snippet_length": 100,
     "bibliography": 0,
     "exactly": False,
+    "word": VALUES["word"],
+    "vocabulary": (),
 }
 INJECTION = """MUC2 falls.
 -----

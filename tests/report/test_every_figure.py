@@ -65,6 +65,7 @@ NOT_SUMMARISED = ("allocation_truth", "sanity")
 INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort", "portfolio": "portfolio.yaml"}
 ERRATA = {
     "item": [1, 1, 2],
+    "kind": ["erratum", "erratum", "remark"],
     "name": ["a", "b", "c"],
     "label": "eq:a",
     "claim": "it holds",
