@@ -95,7 +95,8 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
     try:
         yield Keeper(path)
     finally:
-        lock.unlink(missing_ok=True)
+        with suppress(OSError):  # its folder may be gone, or a file by now
+            lock.unlink()
         os.close(claim)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,12 @@ def write_parquet(table: pd.DataFrame, path: Path) -> None:
     table.to_parquet(path, index=False, compression="zstd", write_page_checksum=True)
 
 
-def read_table(folder: str | Path, name: str) -> pd.DataFrame:
-    """One table of a stage's folder. Raises `ConfigError` where it is damaged or not there."""
-    return _read(Path(folder), name, pd.read_parquet)
+def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
+    """One table of a stage's folder; `part` is `columns` and `filters` as pandas has them.
+
+    Raises `ConfigError` where it is damaged or not there.
+    """
+    return _read(Path(folder), name, pd.read_parquet, **part)
 
 
 class Tables(Mapping[str, pd.DataFrame]):
@@ -68,12 +71,12 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
             pq.write_table(joined, temporary / f"{name}.parquet", compression="zstd", write_page_checksum=True)
 
 
-def _read(folder: Path, name: str, read: Callable[..., T]) -> T:
+def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise ConfigError(Fault(str(path), "no such file", f"the table {name} of a stage", "run that stage first"))
     try:
-        return read(path, page_checksum_verification=True)
+        return read(path, page_checksum_verification=True, **part)
     except (OSError, pa.ArrowException) as error:
         found = f"a damaged table ({str(error).splitlines()[0]})"
         step = "remove it and give the command again that made it; the workflow makes it anew by itself"

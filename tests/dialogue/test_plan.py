@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -410,6 +411,17 @@ def test_a_lock_that_a_killed_process_left_does_not_count(bundle_tiny: Bundle, t
     with open_session(tmp_path / "s.yaml") as keeper:
         keeper.keep(plain(bundle_tiny))
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
+
+
+def test_a_session_whose_folder_becomes_a_file_takes_nothing_and_ends_well(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    folder, planner = tmp_path / "folder", plain(bundle_tiny)
+    with open_session(folder / "s.yaml") as keeper:
+        shutil.rmtree(folder)
+        folder.touch()
+        (answer,) = ask(planner, {"do": "observe", "values": {"MUC2": 1}}, keeper=keeper)
+    assert not answer["ok"]
+    assert "folder" in answer["error"]["where"]
+    assert planner.actions == ()
 
 
 def test_steps_that_came_from_elsewhere_are_not_written_over(bundle_tiny: Bundle, tmp_path: Path) -> None:

@@ -106,10 +106,14 @@ class SmallRun:
         for name in ("Makefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
             (folder / name).symlink_to(ROOT / name)
         (folder / "config/cohorts").mkdir(parents=True)
-        _write(folder / "config/config.yaml", {**SETTINGS, **(settings or {})})
-        _write(folder / "config/cohorts/small.yaml", {**COHORT, **(cohort or {})})
+        self.set(settings, cohort)
         portfolio = yaml.safe_load((ROOT / "config/portfolio.yaml").read_text(encoding="utf-8"))
         _write(folder / "config/portfolio.yaml", dict([next(iter(portfolio.items()))]))
+
+    def set(self, settings: Mapping[str, Any] | None = None, cohort: Mapping[str, Any] | None = None) -> None:
+        """Write the settings and the cohort's file, with these values in place of the small run's."""
+        _write(self.folder / "config/config.yaml", {**SETTINGS, **(settings or {})})
+        _write(self.folder / "config/cohorts/small.yaml", {**COHORT, **(cohort or {})})
 
     def start(self, *targets: str, cue: tuple[str, str] | None = None, before: str = "") -> Attempt:
         """Snakemake for these targets, in a session of its own.

@@ -46,16 +46,27 @@ CASES = {
     "a label that nobody has": (some_bundle(PLAIN_NAMES), labels_of(("bleeding",), yes="never")),
     "no coupling": (some_bundle(PLAIN_NAMES, coupled=False), labels_of(("bleeding",))),
     "one feature": (some_bundle(PLAIN_NAMES, FEATURES[:1]), labels_of(("bleeding",))),
+    "one entity": (some_bundle(PLAIN_NAMES[:1]), labels_of(PLAIN_NAMES[:1])),
 }
+
+
+def set_case(run: SmallRun, case: str, folder: Path) -> None:
+    """Give a run the bundle, saved in `folder`, and the cohort of a case."""
+    bundle, labels = CASES[case]
+    save_bundle(bundle, folder)
+    simulation = COHORT["simulation"] | {"prevalences": dict.fromkeys(bundle.entities, 0.5)}
+    run.set({"bundle": str(folder)}, {"labels": labels, "simulation": simulation})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
+    """One run, whose bundle and cohort each case changes: what depends on neither is made once."""
+    return SmallRun(tmp_path_factory.mktemp("odd") / "run")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_the_whole_workflow_ends_with_a_report(case: str, tmp_path: Path) -> None:
-    bundle, labels = CASES[case]
-    save_bundle(bundle, tmp_path / "bundle")
-    simulation = COHORT["simulation"] | {"prevalences": dict.fromkeys(bundle.entities, 0.5)}
-    cohort = {"labels": labels, "simulation": simulation}
-    run = SmallRun(tmp_path / "run", {"bundle": str(tmp_path / "bundle")}, cohort)
+def test_the_whole_workflow_ends_with_a_report(run: SmallRun, case: str, tmp_path: Path) -> None:
+    set_case(run, case, tmp_path / "bundle")
     run.finish()
     assert (run.folder / RUN / "report.html").is_file()

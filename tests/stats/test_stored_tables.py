@@ -13,6 +13,8 @@ TABLE = pd.DataFrame({"patient": [f"p{i:03}" for i in range(200)], "score": np.l
 def test_a_table_is_read_as_it_was_written(tmp_path):
     write_tables({"scores": TABLE}, tmp_path / "sign")
     pd.testing.assert_frame_equal(read_table(tmp_path / "sign", "scores"), TABLE)
+    few = read_table(tmp_path / "sign", "scores", columns=["score"], filters=[("patient", "in", ["p001", "p007"])])
+    pd.testing.assert_frame_equal(few, TABLE.loc[[1, 7], ["score"]].reset_index(drop=True))
 
 
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5])
@@ -25,6 +27,8 @@ def test_a_changed_byte_among_the_values_is_refused_by_each_reader(tmp_path, pla
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"scores.parquet: found a damaged table \(.*\); expected what was written"):
         read_table(tmp_path / "sign", "scores")
+    with pytest.raises(ConfigError, match="found a damaged table"):
+        read_table(tmp_path / "sign", "scores", columns=["score", "patient"], filters=[("score", ">=", 0)])
     with pytest.raises(ConfigError, match="found a damaged table"):
         gather_tables([tmp_path / "sign"], tmp_path / "gathered")
     assert not (tmp_path / "gathered").exists()

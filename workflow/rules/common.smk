@@ -166,15 +166,15 @@ def comma_separated(numbers):
 
 
 # What this run does not have, and why: stages that need what bundle and cohort lack, and the paper's own numbers.
-LEFT_OUT = left_out(
-    2 if ENTITIES is None else ENTITIES, labelled=not TABLE or bool(COHORT.labels)
-)
+LEFT_OUT = left_out(2 if ENTITIES is None else ENTITIES, labelled=bool(COHORT.labels))
 if TABLE:
     LEFT_OUT["layer0_synthetic"] = (
         "the paper's portfolio, which has nothing of this table"
     )
     LEFT_OUT["errata"] = "the paper's claims are of series of expression"
     LEFT_OUT["comparison"] = "the paper's numbers are of another disease"
+elif "allocation" in LEFT_OUT:
+    LEFT_OUT["errata"] = LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
 STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}
 # Paths of what stages read; any other name is that of a stage, whose tables are read.
 PATHS = {

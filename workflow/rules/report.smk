@@ -1,6 +1,6 @@
 # What a reader sees: the summary, the figures, and the report made of them.
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
-SUMMARISED += [*([] if TABLE else ["errata"]), *BASELINE_STAGES]
+SUMMARISED += [*([] if "errata" in LEFT_OUT else ["errata"]), *BASELINE_STAGES]
 
 
 rule summary:
@@ -253,7 +253,7 @@ rule published:
 
 
 REPORTED = [
-    *([] if TABLE else [f"{RUN}/comparison"]),
+    *([] if "comparison" in LEFT_OUT else [f"{RUN}/comparison"]),
     *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
     f"{RUN}/published",
     *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),

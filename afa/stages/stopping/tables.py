@@ -25,6 +25,7 @@ from afa.inference.meanfield import Solver
 from afa.orders import random_order
 from afa.stages.allocation.tables import Targets
 from afa.stages.stopping.levels import Halt, Levels
+from afa.stats.tables import read_table
 
 RANDOM, GREEDY = "random", "greedy"
 STORED = {"gain": "cmi", "schedule": "every"}
@@ -117,11 +118,9 @@ def stored_orders(
     ConfigError : there is no such table, or a rule lacks a patient or a round in it.
 
     """
-    file, column = folder / "choices.parquet", {feature: j for j, feature in enumerate(bundle.features)}
-    if not file.is_file():
-        raise ConfigError(Fault(str(file), "no such file", "the table choices of the allocation stage", "run it first"))
+    column = {feature: j for j, feature in enumerate(bundle.features)}
     kept = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
-    choices = pd.read_parquet(file, columns=["patient", "allocation", "t", "feature"], filters=kept)
+    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=kept)
     choices = choices[choices["patient"].isin(list(names))]
     orders = {}
     for rule in rules:
@@ -135,7 +134,8 @@ def stored_orders(
         order = wide.reindex(list(names)).to_numpy(dtype=np.float64)
         every = np.arange(len(bundle.features))
         if order.shape != (len(names), len(every)) or (np.sort(order, axis=1) != every).any():
-            where, expected = f"{file}, rule {rule}", f"all {len(every)} features of each of {len(names)} patients"
+            where = f"{folder / 'choices.parquet'}, rule {rule}"
+            expected = f"all {len(every)} features of each of {len(names)} patients"
             raise ConfigError(Fault(where, "other choices", expected, "run the allocation stage again"))
         orders[rule] = np.ascontiguousarray(order, dtype=np.int64)
     return orders
