@@ -151,6 +151,17 @@ def record_provenance(
     write_provenance(jobs, out, root=records.resolve().parent, lock=lock)
 
 
+@app.command("crate")
+def crate(
+    run: Annotated[Path, typer.Argument(help="folder of a finished run, results/<run>")],
+    license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you give it away")],
+) -> None:
+    """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
+    from afa.report.crate import write_crate
+
+    typer.echo(write_crate(run, license_url))
+
+
 @app.command("report")
 def report_page(
     run: Annotated[Path, typer.Argument(help="folder of a finished run")],

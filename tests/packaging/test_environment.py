@@ -66,7 +66,7 @@ def test_the_lock_holds_every_declared_dependency() -> None:
 def test_the_conda_environment_lists_what_the_workflow_imports_with_the_same_bounds() -> None:
     conda = yaml.safe_load((ROOT / "envs" / "afa.yaml").read_text(encoding="utf-8"))["dependencies"]
     extras = PROJECT["optional-dependencies"]
-    jobs = [item for item in extras["workflow"] if not item.startswith(("afa[", "snakemake"))]
+    jobs = [item for item in extras["workflow"] if not item.startswith(("afa[", "rocrate", "snakemake"))]
     declared = dict(map(requirement, [*PROJECT["dependencies"], *extras["geo"], *extras["notebooks"], *jobs]))
     listed = dict(map(requirement, conda))
     assert len(listed) == len(conda)
