@@ -17,13 +17,12 @@ def notebook(
     source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
     out: Out,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
-    page: Annotated[Path | None, typer.Option(help="HTML page to write too, without the code")] = None,
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
     from afa.report.notebook import run_notebook
     from afa.stages.inputs import pairs
 
-    run_notebook(source, out, pairs("--parameter", parameter or []), page=page)
+    run_notebook(source, out, pairs("--parameter", parameter or []))
 
 
 @app.command("publish")
@@ -173,10 +172,11 @@ def report_page(
     left_out: Annotated[
         list[str] | None, typer.Option(help="NAME=WHY of a part that this run does not have; repeatable")
     ] = None,
+    readme: Annotated[Path | None, typer.Option(help="file that says what lies in the run's folder")] = None,
 ) -> None:
     """Write the report of a finished run: one page with everything in it, and nothing fetched."""
     from afa.report.page import Texts, parts_of, write_page
     from afa.stages.inputs import pairs
 
     why = pairs("--left-out", left_out or [])
-    write_page(run, parts_of(part), Texts(paper, docs, captions), out, left_out=why)
+    write_page(run, parts_of(part), Texts(paper, docs, captions), out, readme=readme, left_out=why)

@@ -1,20 +1,26 @@
-"""Time and memory of a run: what Snakemake measured of every job, and the sums by rule."""
+"""Time and memory of a run: what Snakemake measured of every job, and the sums by rule; files folded."""
 
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import pandas as pd
 
 from afa.errors import Fault, ReportError
+from afa.files import atomic_file
 
 JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
+HEAD = "== "
+FOLDED, LOGS = "jobs.csv", "jobs.log"
 RULE_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "cpu_seconds", "max_rss_mb"]
 
 
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     """One row per job of `folder`, a run's `benchmarks`, by rule and job, with the columns of `JOB_COLUMNS`.
+
+    A job has a file of its own until `fold` gathers them; a file is newer than what was gathered.
 
     A job is the wildcards of its rule, `f_target/3-of-4`, and empty where there are none. seconds : wall time.
     max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read. cpu_seconds : what the
@@ -29,11 +35,55 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     if not folder.is_dir():
         raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
     rows = [(*_rule_and_job(path.relative_to(folder)), *_measured(path)) for path in sorted(folder.rglob("*.tsv"))]
-    jobs = pd.DataFrame(rows, columns=JOB_COLUMNS).astype(dict.fromkeys(JOB_COLUMNS[2:], "float64"))
+    jobs = pd.DataFrame(rows, columns=JOB_COLUMNS)
+    if (gathered := folder / FOLDED).is_file():
+        earlier = pd.read_csv(
+            gathered, dtype=dict.fromkeys(JOB_COLUMNS[:2], "str"), keep_default_na=False, na_values=[""]
+        )
+        jobs = pd.concat([earlier.fillna({"job": ""}), jobs]).drop_duplicates(["rule", "job"], keep="last")
+    jobs = jobs.astype(dict.fromkeys(JOB_COLUMNS[:2], "str") | dict.fromkeys(JOB_COLUMNS[2:], "float64"))
     parts = jobs["job"].str.extract(r"(?:^|/)\d+-of-(\d+)$", expand=False)
     if shards is not None:
         jobs = jobs[parts.isna() | (parts == str(shards))]
     return jobs.sort_values(["rule", "job"], ignore_index=True)
+
+
+def fold(run: Path) -> None:
+    """Gather the measurements of a run's jobs in `benchmarks/jobs.csv`, and what their logs say in `logs/jobs.log`.
+
+    A job that ran again replaces what it left before. A run without jobs of its own is left as it is.
+    """
+    benchmarks, logs = run / "benchmarks", run / "logs"
+    if benchmarks.is_dir():
+        with atomic_file(benchmarks / FOLDED) as temporary:
+            read_jobs(benchmarks).to_csv(temporary, index=False, lineterminator="\n")
+        _remove([path for path in benchmarks.rglob("*") if path.suffix in (".tsv", ".times")])
+    if logs.is_dir():
+        said = _sections(logs / LOGS)
+        jobs = sorted(path for path in logs.rglob("*.log") if path != logs / LOGS)
+        for path in jobs:
+            said[path.relative_to(logs).with_suffix("").as_posix()] = path.read_text(encoding="utf-8", errors="replace")
+        with atomic_file(logs / LOGS) as temporary:
+            parts = (f"{HEAD}{name}\n{text.rstrip()}\n" for name, text in sorted(said.items()) if text.strip())
+            temporary.write_text("\n".join(parts), encoding="utf-8")
+        _remove(jobs)
+
+
+def _sections(path: Path) -> dict[str, str]:
+    """What a file of gathered logs has, by job."""
+    if not path.is_file():
+        return {}
+    parts = ("\n" + path.read_text(encoding="utf-8")).split(f"\n{HEAD}")[1:]
+    return {name: text for name, _, text in (part.partition("\n") for part in parts)}
+
+
+def _remove(files: list[Path]) -> None:
+    """Remove files, and the folders that they leave empty."""
+    for path in files:
+        path.unlink()
+    for folder in sorted({path.parent for path in files}, key=lambda path: len(path.parts), reverse=True):
+        if not any(folder.iterdir()):
+            os.removedirs(folder)
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from html import escape
 from io import TextIOBase
 from pathlib import Path
@@ -27,10 +27,8 @@ from afa.files import atomic_file
 from afa.report.page_parts import style, template
 
 
-def run_notebook(
-    source: str | Path, target: str | Path, parameters: Mapping[str, str], *, page: str | Path | None = None
-) -> None:
-    """Run the notebook `source` with its parameters set, and write it as it ran to `target` and as HTML to `page`.
+def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
+    """Run the notebook `source` with its parameters set, and write it as it ran to `target`.
 
     Its cells run in this process: a kernel of their own would be a second Python that loads the same packages. A cell
     that fails is a `ReportError`, and nothing is written.
@@ -48,11 +46,8 @@ def run_notebook(
                     step = f"run the notebook by hand with these parameters: {dict(parameters)}"
                     where = f"{source}, cell {cell.execution_count}"
                     raise ReportError(Fault(where, found, "a cell that runs", step)) from error
-    with ExitStack() as files:
-        nbformat.write(notebook, files.enter_context(atomic_file(target)))
-        if page is not None:
-            text = notebook_page(notebook, Path(page).stem)
-            files.enter_context(atomic_file(page)).write_text(text, encoding="utf-8")
+    with atomic_file(target) as temporary:
+        nbformat.write(notebook, temporary)
 
 
 def _set_parameters(notebook: NotebookNode, parameters: Mapping[str, str]) -> None:
@@ -134,8 +129,9 @@ def _shell() -> Iterator[_Shell]:
             _Shell.clear_instance()
 
 
-def notebook_page(notebook: NotebookNode, title: str) -> str:
-    """The notebook as one HTML page: texts and results without the code, and nothing fetched."""
+def notebook_page(path: Path) -> str:
+    """A notebook that ran as one HTML page: texts and results without the code, and nothing fetched."""
+    notebook, title = nbformat.read(path, as_version=4), path.stem
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
         exclude_input=True,

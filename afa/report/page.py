@@ -17,12 +17,14 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from afa import __version__
 from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.as_text import counted, digits, every_line
 from afa.report.benchmarks import by_rule, read_jobs
+from afa.report.notebook import notebook_page
 from afa.report.page_parts import packed, style, template
 from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
@@ -73,9 +75,12 @@ def write_page(
     out: Path,
     report: Callable[[str], None] = lambda _: None,
     *,
+    readme: Path | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> None:
     """Write the page of a finished run; it appears when it is complete. `report` gets a line with its size.
+
+    readme : where to say what lies in the run's folder.
 
     left_out : what this run does not have, by name, and why.
 
@@ -87,6 +92,9 @@ def write_page(
     page = report_page(run, parts, texts, left_out or {}).encode()
     with atomic_file(out) as temporary:
         temporary.write_bytes(page)
+    if readme is not None:
+        with atomic_file(readme) as temporary:
+            temporary.write_text(run_readme(run), encoding="utf-8")
     report(f"{len(page) / 1e6:.1f} MB")
 
 
@@ -131,13 +139,20 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
     )
 
 
+def run_readme(run: Path) -> str:
+    """What lies in the folder of a run, as Markdown."""
+    text = Environment(trim_blocks=True, undefined=StrictUndefined, autoescape=False).from_string(template("run.md"))  # noqa: S701
+    cohort, bundle = load_cohort(run / "cohort"), load_bundle(run / "bundle")
+    return text.render(run=run.name, cohort=cohort, bundle=bundle, version=__version__) + "\n"
+
+
 def _chapters(
     run: Path, parts: Sequence[Part], texts: Texts, config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
     """By chapter, in the order given, its figures with what each was made of."""
     chapters: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
-        figure = run / "figures" / f"{part.name}.png"
+        figure = run / "figures" / f"{part.name}.svg"
         behind = upstream(f"results/{run.name}/figures/{part.name}.svg", jobs)
         text = caption(texts.captions / f"{part.name}.rst", config)
         chapters.setdefault(part.chapter, []).append(
@@ -146,7 +161,7 @@ def _chapters(
                 "title": part.title,
                 "image": base64.b64encode(figure.read_bytes()).decode("ascii"),
                 "caption": Markup(text),  # noqa: S704 (escaped by docutils)
-                "notebook": packed((run / "notebooks" / f"{part.name}.html").read_bytes()),
+                "notebook": packed(notebook_page(run / "notebooks" / f"{part.name}.ipynb").encode()),
                 "behind": _by_command(behind),
             }
         )
@@ -214,8 +229,8 @@ def _check_complete(run: Path, parts: Sequence[Part], texts: Texts, left_out: Ma
     files += [] if "allocation" in left_out else [run / "explorer.html"]
     if "comparison" not in left_out:
         files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts", "screen")]
-    files += [run / "figures" / f"{part.name}.png" for part in parts]
-    files += [run / "notebooks" / f"{part.name}.html" for part in parts]
+    files += [run / "figures" / f"{part.name}.svg" for part in parts]
+    files += [run / "notebooks" / f"{part.name}.ipynb" for part in parts]
     files += [texts.captions / f"{part.name}.rst" for part in parts]
     files += [texts.docs / "decisions.md", texts.docs / "errata.md"]
     files += _leads(parts, texts).values()

@@ -1,8 +1,7 @@
-"""summary.csv: every number that the report's tables show, one to a line, so that two runs compare with a diff."""
+"""The numbers of a run, one to a line: `curves/<stage>.parquet` at every t, `summary.csv` where tables show them."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pandas as pd
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_file
 from afa.spreadsheet import marked_table, unmarked_table
+from afa.stats.tables import read_table, write_parquet
 
 COLUMNS = [
     "table",
@@ -88,6 +88,9 @@ Labelled = tuple[pd.DataFrame, Mapping[str, object]]
 """Rows of a summary, and the columns that are the same on all of them."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
 TEXT = COLUMNS[: COLUMNS.index("t")]
+NUMBERS = COLUMNS[COLUMNS.index("t") :]
+ROUNDS = (0, 1, 2, 5, 10, 15, 20, 25, 30, 50, 100, 150)
+"""Numbers of observed features at which tables show a curve, beside full observation."""
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
@@ -125,12 +128,18 @@ def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
-    """Write all rows, sorted by table in the fixed order and then as given; numbers to 10 significant digits."""
+    """Write all rows, sorted by table in the fixed order and then as given: Parquet where the path ends so, else CSV.
+
+    In CSV numbers have 10 significant digits.
+    """
     order = {name: i for i, name in enumerate(TABLES)}
     whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
-    whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable")
+    whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable", ignore_index=True)
     with atomic_file(path) as temporary:
-        marked_table(whole).to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
+        if Path(path).suffix == ".parquet":
+            write_parquet(whole.astype(dict.fromkeys(TEXT, "str") | dict.fromkeys(NUMBERS, "float64")), temporary)
+        else:
+            marked_table(whole).to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
@@ -138,43 +147,36 @@ def read_summary(path: str | Path) -> pd.DataFrame:
 
     Raises
     ------
-    ConfigError : the file is missing, or its columns are not those of a summary.
+    ConfigError : the file is missing or damaged, or its columns are not those of a summary.
 
     """
-    path = _present(path)
-    rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
-    _check_columns(path, list(rows.columns))
-    return unmarked_table(rows, TEXT)
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", "a summary", "run its stage first"))
+    if path.suffix == ".parquet":
+        rows = read_table(path.parent, path.stem)
+    else:
+        rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
+    if list(rows.columns) != COLUMNS:
+        found, step = f"columns {', '.join(rows.columns[:5])}, ...", "run its stage again"
+        raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))
+    return rows if path.suffix == ".parquet" else unmarked_table(rows, TEXT)
 
 
 def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
-    """Write the rows of several summaries as one, sorted like those of `write_summary`; every cell stays as it is.
+    """Write what the tables of a report show of several summaries as one: see `shown`.
 
     Raises
     ------
     ConfigError : as of `read_summary`.
 
     """
-    rows: list[list[str]] = []
-    for part in map(_present, parts):
-        with part.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file)
-            _check_columns(part, next(reader, []))
-            rows += filter(None, reader)
-    order = {name: i for i, name in enumerate(TABLES)}
-    rows.sort(key=lambda row: order.get(row[0], len(order)))
-    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    rows = pd.concat([read_summary(part) for part in parts], ignore_index=True)
+    write_summary([shown(rows)], path)
 
 
-def _present(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.is_file():
-        raise ConfigError(Fault(str(path), "no such file", "a summary", "run its stage first"))
-    return path
-
-
-def _check_columns(path: Path, columns: list[str]) -> None:
-    if columns != COLUMNS:
-        found, step = f"columns {', '.join(columns[:5])}, ...", "run its stage again"
-        raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows without a t, and at the rounds of `ROUNDS` and full observation those of all entities together."""
+    known = rows["t"].dropna()
+    rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}
+    return rows[rows["t"].isna() | (rows["t"].isin(rounds) & rows["entity"].isna())]

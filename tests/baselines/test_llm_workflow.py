@@ -17,7 +17,7 @@ from afa.bundle import load_bundle
 from afa.stats.summary import read_summary
 
 ROOT = Path(__file__).parents[2]
-RESULT = "results/mine/summary/llm_baselines.csv"
+RESULT = "results/mine/curves/llm_baselines.parquet"
 SETTINGS = ["cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine", "top_k=2"]
 ASKED = "tasks: [binary, top_k], patients: 3, rounds: [2], entities: [fistula]"
 

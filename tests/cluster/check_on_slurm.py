@@ -186,7 +186,7 @@ def test_a_job_that_exceeds_its_memory_is_killed_and_runs_again_with_more(on_slu
 @pytest.mark.usefixtures("cluster")
 def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(tmp_path: Path) -> None:
     stage = "elicitation_error"
-    made = [f"{RUN}/summary/{stage}.csv"]
+    made = [f"{RUN}/curves/{stage}.parquet"]
     arguments = ["--profile", "profiles/slurm", *SITE, "--retries=0"]
     runs = SmallRun(tmp_path / "on_slurm"), SmallRun(tmp_path / "clean")
     folder, clean = (run.folder for run in runs)

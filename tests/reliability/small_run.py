@@ -72,7 +72,7 @@ SETTINGS: dict[str, Any] = {
     "explorer": {"patients": 1},
 }
 
-SHORT = (f"{RUN}/summary/sign.csv",)
+SHORT = (f"{RUN}/curves/sign.parquet",)
 """Eight jobs, with two shards and their gathering."""
 
 WHOLE = (
@@ -84,7 +84,7 @@ WHOLE = (
 )
 """All stages, the summary and what is made of it, and two of the figures: more than fifty jobs."""
 
-COMPARED = ("tables", "summary", "summary.csv", "published", "comparison", "figures", "cohort", "bundle")
+COMPARED = ("tables", "curves", "summary.csv", "published", "comparison", "figures", "cohort", "bundle")
 """What must have the same bytes however often a run was killed."""
 
 TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.\w+)?")

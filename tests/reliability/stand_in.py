@@ -14,7 +14,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-MAKES = ("--out", "--page", "--dropped", "--report")
+MAKES = ("--out", "--readme", "--dropped", "--report")
 READ_OF_A_RUN = (
     "bundle",
     "cohort",
@@ -31,7 +31,7 @@ def outputs(words: list[str]) -> list[Path]:
     """Every path that a command is to write."""
     made = [Path(word) for option, word in pairwise(words) if option in MAKES]
     figure = next((word.partition("=")[2] for word in words if word.startswith("figure=")), None)
-    return made + [Path(f"{figure}.{ending}") for ending in ("svg", "pdf", "png") if figure]
+    return made + [Path(f"{figure}.{ending}") for ending in ("svg", "pdf") if figure]
 
 
 def read(made: list[Path]) -> list[Path]:

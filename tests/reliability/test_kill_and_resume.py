@@ -25,8 +25,8 @@ CUES = [
     ("os.rmdir", "*/results/r/shards/*-of-2"),  # a shard has been removed but for its empty folder
     ("os.remove", "*/.snakemake_timestamp"),  # a shard is being removed, file by file
     ("os.remove", "*/.snakemake/incomplete/*"),  # a job has been recorded, and is still noted as begun
-    ("os.rename", "*/results/r/summary/*"),
-    ("os.remove", "*/results/r/summary/.*"),
+    ("os.rename", "*/results/r/curves/*"),
+    ("os.remove", "*/results/r/curves/.*"),
     ("shutil.rmtree", "*/results/r/tables/.*"),  # a stage is in place
     ("os.rename", "*/results/r/summary.csv"),
     ("os.rename", "*/results/r/figures/*"),

@@ -2,10 +2,10 @@
 
 import json
 
+import nbformat
 import numpy as np
 import pandas as pd
 from bundles import bundle_of
-from PIL import Image
 
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
@@ -89,6 +89,7 @@ code: "0"
 settings: "0"
 rows: {a_b: [3.0, 2.0, 4.0]}
 """
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1200" height="500"><rect width="9" height="9"/></svg>'
 PAGE = (
     "<!doctype html><html lang=en><head><meta charset=utf-8><title>inside</title></head><body><h1>{}</h1></body></html>"
 )
@@ -116,8 +117,9 @@ def finished_run(folder, *, origin="simulated"):
     for name in ("figures", "notebooks", "benchmarks", "published"):
         (run / name).mkdir()
     for part in PARTS:
-        Image.new("RGB", (1200, 500), "white").save(run / "figures" / f"{part.name}.png")
-        (run / "notebooks" / f"{part.name}.html").write_text(PAGE.format(part.name))
+        (run / "figures" / f"{part.name}.svg").write_text(PICTURE)
+        cells = [nbformat.v4.new_markdown_cell(f"# {part.name}")]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), run / "notebooks" / f"{part.name}.ipynb")
     (run / "explorer.html").write_text(PAGE.format("explorer"))
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
     pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)

@@ -26,7 +26,7 @@ def run(recorded_bundle, recorded_elicitation, tmp_path_factory):
     cohort = Cohort("tiny", recorded_bundle.features, names, values, labels, {"origin": "simulated"})
     write_cohort(cohort, folder / "cohort")
     save_bundle(recorded_bundle, folder / "bundle")
-    tables, rows = f"{folder}/tables/elicitation_health", f"{folder}/summary/elicitation_health.csv"
+    tables, rows = f"{folder}/tables/elicitation_health", f"{folder}/curves/elicitation_health.parquet"
     inputs = ("--bundle", f"{folder}/bundle", "--cohort", f"{folder}/cohort", f"--input=study={recorded_elicitation}")
     quick = ("--settings", '{"bootstrap": {"resamples": 100}}')
     invoke("stage", "elicitation_health", *inputs, *quick, "--out", tables)
@@ -48,5 +48,5 @@ def test_the_stage_and_its_page_are_in_the_report():
     _, _, pages = text.partition("NOTEBOOKS = {")
     assert stages()["elicitation_health"].summary is not None
     page = pages.partition('"elicitation_health": {')[2].partition("},")[0]
-    assert '"summary/elicitation_health.csv"' in page
+    assert '"curves/elicitation_health.parquet"' in page
     assert '"tables/elicitation_health"' in page

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from afa.errors import ReportError
-from afa.report.notebook import run_notebook
+from afa.report.notebook import notebook_page, run_notebook
 
 
 def notebook(path, *cells):
@@ -28,14 +28,14 @@ def test_a_notebook_runs_with_the_parameters_it_is_given(tmp_path):
 def test_a_cell_that_fails_is_named_and_nothing_is_written(tmp_path):
     source = notebook(tmp_path / "in.ipynb", "1 / 0")
     with pytest.raises(ReportError, match=r"in\.ipynb, cell .*ZeroDivisionError"):
-        run_notebook(source, tmp_path / "out.ipynb", {}, page=tmp_path / "out.html")
+        run_notebook(source, tmp_path / "out.ipynb", {})
     assert [path.name for path in tmp_path.iterdir()] == ["in.ipynb"]
 
 
 def test_a_page_shows_what_the_cells_gave_without_their_code_and_fetches_nothing(tmp_path):
     source = notebook(tmp_path / "in.ipynb", "print(6 * 7)")
-    run_notebook(source, tmp_path / "out.ipynb", {}, page=tmp_path / "out.html")
-    page = (tmp_path / "out.html").read_text(encoding="utf-8")
+    run_notebook(source, tmp_path / "out.ipynb", {})
+    page = notebook_page(tmp_path / "out.ipynb")
     assert "<title>out</title>" in page
     assert "42" in page
     assert "print" not in re.sub(r"<(style|script).*?</\1>", "", page, flags=re.DOTALL)
@@ -48,8 +48,8 @@ def test_a_page_is_the_cells_in_a_frame_of_its_own_and_its_pictures_are_describe
     book = nbformat.read(source, as_version=4)
     book.cells.insert(0, nbformat.v4.new_markdown_cell("# 1 < 2 & $more"))
     nbformat.write(book, source)
-    run_notebook(source, tmp_path / "out.ipynb", {}, page=tmp_path / "a < b.html")
-    page = (tmp_path / "a < b.html").read_text(encoding="utf-8")
+    run_notebook(source, tmp_path / "a < b.ipynb", {})
+    page = notebook_page(tmp_path / "a < b.ipynb")
     assert page.startswith("<!doctype html>")
     assert "<title>a &lt; b</title>" in page
     assert "1 &lt; 2 &amp; $more</h1>" in page

@@ -12,21 +12,25 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.errors import ConfigError
+from afa.report.paper_tables import PAPER_FEATURES
 from afa.stages.settings import Bootstrap, Inference, RandomOrder
 from afa.stages.sign import run, summarise
 from afa.stats.summary import (
     COLUMNS,
     KEYS,
     METRICS,
+    ROUNDS,
     TABLES,
     join_summaries,
     labelled,
     read_summary,
+    shown,
     summary_rows,
     write_summary,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "summary.md"
+PAPER = Path(__file__).parents[2] / "resources" / "paper"
 ROW = {"metric": "accuracy", "method": "wald", "t": 0, "value": 0.5}
 EMPTY_OR_TEXT = [name for name in KEYS if name != "t"]
 
@@ -112,14 +116,36 @@ def test_tables_are_written_in_their_order_and_rows_as_given(tmp_path: Path) -> 
     ]
 
 
-def test_joined_summaries_are_the_file_that_all_of_their_rows_give(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
+def test_joined_curves_are_the_file_of_their_rows_that_tables_show(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
     named = {"stratum": '=a, "b"\nc'}
-    tables = [summary_rows("errata", rows({"t": 3}, named)), sign_rows, summary_rows("binary", rows({"value": 1 / 3}))]
+    tables = [summary_rows("errata", rows({"t": 10}, named)), sign_rows, summary_rows("binary", rows({"value": 1 / 3}))]
     for i, table in enumerate(tables):
-        write_summary([table], tmp_path / f"{i}.csv")
-    join_summaries([tmp_path / f"{i}.csv" for i in range(3)], tmp_path / "joined.csv")
-    write_summary(tables, tmp_path / "whole.csv")
-    assert (tmp_path / "joined.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+        write_summary([table], tmp_path / f"{i}.parquet")
+    join_summaries([tmp_path / f"{i}.parquet" for i in range(3)], tmp_path / "joined.csv")
+    write_summary([shown(table) for table in tables[:1]] + [shown(pd.concat(tables[1:]))], tmp_path / "whole.csv")
+    assert len(read_summary(tmp_path / "joined.csv")) == len(read_summary(tmp_path / "whole.csv")) > 50
+
+
+def test_tables_show_the_rounds_and_the_end_of_a_curve_and_no_single_entity_of_it() -> None:
+    curve = rows(*({"t": t} for t in range(31)), {"t": None, "entity": "v"}, {"t": 10, "entity": "v"})
+    found = shown(summary_rows("binary", curve))
+    assert found["t"].dropna().tolist() == [0, 1, 2, 5, 10, 15, 20, 25, 30]
+    assert found["entity"].dropna().tolist() == ["v"]
+
+
+def test_the_rounds_that_the_paper_prints_are_among_those_shown() -> None:
+    tables = [pd.read_csv(path) for path in PAPER.glob("tab_*.csv")]
+    names = pd.concat([table[name] for table in tables for name in ("row", "column")])
+    printed = names.astype("str").str.extract(r"^t=(\d+)", expand=False).dropna().astype(int)
+    assert set(printed) - {PAPER_FEATURES} <= set(ROUNDS)
+    assert printed.nunique() > 5
+
+
+def test_parquet_and_csv_say_the_same(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
+    for suffix in ("parquet", "csv"):
+        write_summary([sign_rows], tmp_path / f"rows.{suffix}")
+    one, other = (read_summary(tmp_path / f"rows.{suffix}") for suffix in ("parquet", "csv"))
+    pd.testing.assert_frame_equal(one, other.astype(one.dtypes), rtol=1e-9)
 
 
 def test_labels_are_on_all_rows_of_their_part() -> None:

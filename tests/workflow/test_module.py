@@ -105,7 +105,7 @@ def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefi
         archive.extractall(tmp_path / "source", filter="data")
     more = f"    config: {SMALL}\n    prefix: 'part'\n"
     folder = caller(tmp_path / "mine", more, tmp_path / "source" / f"afa-{TAG}" / "workflow" / "Snakefile")
-    target = "part/results/mine/summary/sign.csv"
+    target = "part/results/mine/curves/sign.parquet"
     succeed(snakemake(folder, target))
     assert (folder / target).read_text(encoding="utf-8").startswith("table,metric,method")
     assert "Nothing to be done" in succeed(snakemake(folder, target))

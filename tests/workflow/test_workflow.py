@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from afa.stats.summary import read_summary
+
 ROOT = Path(__file__).parents[2]
 OWN = ("cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine")
 
@@ -68,10 +70,12 @@ def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checko
     (checkout / "my_rule.py").write_text("from my_base import Base\n\n\nclass Mine(Base):\n    pass\n")
     settings = [*OWN, "shards=1"]
     settings.append("allocation={rules: [random, 'my_rule:Mine'], gains: [cmi], schedules: [every]}")
-    target = "results/mine/summary/allocation.csv"
+    target = "results/mine/curves/allocation.parquet"
     run = snakemake(checkout, target, "--config", *settings)
     assert run.returncode == 0, run.stderr
-    assert "allocation_sign,accuracy,linearity,linearity,cmi,my_rule:Mine,every" in (checkout / target).read_text()
+    rows = read_summary(checkout / target)
+    own = rows[(rows["table"] == "allocation_sign") & (rows["allocation"] == "my_rule:Mine")]
+    assert set(own["gain"]) == {"cmi"}
     (checkout / "my_base.py").write_text("from afa.allocate import Boundary as Base\n")
     again = snakemake(checkout, "-n", target, "--config", *settings)
     text = again.stdout + again.stderr
@@ -92,6 +96,16 @@ def test_the_project_and_a_bundle_may_lie_in_folders_of_any_name(tmp_path):
     run = snakemake(folder, "bundle", "--config", 'bundle="my doctor\'s bundle"', "run=mine")
     assert run.returncode == 0, run.stdout + run.stderr
     assert (folder / "results/mine/bundle/bundle.yaml").is_file()
+
+
+def test_a_run_of_an_older_version_is_refused_in_one_line(checkout):
+    old = checkout / "results/mine/summary"
+    old.mkdir(parents=True)
+    (old / "sign.csv").write_text("")
+    run = snakemake(checkout, "-n", "--config", *OWN)
+    assert run.returncode != 0
+    assert "results/mine: found a run of a version before 0.2.0; expected" in run.stdout + run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(checkout):

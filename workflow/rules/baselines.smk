@@ -57,7 +57,7 @@ if BASELINES.folder is not None:
         input:
             tables=f"{RUN}/tables/llm_baselines",
         output:
-            rows=f"{RUN}/summary/llm_baselines.csv",
+            rows=f"{RUN}/curves/llm_baselines.parquet",
         log:
             f"{RUN}/logs/llm_baselines_summary.log",
         benchmark:

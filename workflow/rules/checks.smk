@@ -40,7 +40,7 @@ rule errata:
         tables=PAPER_TABLES,
         texts=home("resources/paper/errata.yaml"),
         rows=expand(
-            f"{RUN}/summary/{{stage}}.csv",
+            f"{RUN}/curves/{{stage}}.parquet",
             stage=[
                 "sign",
                 "chaos",
@@ -76,7 +76,7 @@ rule errata_summary:
     input:
         tables=f"{RUN}/tables/errata",
     output:
-        rows=f"{RUN}/summary/errata.csv",
+        rows=f"{RUN}/curves/errata.parquet",
     log:
         f"{RUN}/logs/errata_summary.log",
     benchmark:

@@ -39,6 +39,7 @@ from afa.cohort.table_cohort import TableCohort, load_cohort_file
 from afa.deadrun import join_the_living
 from afa.errors import AfaError
 from afa.files import sha256_of
+from afa.report.benchmarks import fold
 from afa.stages import left_out, stages
 from afa.uptodate import decide_by_content, remove_temporaries
 
@@ -92,10 +93,16 @@ ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 onsuccess:
     if not workflow.storage_settings.notemp:
         remove_temporaries(workflow)
+        fold(Path(RUN))
 
 
 SIMULATED = COHORT.origin == "simulated"
 RUN = f"results/{settings.run_name}"
+if any(Path(RUN, "summary").glob("*.csv")):
+    raise WorkflowError(
+        f"{RUN}: found a run of a version before 0.2.0; expected a run of this one, or nothing. Next step: give the run"
+        " another name, RUN=NAME, or remove that folder."
+    )
 SOLVER = (
     f"--damping {settings.inference.damping} --tolerance {settings.inference.tolerance}"
     f" --max-iterations {settings.inference.max_iterations}"
@@ -137,13 +144,9 @@ def template_digest(pattern):
 
 
 def notebook_code(notebook):
-    """Digest of the code that a figure notebook imports, beside those of the command that runs it and of its page."""
+    """Digest of the code that a figure notebook imports, beside that of the command that runs it."""
     try:
-        return (
-            command_digest("report:notebook")
-            + CODE.notebook(notebook)
-            + template_digest("notebook.*")
-        )
+        return command_digest("report:notebook") + CODE.notebook(notebook)
     except AfaError as error:
         raise WorkflowError(str(error)) from None
 

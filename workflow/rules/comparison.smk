@@ -8,13 +8,7 @@ rule comparison:
         answers=home("resources/paper/answers.yaml"),
         effects=home("resources/paper/headlines.yaml"),
     output:
-        report(
-            directory(f"{RUN}/comparison"),
-            patterns=["{table}.csv"],
-            caption="../report/comparison.rst",
-            category="Comparison",
-            labels={"table": "{table}"},
-        ),
+        directory(f"{RUN}/comparison"),
     log:
         f"{RUN}/logs/comparison.log",
     benchmark:

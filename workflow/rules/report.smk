@@ -5,7 +5,7 @@ SUMMARISED += [*([] if "errata" in LEFT_OUT else ["errata"]), *BASELINE_STAGES]
 
 rule summary:
     input:
-        parts=expand(f"{RUN}/summary/{{stage}}.csv", stage=SUMMARISED),
+        parts=expand(f"{RUN}/curves/{{stage}}.parquet", stage=SUMMARISED),
     output:
         f"{RUN}/summary.csv",
     log:
@@ -44,19 +44,19 @@ NOTEBOOKS = {
     "sign_convergence": {
         "category": "Top-k identification",
         "figure": "sign accuracy under random order",
-        "reads": ["summary/sign.csv"],
+        "reads": ["curves/sign.parquet"],
     },
     "chaos": {
         "category": "Top-k identification",
         "figure": "chaotic patients",
-        "reads": ["summary/chaos.csv"],
+        "reads": ["curves/chaos.parquet"],
     },
     "layer0": {
         "category": "Top-k identification",
         "figure": "Layer 0",
         "reads": [
-            "summary/layer0.csv",
-            "summary/layer0_synthetic.csv",
+            "curves/layer0.parquet",
+            "curves/layer0_synthetic.parquet",
             "tables/layer0",
             "tables/layer0_synthetic",
         ],
@@ -64,39 +64,39 @@ NOTEBOOKS = {
     "allocation": {
         "category": "Top-k identification",
         "figure": "allocation rules: sign accuracy",
-        "reads": ["summary/allocation.csv"],
+        "reads": ["curves/allocation.parquet"],
     },
     "decision_quality": {
         "category": "Top-k identification",
         "figure": "precision of the top k",
-        "reads": ["summary/allocation.csv"],
+        "reads": ["curves/allocation.parquet"],
     },
     "acquisition": {
         "category": "Top-k identification",
         "figure": "certainty and measurements saved",
-        "reads": ["summary/allocation.csv"],
+        "reads": ["curves/allocation.parquet"],
     },
     "layer1": {
         "category": "Top-k identification",
         "figure": "duels resolved along the way",
-        "reads": ["summary/layer1.csv", "summary/allocation.csv"],
+        "reads": ["curves/layer1.parquet", "curves/allocation.parquet"],
     },
     "stopping": {
         "category": "Top-k identification",
         "figure": "rules of stopping and their errors",
-        "reads": ["summary/stopping.csv"],
+        "reads": ["curves/stopping.parquet"],
     },
     "binary": {
         "category": "Binary classification",
         "figure": "accuracy under random and informed orders",
-        "reads": ["summary/binary.csv"],
+        "reads": ["curves/binary.parquet"],
     },
     "calibration": {
         "category": "Binary classification",
         "figure": "reliability of the probability",
         "reads": [
-            "summary/calibration.csv",
-            "summary/simulated_calibration.csv",
+            "curves/calibration.parquet",
+            "curves/simulated_calibration.parquet",
             "tables/calibration",
             "tables/simulated_calibration",
         ],
@@ -104,37 +104,37 @@ NOTEBOOKS = {
     "gauge": {
         "category": "Binary classification",
         "figure": "the closure against the true gauge",
-        "reads": ["summary/gauge.csv"],
+        "reads": ["curves/gauge.parquet"],
     },
     "elicitation_error": {
         "category": "Binary classification",
         "figure": "accuracy against wrong signs",
-        "reads": ["summary/elicitation_error.csv", "tables/elicitation_error"],
+        "reads": ["curves/elicitation_error.parquet", "tables/elicitation_error"],
     },
     "labels": {
         "category": "Past the paper",
         "figure": "labels, by reference and coupling",
-        "reads": ["summary/labels.csv"],
+        "reads": ["curves/labels.parquet"],
     },
     "ranking": {
         "category": "Past the paper",
         "figure": "rankings by scale and by method",
-        "reads": ["summary/ranking.csv"],
+        "reads": ["curves/ranking.parquet"],
     },
     "accurate": {
         "category": "Past the paper",
         "figure": "decisions that mean-field changes",
-        "reads": ["summary/accurate.csv"],
+        "reads": ["curves/accurate.parquet"],
     },
     "labels_needed": {
         "category": "Past the paper",
         "figure": "classifiers by labelled patients",
-        "reads": ["summary/labels_needed.csv", "tables/labels_needed"],
+        "reads": ["curves/labels_needed.parquet", "tables/labels_needed"],
     },
     "elicitation_health": {
         "category": "Checks",
         "figure": "health of the elicitation",
-        "reads": ["summary/elicitation_health.csv", "tables/elicitation_health"],
+        "reads": ["curves/elicitation_health.parquet", "tables/elicitation_health"],
     },
     "inference": {
         "category": "Checks",
@@ -177,20 +177,8 @@ for name, page in NOTEBOOKS.items():
             reads=[f"{RUN}/{part}" for part in page["reads"]],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
-            page=report(
-                f"{RUN}/notebooks/{name}.html",
-                caption="../report/notebook.rst",
-                category="Notebooks",
-                labels={"notebook": name},
-            ),
-            svg=report(
-                f"{RUN}/figures/{name}.svg",
-                caption=f"../report/{name}.rst",
-                category=page["category"],
-                labels={"figure": page["figure"]},
-            ),
+            svg=f"{RUN}/figures/{name}.svg",
             pdf=f"{RUN}/figures/{name}.pdf",
-            png=f"{RUN}/figures/{name}.png",
         log:
             f"{RUN}/logs/{name}_notebook.log",
         benchmark:
@@ -205,7 +193,7 @@ for name, page in NOTEBOOKS.items():
             figure=subpath(output.svg, strip_suffix=".svg"),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
-            "afa notebook {input.notebook} --out {output.notebook} --page {output.page}"
+            "afa notebook {input.notebook} --out {output.notebook}"
             " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
 
 
@@ -224,13 +212,7 @@ rule published:
             ],
         ),
     output:
-        report(
-            directory(f"{RUN}/published"),
-            patterns=["{table,tab_.*|binary_form.*|errata|data_dictionary}.csv"],
-            caption="../report/published.rst",
-            category="Tables",
-            labels={"table": "{table}"},
-        ),
+        directory(f"{RUN}/published"),
     log:
         f"{RUN}/logs/published.log",
     benchmark:
@@ -256,7 +238,7 @@ REPORTED = [
     *([] if "comparison" in LEFT_OUT else [f"{RUN}/comparison"]),
     *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
     f"{RUN}/published",
-    *expand(f"{RUN}/notebooks/{{name}}.html", name=NOTEBOOKS),
+    *expand(f"{RUN}/notebooks/{{name}}.ipynb", name=NOTEBOOKS),
 ]
 
 
@@ -287,7 +269,7 @@ rule provenance:
         figures=expand(
             f"{RUN}/figures/{{name}}.{{suffix}}",
             name=NOTEBOOKS,
-            suffix=["svg", "pdf", "png"],
+            suffix=["svg", "pdf"],
         ),
         config=f"{RUN}/config.json",
         lock=home("envs/requirements.lock"),
@@ -314,7 +296,7 @@ rule provenance:
 rule report_page:
     input:
         results=REPORTED,
-        figures=expand(f"{RUN}/figures/{{name}}.png", name=NOTEBOOKS),
+        figures=expand(f"{RUN}/figures/{{name}}.svg", name=NOTEBOOKS),
         cohort=f"{RUN}/cohort",
         bundle=f"{RUN}/bundle",
         config=f"{RUN}/config.json",
@@ -325,7 +307,8 @@ rule report_page:
         ),
         captions=collect(home("workflow/report/{name}.rst"), name=NOTEBOOKS),
     output:
-        f"{RUN}/report.html",
+        page=f"{RUN}/report.html",
+        readme=f"{RUN}/README.md",
     log:
         f"{RUN}/logs/report_page.log",
     benchmark:
@@ -346,20 +329,23 @@ rule report_page:
             for name, page in NOTEBOOKS.items()
         ],
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
-        code=command_digest("report:report_page") + template_digest("report.*"),
+        code=command_digest("report:report_page")
+        + template_digest("report.*")
+        + template_digest("run.md")
+        + template_digest("notebook.*"),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs} --captions {params.captions}"
-        " {params.parts:q} {params.left_out:q} --out {output} > {log} 2>&1"
+        " {params.parts:q} {params.left_out:q} --out {output.page} --readme {output.readme} > {log} 2>&1"
 
 
-# Snakemake's own report of the same jobs: the graph of rules, their code, and the results as files.
+# Snakemake's own report of the same jobs: the graph of rules, their code, their times.
 rule workflow_report:
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
         text=collect(
             home("workflow/report/{name}.rst"),
-            name=["workflow", "published", "notebook", *NOTEBOOKS],
+            name=["workflow"],
         ),
     output:
         f"{RUN}/workflow.html",

@@ -74,7 +74,7 @@ for name, stage in STAGES.items():
                 **tables_of(stage.beside),
                 tables=f"{RUN}/tables/{name}",
             output:
-                rows=f"{RUN}/summary/{name}.csv",
+                rows=f"{RUN}/curves/{name}.parquet",
             log:
                 f"{RUN}/logs/{name}_summary.log",
             benchmark:
