@@ -30,6 +30,8 @@ from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
 from afa.report.screen import figure, load_carried, made_by, sentences, title_of, verdict_words
+from afa.report.sections import findings, language_model, paper_shapes
+from afa.stats.summary import read_summary
 from afa.stats.tables import read_table
 
 SHORT = 12
@@ -104,6 +106,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     cohort = load_cohort(run / "cohort")
+    summary = read_summary(run / "summary.csv")
     decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
     templates = Environment(
         loader=PackageLoader("afa.report"),
@@ -120,7 +123,8 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
         bundle=load_bundle(run / "bundle"),
         **_compared(run, texts, left_out, cohort.name),
         left_out=left_out,
-        chapters=_chapters(run, parts, texts, config, provenance["jobs"]),
+        **_figures(_chapters(run, parts, texts, config, provenance["jobs"]), findings(summary)),
+        models=language_model(summary),
         leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts).items()},  # noqa: S704
         tables=_tables(run / "published"),
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
@@ -168,6 +172,18 @@ def _chapters(
     return chapters
 
 
+def _figures(chapters: Mapping[str, Sequence[dict[str, Any]]], said: Mapping[str, str]) -> dict[str, Any]:
+    """Figures with a finding stand before all others, which are the appendix, by chapter."""
+    main = [
+        figure | {"finding": said[figure["name"]]}
+        for part in chapters.values()
+        for figure in part
+        if figure["name"] in said
+    ]
+    rest = {name: [figure for figure in part if figure["name"] not in said] for name, part in chapters.items()}
+    return {"main": main, "chapters": {name: part for name, part in rest.items() if part}}
+
+
 def _leads(parts: Sequence[Part], texts: Texts) -> dict[str, Path]:
     """By chapter of the report, the page that opens it."""
     return {part.chapter: texts.docs / LEADS[part.chapter] for part in parts if part.chapter in LEADS}
@@ -212,6 +228,7 @@ def _compared(run: Path, texts: Texts, left_out: Mapping[str, str], cohort: str)
     carried = [each for each in load_carried(texts.paper / "carried") if each.cohort != cohort]
     return {
         "lines": lines,
+        "shapes": paper_shapes(read_table(run / "comparison", "comparison")),
         "verdicts": sorted({word for line in lines for word in line["verdict"].split(", ")}),
         "counted": list(counted(read_table(run / "comparison", "verdicts"))),
         "sentences": sentences(screen),
@@ -220,7 +237,7 @@ def _compared(run: Path, texts: Texts, left_out: Mapping[str, str], cohort: str)
         "other_code": made_by() if carried else "",
         "figure": figure(screen, carried, cohort),
         "figure_title": title_of(screen),
-        "digits": digits,
+        "tenth": lambda value: digits(round(value, 1)),
     }
 
 

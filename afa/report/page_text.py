@@ -30,7 +30,7 @@ def document(path: Path) -> str:
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     if not title.startswith("# "):
         text = f"{title}\n{text}"
-    html = MARKED.sub(r'<p id="\1"><strong>\1,', MARKDOWN.render(text))
+    html = MARKED.sub(r'<p id="\1"><strong>\1,', MARKDOWN.render(text)).replace("<th>", '<th scope="col">')
     return LINK.sub(r"\2", html).replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
 
 

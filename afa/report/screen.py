@@ -39,8 +39,8 @@ CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synt
 """The stages behind the effects, whose code a stored run is bound to."""
 HIGH = 90.0
 """Per cent that a constant answer has right from which little is left to gain."""
-WIDTH, LEFT, RIGHT, ROW = 760, 230, 20, 26
-"""Pixels of the figure: its width, where the axis begins, what is free on the right, the height of an effect."""
+WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 40
+"""Pixels of the figure: its width, what is free on the left and on the right, the height of an effect."""
 
 
 class Statement(BaseModel):
@@ -228,8 +228,8 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup
     words = "percentage points; lines: intervals over patients"
     parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{height - 6}" class="tick">{words}</text>')
     for place, row in enumerate(rows.to_dict("records")):
-        y = 40 + place * ROW
-        parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" class="name">{escape(row["name"])}</text>')
+        y = 54 + place * ROW
+        parts.append(f'<text x="{LEFT}" y="{y - 14}" class="name">{escape(row["name"])}</text>')
         for each in carried:
             if row["id"] in each.rows:
                 value, start, end = each.rows[row["id"]]

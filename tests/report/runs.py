@@ -12,6 +12,7 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.report.comparison import COLUMNS, count_verdicts, write_comparison
 from afa.report.page import Part, Texts
 from afa.report.screen import COLUMNS as SCREEN
+from afa.stats.summary import COLUMNS as SUMMARY
 
 ATTACK = "<script>alert(1)</script>"
 QUOTES = "'\"><img src=x onerror=alert(1)>"
@@ -123,7 +124,7 @@ def finished_run(folder, *, origin="simulated"):
     (run / "explorer.html").write_text(PAGE.format("explorer"))
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
     pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)
-    (run / "summary.csv").write_text("table\n")
+    pd.DataFrame(columns=SUMMARY).to_csv(run / "summary.csv", index=False)
     (run / "config.json").write_text(json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}}))
     (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
     return run, texts_of(folder)

@@ -43,7 +43,7 @@ def test_a_chapter_of_our_own_begins_with_its_page(tmp_path):
     (texts.docs / "past_the_paper.md").write_text("# Past it\n\nWhat *survives*.\n")
     page = report_page(run, parts, texts, {})
     assert (
-        page.index(">Past the paper</h2>")
+        page.index("Appendix: Past the paper")
         < page.index("<p>What <em>survives</em>.</p>")
         < page.index("figure-second-title")
     )

@@ -31,6 +31,10 @@ def page(browser, made):
     assert_quiet(browser)
 
 
+def unfold_all(page):
+    page.execute_script("document.querySelectorAll('details').forEach((part) => (part.open = true))")
+
+
 def shown(page):
     return [row for row in page.find_elements(By.CSS_SELECTOR, "#lines tbody tr") if row.is_displayed()]
 
@@ -96,6 +100,7 @@ def test_a_count_leads_to_its_lines_by_keyboard(page):
 
 
 def test_pages_inside_open_and_close_by_mouse_and_by_keyboard(page):
+    unfold_all(page)
     for button, title in zip(page.find_elements(By.CSS_SELECTOR, "button.open"), ("explorer", "first"), strict=False):
         button.send_keys(Keys.ENTER)
         page.switch_to.frame("inside")
@@ -119,7 +124,9 @@ def test_a_link_to_an_erratum_unfolds_the_errata(page):
 
 
 def test_a_figure_tells_the_jobs_behind_it_in_order(page):
+    page.execute_script("location.hash = 'figure-first'")
     behind = page.find_element(By.CSS_SELECTOR, "#figure-first .behind")
+    WebDriverWait(page, 10).until(lambda _: behind.is_displayed())
     behind.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
     assert [item.text for item in behind.find_elements(By.TAG_NAME, "b")] == ["stage", "draw"]
 
@@ -127,8 +134,7 @@ def test_a_figure_tells_the_jobs_behind_it_in_order(page):
 @pytest.mark.parametrize(("name", "width", "height"), [("wide", 1280, 900), ("narrow", 390, 844)])
 def test_the_page_is_as_wide_as_the_screen(browser, made, name, width, height):
     open_page(browser, made, width, height)
-    for summary in browser.find_elements(By.TAG_NAME, "summary"):
-        summary.send_keys(Keys.ENTER)
+    unfold_all(browser)
     no_wider_than_the_screen(browser, width)
     screenshot(browser, f"report-odd-{name}")
     assert_quiet(browser)
