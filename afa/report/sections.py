@@ -96,8 +96,8 @@ def language_model(summary: pd.DataFrame, model: str = "mrf_llm") -> list[Beside
     A gap is the model less the planner, with its interval over the same patients.
     """
     lines = Lines(summary[summary["table"] == "llm_baselines"])
-    own = {"schedule": "every", "start": "uniform", "gain": "cmi", "table": "llm_baselines"}
-    ways: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    own: dict[str, Any] = {"schedule": "every", "start": "uniform", "gain": "cmi", "table": "llm_baselines"}
+    ways: dict[str, tuple[str, dict[str, Any]]] = {
         "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
         "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
     }
@@ -112,8 +112,9 @@ def language_model(summary: pd.DataFrame, model: str = "mrf_llm") -> list[Beside
                 gap = lines.find(between)
                 if mine is None or theirs is None or gap is None or pd.isna(gap["value"]):
                     continue
-                points = (100 * gap[name] for name in ("value", "low", "high"))
-                found.append(Beside(task, target, int(t), mine["value"], theirs["value"], *points, int(gap["n"])))
+                value, low, high = (100 * float(gap[name]) for name in ("value", "low", "high"))
+                shares = (float(mine["value"]), float(theirs["value"]))
+                found.append(Beside(task, target, int(t), *shares, value, low, high, int(gap["n"])))
     return found
 
 

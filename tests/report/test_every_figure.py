@@ -29,7 +29,8 @@ from afa.report.figures import METHOD_STYLE, new_figure
 from afa.stages import stages
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if path.stem != "planner")
+"""Those of the workflow; `planner` is for people, and tried in test_part_notebooks."""
 SMALLEST_FONT = 8  # points
 LEAST_CONTRAST = 0.2  # difference of luminance, from 0 to 1, that two greys are told apart by
 SEED = {"seeds": [0]}

@@ -1,5 +1,6 @@
 """The notebooks of the report's parts where something is missing: labels, couplings, a stage, a column of a table."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +28,10 @@ def run_of(folder, bundle, labels=None):
     return folder
 
 
-def shown(run, name, folder):
-    """All that the notebook of this name printed or displayed, as text; its figure must be there in three forms."""
+def shown(run, name, folder, **more):
+    """All that the notebook of this name printed or displayed, as text; its figure must be there in both forms."""
     figure, target = folder / name, folder / f"{name}.ipynb"
-    parameters = {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(figure)}
+    parameters = {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(figure), **more}
     run_notebook(ROOT / "notebooks" / f"{name}.ipynb", target, parameters)
     assert all(figure.with_suffix(f".{suffix}").stat().st_size for suffix in ("svg", "pdf"))
     outputs = [output for cell in nbformat.read(target, 4).cells for output in cell.get("outputs", [])]
@@ -92,3 +93,13 @@ def test_inference_draws_what_the_tables_hold(bundle_tiny, tmp_path):
     line = next(line for line in text.splitlines() if line.startswith("entity, uniform start"))
     assert line.split()[3:7] == ["8", "68", "1", "8.5"]
     assert "entity, uniform start (n = 8)" in (tmp_path / "inference.svg").read_text(encoding="utf-8")
+
+
+def test_the_planner_is_driven_as_the_parameters_say_and_measures_what_the_patient_has(bundle_tiny, tmp_path):
+    run = run_of(tmp_path / "run", bundle_tiny)
+    text = shown(run, "planner", tmp_path, patient="p1", k="1", most="2")
+    assert f"p1: {len(bundle_tiny.features)} features can be measured" in text
+    first = text.partition("first: ")[2].partition(";")[0]
+    found = VALUES[1][list(bundle_tiny.features).index(first)]
+    assert re.search(rf"^1 +1 +{first} +{found} ", text, re.MULTILINE)
+    assert shown(run, "planner", tmp_path, patient="p0", k="1", allocation="largest_unary") != text
