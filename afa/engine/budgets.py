@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs, number_of
+from afa.engine.duels import Pairs, number_of, range_of_pair, terms_of_duel
 from afa.engine.gains import new_gains
 from afa.engine.layout import Indices, Packed
 from afa.engine.state import State, places
@@ -23,9 +23,9 @@ class DuelEdges(NamedTuple):
     """What two models of Q duels differ in, laid out once for all patients.
 
     pairs : (Q, 2), all a < b in order. first_edge, duel, other, size : what observing feature f takes from the coupling
-    part of budgets stands at first_edge[f] to first_edge[f + 1] - 1: `size` of the duel, unless the `other` feature has
-    been observed.
-    coupled : (Q,) the coupling part before any observation.
+    part of budgets stands at first_edge[f] to first_edge[f + 1] - 1: `size` (2, E) of the duel, below and above, unless
+    the `other` feature has been observed.
+    coupled : (2, Q) the coupling part before any observation.
     """
 
     pairs: Pairs
@@ -37,9 +37,10 @@ class DuelEdges(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Of one patient, changed in place: the coupling part and the whole tight `l1` budget of each duel, (Q,).
+    """Of one patient, changed in place: the coupling part and the whole tight `l1` budget of each duel, (2, Q).
 
-    norm : (N,) absolute effective unaries of each entity, summed.
+    The first row is how far below its running constant D can end, the second how far above: of the paper's models both
+    are the same (docs/decisions.md, F12). norm : (2, N) the same of each entity's own terms.
     """
 
     coupled: Floats
@@ -52,48 +53,59 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
     """Lay out all duels of the packed entities."""
     union = new_gains(packed, pairs)
     first_edge = np.zeros(packed.n_features + 1, dtype=np.int64)
-    duel, other, size = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
-    coupled = np.zeros(len(pairs))
-    row = np.zeros(packed.n_features)
+    duel, other, size = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty((2, 0))
+    coupled = np.zeros((2, len(pairs)))
+    rows = np.zeros((2, packed.n_features))
     for filling in (False, True):
         place = first_edge[:-1].copy()
         for p in range(len(pairs)):
             for i in range(union.first[p], union.first[p + 1]):
                 feature = union.feature[i]
-                _couplings_of(packed, union.slot_a[i], 1.0, row)
-                _couplings_of(packed, union.slot_b[i], -1.0, row)
+                _couplings_of(packed, union.slot_a[i], rows[0])
+                _couplings_of(packed, union.slot_b[i], rows[1])
                 for k in range(union.first[p], union.first[p + 1]):
                     there = union.feature[k]
-                    if row[there] != 0.0:
-                        if filling:
-                            duel[place[feature]], other[place[feature]] = p, there
-                            size[place[feature]] = abs(row[there])
-                            coupled[p] += 0.5 * abs(row[there])
-                        place[feature] += 1
-                        row[there] = 0.0
+                    of_a, of_b = rows[0, there], rows[1, there]
+                    rows[0, there] = rows[1, there] = 0.0
+                    if of_a == 0.0 and of_b == 0.0:
+                        continue
+                    if packed.plain:
+                        below = above = abs(of_a - of_b)
+                    else:
+                        below, above = range_of_pair(
+                            packed, of_a, union.slot_a[i], union.slot_a[k], of_b, union.slot_b[i], union.slot_b[k]
+                        )
+                    if below == 0.0 and above == 0.0:
+                        continue
+                    if filling:
+                        duel[place[feature]], other[place[feature]] = p, there
+                        size[0, place[feature]], size[1, place[feature]] = below, above
+                        coupled[0, p] += 0.5 * below
+                        coupled[1, p] += 0.5 * above
+                    place[feature] += 1
         if not filling:
             counts = place - first_edge[:-1]
             first_edge[1:] = np.cumsum(counts)
             duel, other = np.empty(first_edge[-1], dtype=np.int64), np.empty(first_edge[-1], dtype=np.int64)
-            size = np.empty(first_edge[-1])
+            size = np.empty((2, first_edge[-1]))
     return DuelEdges(pairs, first_edge, duel, other, size, coupled)
 
 
 @kernel()
-def _couplings_of(packed: Packed, slot: int, sign: float, row: Floats) -> None:
-    """Add the couplings of one slot, times `sign`, to a row over the features; -1 is no slot."""
+def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
+    """Write the couplings of one slot into a row over the features; -1 is no slot."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-            row[packed.feature[packed.other_slot[e]]] += sign * packed.coupling[e]
+            row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
 
 
 @kernel()
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
     """The budgets of a patient of whom nothing has been observed."""
     n = len(packed.prior)
-    budgets = Budgets(edges.coupled.copy(), np.empty(len(edges.pairs)), np.zeros(n))
+    budgets = Budgets(edges.coupled.copy(), np.empty((2, len(edges.pairs))), np.zeros((2, n)))
     for entity in range(n):
-        budgets.norm[entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
+        _sum_terms(packed, state, budgets, entity)
     for entity in range(n):
         _sum_budgets(packed, state, budgets, entity)
     return budgets
@@ -101,7 +113,7 @@ def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
 
 def no_budgets() -> Budgets:
     """Of no duel."""
-    return Budgets(np.empty(0), np.empty(0), np.empty(0))
+    return Budgets(np.empty((2, 0)), np.empty((2, 0)), np.empty((2, 0)))
 
 
 @kernel()
@@ -117,18 +129,43 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
     duel, other, size = edges.duel, edges.other, edges.size
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not observed[other[e]]:
-            coupled[duel[e]] -= size[e]
+            coupled[0, duel[e]] -= size[0, e]
+            coupled[1, duel[e]] -= size[1, e]
     owner = packed.owner
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
     for slot in holders:
-        budgets.norm[owner[slot]] = np.sum(np.abs(places(packed.first_slot, owner[slot], state.field)))
+        _sum_terms(packed, state, budgets, owner[slot])
     for slot in holders:
         _sum_budgets(packed, state, budgets, owner[slot])
 
 
 @kernel()
+def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
+    """Write how far the terms of one entity can take it below and above."""
+    norm = budgets.norm
+    if packed.plain:
+        norm[0, entity] = norm[1, entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
+        return
+    norm[0, entity] = norm[1, entity] = 0.0
+    for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
+        below, above = _reach(packed, state, slot, -1)
+        norm[0, entity] += below
+        norm[1, entity] += above
+
+
+@kernel()
+def _reach(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float]:
+    """How far below and above 0 the term of one feature can be, each 0 or more; 0 once it is observed."""
+    feature = packed.feature[slot_a]
+    if state.observed[feature]:
+        return 0.0, 0.0
+    low, middle, high = terms_of_duel(packed, state, slot_a, slot_b, feature)
+    return max(0.0, -min(low, middle, high)), max(0.0, low, middle, high)
+
+
+@kernel()
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Budgets of all duels of one entity: |a| + |b| over all features, less what that is too much at shared ones."""
+    """Budgets of all duels of one entity: those of both over all features, less what is too much at shared ones."""
     first, of_u, of_v = packed.overlaps.first, packed.overlaps.of_u, packed.overlaps.of_v
     coupled, whole, norm, field, first_slot = (
         budgets.coupled,
@@ -137,17 +174,28 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         state.field,
         packed.first_slot,
     )
-    n = len(norm)
+    n = norm.shape[1]
     for opponent in range(n):
         if opponent == one:
             continue
         a, b = min(one, opponent), max(one, opponent)
-        total = norm[a] + norm[b]
-        for i in range(first[a * n + b], first[a * n + b + 1]):
-            of_a, of_b = field[first_slot[a] + of_u[i]], field[first_slot[b] + of_v[i]]
-            total -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
-        p = number_of(n, a, b)
-        whole[p] = total + coupled[p]
+        p, shared = number_of(n, a, b), range(first[a * n + b], first[a * n + b + 1])
+        if packed.plain:
+            total = norm[0, a] + norm[0, b]
+            for i in shared:
+                of_a, of_b = field[first_slot[a] + of_u[i]], field[first_slot[b] + of_v[i]]
+                total -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
+            whole[0, p] = whole[1, p] = total + coupled[0, p]
+            continue
+        below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
+        for i in shared:
+            slot_a, slot_b = first_slot[a] + of_u[i], first_slot[b] + of_v[i]
+            below_a, above_a = _reach(packed, state, slot_a, -1)
+            below_b, above_b = _reach(packed, state, slot_b, -1)
+            together_below, together_above = _reach(packed, state, slot_a, slot_b)
+            below += together_below - (below_a + above_b)
+            above += together_above - (above_a + below_b)
+        whole[0, p], whole[1, p] = below + coupled[0, p], above + coupled[1, p]
 
 
 @kernel()

@@ -33,6 +33,9 @@ STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))
 """What can be read: the fields of `Followed` say which of these each belongs to."""
 
+MISSING = -128
+"""A value that was not measured: no rule asks for it, and nothing is learned of it (docs/decisions.md, F8)."""
+
 CHANGED, SOLVED, AHEAD = range(3)
 GAINS, VARIANCE, CALLED = range(3)
 """Rows of `Moment.of_entity` and of `Moment.of_duel`."""
@@ -45,7 +48,7 @@ class Moment(NamedTuple):
     `AHEAD`. of_duel : (3, Q) the round in which the gains, the variance and the bracket calls of each duel were last
     computed, -1 for never; out of date where one of its two entities has changed since. variance : (Q,) sigma_D^2.
     votes : (Q, 2) sign votes. calls : (Q, 5) of each bracket. labels : (N,) clusters. worth : (M,) of each feature to
-    the rule, when it last looked.
+    the rule, when it last looked. closed : (M,) bool, observed, or missing of these patients.
     """
 
     state: State
@@ -59,6 +62,7 @@ class Moment(NamedTuple):
     calls: NDArray[np.int8]
     labels: Indices
     worth: Floats
+    closed: NDArray[np.bool_]
 
 
 class Course(NamedTuple):
@@ -108,8 +112,9 @@ class Followed(NamedTuple):
 
     Second axes are 0 where a field is not read.
 
-    order : (J, r) features as observed; along given orders `only_changes` leaves out those that no entity holds.
-    fallback : (J, r) whether no candidate had any gain left. t : (J, T) the round.
+    order : (J, r) features as observed, -1 where all that could be measured had been; along given orders
+    `only_changes` leaves out those that no entity holds. fallback : (J, r) whether no candidate had any gain left.
+    t : (J, T) the round.
     source : (J, T) the path that was read, of those that had the same history; to it alone the walk writes the others.
 
     SIGNS : signs (J, T, S, Q) int8 by score, +1 where the first entity is preferred, 0 a tie; `kl` asks for (a, b) and
@@ -124,7 +129,7 @@ class Followed(NamedTuple):
     BOUNDARY : probability (J, T) the least that the present side of the top-k boundary wins, over the open duels across
     it (eq:fsp). LARGEST : gain (J, T) the largest of an unobserved feature, summed over the open duels.
     ENTITIES : constant, elbo (J, T, N). MOMENTS : m, q (J, T, K) by slot, cross (J, T, N, N) E_{q_u}[S_v | x_obs].
-    DUELS : mean, stack_a (J, T, Q), mu_D without rounding, and its score; sums (J, T, Q, 5) the fields of `Duel`.
+    DUELS : mean, stack_a (J, T, Q), mu_D without rounding, and its score; sums (J, T, Q, 6) the fields of `Duel`.
     CALLS : calls (J, T, Q, 5) int8, of each bracket.
     """
 
@@ -179,6 +184,7 @@ def copy_moment(moment: Moment) -> Moment:
         moment.calls.copy(),
         moment.labels.copy(),
         moment.worth.copy(),
+        moment.closed.copy(),
     )
 
 
@@ -207,7 +213,7 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
     if reads & LARGEST:
         worth = np.empty(packed.n_features)
         add_up(moment.gains, (~now.resolved).astype(np.float64), worth)
-        followed.gain[path, row] = np.max(np.where(state.observed, 0.0, worth))
+        followed.gain[path, row] = np.max(np.where(moment.closed, 0.0, worth))
     if reads & ENTITIES:
         followed.constant[path, row] = state.constant
         followed.elbo[path, row] = elbos(state, hidden)
@@ -274,7 +280,9 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
                 followed.sums[path, row, p, i] = sums[i]
         if course.reads & CALLS:
             share = course.budget_share
-            counted = Duel(share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta)
+            counted = Duel(
+                share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta, share * sums.above
+            )
             bracket_calls(packed, state, a, b, counted, mean, votes[p], t, course.gamma, calls[p])
     if course.reads & CALLS:
         followed.calls[path, row] = calls

@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 
 from afa.bracket import ALPHA, K1
 from afa.engine.compile import kernel
-from afa.engine.layout import Indices, Packed
-from afa.engine.state import State, sign
+from afa.engine.layout import CENTRE, Indices, Packed
+from afa.engine.state import State, sign, term
 from afa.mrf import Floats
 
 Pairs = NDArray[np.int64]
-UNIFORM_SECOND = 2.0 / 3.0
 
 
 class Duel(NamedTuple):
     """Sums over the unobserved features of one duel.
 
-    budget : tight `l1` budget. between : couplings to observed features, which the paper's budget adds.
-    variance : sigma_D^2 (eq:sigma-D). spread : sum of squared potentials. beta : largest absolute coupling row sum.
+    budget : how far below its running constant D can end: the tight `l1` budget. between : couplings to observed
+    features, which the paper's budget adds. variance : sigma_D^2 (eq:sigma-D). spread : sum of squared half ranges of
+    the terms, which are the potentials of the paper's models. beta : largest row sum of half ranges of couplings.
+    above : how far above D can end, of the paper's models `budget` (docs/decisions.md, F12).
     """
 
     budget: float
@@ -33,6 +34,7 @@ class Duel(NamedTuple):
     variance: float
     spread: float
     beta: float
+    above: float
 
 
 @kernel()
@@ -40,60 +42,143 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
     """All sums of one duel, in one pass over the union of the two supports."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
-    unary, couplings, between, variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    below, above, pair_below, pair_above = 0.0, 0.0, 0.0, 0.0
+    between, variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0, 0.0
     while slot_a < last_a or slot_b < last_b:
         at_a = packed.feature[slot_a] if slot_a < last_a else packed.n_features
         at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if not state.observed[at]:
-            difference = (state.field[here_a] if here_a >= 0 else 0.0) - (state.field[here_b] if here_b >= 0 else 0.0)
-            hidden, seen, square = row(packed, state, here_a, here_b, -1)
-            unary += abs(difference)
-            couplings += hidden
+            low, middle, high = terms_of_duel(packed, state, here_a, here_b, at)
+            least, most = min(low, middle, high), max(low, middle, high)
+            hidden_below, hidden_above, seen, square = row(packed, state, here_a, here_b, -1)
+            below += max(0.0, -least)
+            above += max(0.0, most)
+            pair_below += hidden_below
+            pair_above += hidden_above
             between += seen
             squares += square
-            unary_squares += difference * difference
-            beta = max(beta, hidden)
-            first = 0.5 * ((state.m[here_a] if here_a >= 0 else 0.0) + (state.m[here_b] if here_b >= 0 else 0.0))
-            second = 0.5 * (
-                (state.q[here_a] if here_a >= 0 else UNIFORM_SECOND)
-                + (state.q[here_b] if here_b >= 0 else UNIFORM_SECOND)
-            )
-            variance += difference * difference * (second - first * first)
+            unary_squares += (0.5 * (most - least)) ** 2
+            beta = max(beta, 0.5 * (hidden_below + hidden_above))
+            m_a, q_a = moments_at(packed, state, here_a, at)
+            m_b, q_b = moments_at(packed, state, here_b, at)
+            first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
+            if packed.plain:
+                variance += high * high * (second - first * first)
+            else:
+                p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
+                mean = p_low * low + (1.0 - second) * middle + p_high * high
+                variance += p_low * low**2 + (1.0 - second) * middle**2 + p_high * high**2 - mean * mean
         slot_a += 1 if here_a >= 0 else 0
         slot_b += 1 if here_b >= 0 else 0
-    return Duel(unary + 0.5 * couplings, between, variance + 0.5 * squares, unary_squares + 0.5 * squares, beta)
+    return Duel(
+        below + 0.5 * pair_below,
+        between,
+        variance + 0.5 * squares,
+        unary_squares + 0.5 * squares,
+        beta,
+        above + 0.5 * pair_above,
+    )
+
+
+@kernel(inline=True)
+def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int, feature: int) -> tuple[float, float, float]:
+    """u(s) for s = -1, 0, +1: what observing a value of an unobserved feature adds to D (docs/decisions.md, F11).
+
+    A slot of -1 is that of an entity that is silent; a value that is not possible counts as 0.
+    """
+    if packed.plain:
+        high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
+        return -high, 0.0, high
+    low = middle = high = 0.0
+    if slot_a >= 0:
+        low, middle = term(packed, state, slot_a, -1), term(packed, state, slot_a, 0)
+        high = term(packed, state, slot_a, 1)
+    if slot_b >= 0:
+        low, middle = low - term(packed, state, slot_b, -1), middle - term(packed, state, slot_b, 0)
+        high -= term(packed, state, slot_b, 1)
+    possible = packed.possible
+    return (low if possible[feature, 0] else middle), middle, (high if possible[feature, 2] else middle)
+
+
+@kernel(inline=True)
+def moments_at(packed: Packed, state: State, slot: int, feature: int) -> tuple[float, float]:
+    """First and second moment at a slot, or of the background where an entity is silent (-1)."""
+    if slot >= 0:
+        return state.m[slot], state.q[slot]
+    return packed.silent[0, feature], packed.silent[1, feature]
 
 
 @kernel()
-def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float]:
-    """Coupling differences of one feature: absolute sums to unobserved and to observed features, squares of the first.
+def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
+    """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
 
-    A slot of -1 is absent; `without` is a feature to leave out, or -1.
+    Third: the absolute differences to observed features; fourth: the squared half ranges of the first. A slot of -1 is
+    absent; `without` is a feature to leave out, or -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
     edge_b = packed.first_edge[slot_b] if slot_b >= 0 else 0
     last_b = packed.first_edge[slot_b + 1] if slot_b >= 0 else 0
-    hidden, seen, square = 0.0, 0.0, 0.0
+    below, above, seen, square = 0.0, 0.0, 0.0, 0.0
     while edge_a < last_a or edge_b < last_b:
-        at_a = packed.feature[packed.other_slot[edge_a]] if edge_a < last_a else packed.n_features
-        at_b = packed.feature[packed.other_slot[edge_b]] if edge_b < last_b else packed.n_features
+        there_a = packed.other_slot[edge_a] if edge_a < last_a else -1
+        there_b = packed.other_slot[edge_b] if edge_b < last_b else -1
+        at_a = packed.feature[there_a] if there_a >= 0 else packed.n_features
+        at_b = packed.feature[there_b] if there_b >= 0 else packed.n_features
         at = min(at_a, at_b)
-        difference = 0.0
+        of_a = of_b = 0.0
         if at_a == at:
-            difference += packed.coupling[edge_a]
+            of_a = packed.coupling[edge_a]
             edge_a += 1
         if at_b == at:
-            difference -= packed.coupling[edge_b]
+            of_b = packed.coupling[edge_b]
             edge_b += 1
         if state.observed[at]:
-            seen += abs(difference)
+            seen += abs(of_a - of_b)
         elif at != without:
-            hidden += abs(difference)
-            square += difference * difference
-    return hidden, seen, square
+            if packed.plain:
+                least = most = abs(of_a - of_b)
+            else:
+                least, most = range_of_pair(packed, of_a, slot_a, there_a, of_b, slot_b, there_b)
+            below += least
+            above += most
+            square += (0.5 * (least + most)) ** 2
+    return below, above, seen, square
+
+
+@kernel()
+def range_of_pair(
+    packed: Packed, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
+) -> tuple[float, float]:
+    """How far below and above 0 the couplings of two unobserved features can move D, each 0 or more (F12).
+
+    of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read.
+    """
+    site, possible = packed.site, packed.possible
+    one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
+    least, most = 0.0, 0.0
+    if of_a == 0.0 and of_b == 0.0:
+        return least, most
+    for s in range(-1, 2):
+        for t in range(-1, 2):
+            if possible[packed.feature[one], s + 1] and possible[packed.feature[other], t + 1]:
+                value = 0.0
+                if of_a != 0.0:
+                    value += of_a * (s - site[CENTRE, slot_a]) * (t - site[CENTRE, other_a])
+                if of_b != 0.0:
+                    value -= of_b * (s - site[CENTRE, slot_b]) * (t - site[CENTRE, other_b])
+                least, most = min(least, value), max(most, value)
+    return -least, most
+
+
+@kernel(inline=True)
+def settled(lead: float, below: float, above: float, tie: float) -> int:
+    """The sign that D has under every completion, as it ends at most so far below and above `lead`; else 0."""
+    if lead > below + tie:
+        return 1
+    return -1 if lead < -(above + tie) else 0
 
 
 @kernel(inline=True)
@@ -164,21 +249,24 @@ def number_of(n: int, one: int, other: int) -> int:
 def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
     """Add one observation's sign votes, (Q, 2) for a and for b of all pairs; call before `condition`."""
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
-    vote_among(packed.owner[holders], state.field[holders], value, len(packed.prior), packed.tie, votes)
+    terms = np.empty(len(holders))
+    for h in range(len(holders)):
+        terms[h] = term(packed, state, holders[h], value)
+    vote_among(packed.owner[holders], terms, len(packed.prior), packed.tie, votes)
 
 
 @kernel()
-def vote_among(holders: Indices, fields: Floats, value: int, n: int, tie: float, votes: NDArray[np.int64]) -> None:
-    """`vote` from the effective unaries of the entities that hold the feature, the others having none."""
-    field, holds = np.zeros(n), np.zeros(n, dtype=np.bool_)
+def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
+    """`vote` from what the value adds to the constants of those who hold the feature, the others being silent."""
+    of_one, holds = np.zeros(n), np.zeros(n, dtype=np.bool_)
     for h in range(len(holders)):
-        field[holders[h]], holds[holders[h]] = fields[h], True
+        of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
             if other == one or (holds[other] and other < one):  # of two holders the first counts
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
-            weight = (field[a] - field[b]) * value
+            weight = of_one[a] - of_one[b]
             if weight > tie:
                 votes[p, 0] += 1
             elif weight < -tie:
@@ -208,8 +296,9 @@ def bracket_calls(
     share of wrong calls that the heuristic brackets allow, in (0, 1).
     """
     lead = state.constant[a] - state.constant[b]
-    calls[0] = sign(lead, sums.budget + packed.tie)
-    calls[1] = sign(lead, sums.budget + sums.between + packed.tie)
+    between = sums.between if packed.plain else 0.0  # the paper's form is of the paper's models
+    calls[0] = settled(lead, sums.budget, sums.above, packed.tie)
+    calls[1] = settled(lead, sums.budget + between, sums.above + between, packed.tie)
     calls[2] = sign(mean, math.sqrt(2.0 * sums.spread * math.log(2.0 / gamma) * (1.0 + sums.beta)))
     calls[3] = vote_call(votes[0], votes[0] + votes[1], gamma)
     calls[4] = vote_call(votes[0], n_observed, gamma)

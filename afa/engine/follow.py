@@ -27,6 +27,7 @@ from afa.engine.course import (
     ENTITIES,
     GAINS,
     LARGEST,
+    MISSING,
     MOMENTS,
     RANKS,
     SCORES,
@@ -36,19 +37,20 @@ from afa.engine.course import (
     Followed,
     Moment,
 )
-from afa.engine.duels import BRACKETS, all_pairs
+from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, bring_up_to_date, new_gains
-from afa.engine.layout import Packed, pack
+from afa.engine.layout import Models, Packed, pack
 from afa.engine.lookahead import new_lookahead, no_lookahead
 from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY, RULE_NAMES
 from afa.engine.state import Iteration, State, elbos, new_state, solve_all
 from afa.engine.walk import walk
+from afa.errors import BundleError, Fault
 from afa.inference.meanfield import Solver
 
 BLOCK_BYTES = 64 * 2**20
 """What is held at once of the readings that are summed up at once."""
 
-STARTS: WeakKeyDictionary[Bundle, dict[Iteration, State]] = WeakKeyDictionary()
+STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
@@ -58,7 +60,7 @@ def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
 
 
 def choose(
-    bundle: Bundle,
+    bundle: Bundle | Models,
     values: NDArray[np.int8],
     read: int = 0,
     *,
@@ -68,7 +70,7 @@ def choose(
     threads: int | None = None,
     **settings: Any,
 ) -> Followed:
-    """Follow P patients, values (P, M) in {-1, 0, +1}, as a rule of `RULE_NAMES` but `random` chooses.
+    """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, as a rule of `RULE_NAMES` but `random` chooses.
 
     n_rounds : M unless given. n_rows : of the rounds that are read, so many at most; then patients are left. settings :
     of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.allocate`, guided by `linearity`.
@@ -80,7 +82,7 @@ def choose(
 
 
 def follow(
-    bundle: Bundle,
+    bundle: Bundle | Models,
     values: NDArray[np.int8],
     orders: NDArray[np.int64],
     read: int,
@@ -88,9 +90,10 @@ def follow(
     threads: int | None = None,
     **settings: Any,
 ) -> Followed:
-    """Follow P patients, values (P, M) in {-1, 0, +1}, along given orders: the same numbers for any number of threads.
+    """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, along given orders.
 
-    orders : (P, r) or (P, S, r) distinct features, all of them where `only_changes`; the first axis of what is read is
+    The same numbers for any number of threads. orders : (P, r) or (P, S, r) distinct features, all of them where
+    `only_changes`; what of them is missing is passed over. The first axis of what is read is
     as theirs, or the first two. settings : of `course_of`.
     """
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
@@ -105,7 +108,7 @@ def follow(
 
 
 def course_of(
-    bundle: Bundle,
+    bundle: Bundle | Models,
     read: int,
     n_rounds: int,
     *,
@@ -156,6 +159,9 @@ def course_of(
     state = _start_of(bundle, packed, iteration)
     empty = elbos(state, m)
     looks_ahead = kind not in (NO_GAIN, WALD_MAGNITUDE, CMI)
+    if looks_ahead and not packed.plain:
+        found, step = "f_target on a bundle that says how often", "ask for cmi"
+        raise BundleError(Fault("option gain", found, "cmi or wald_magnitude", step))
     lookahead = new_lookahead(packed) if looks_ahead else no_lookahead()
     gains = new_gains(packed, pairs if kind != NO_GAIN else nothing)
     of_entity, of_duel = np.zeros((3, n), dtype=np.int64), np.full((3, len(pairs)), -1)
@@ -185,6 +191,7 @@ def course_of(
         calls=np.zeros((len(pairs), len(BRACKETS)), dtype=np.int8),
         labels=np.zeros(n, dtype=np.int64),
         worth=np.zeros(m),
+        closed=np.zeros(m, dtype=np.bool_),
     )
     course = Course(
         packed=packed,
@@ -217,7 +224,7 @@ def course_of(
     return course, moment
 
 
-def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> State:
+def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
     """The solved state before any observation, once for all runs on a bundle; no kernel changes it."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
@@ -241,12 +248,19 @@ def _walk(
     rounds: NDArray[np.int64] | None = None,
 ) -> Followed:
     followed, values = new_followed(course, order, n_rows), laid_out(values)
+    patterns, of_patient = np.unique(values == MISSING, axis=0, return_inverse=True)
+    pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
+    jobs = np.argsort(pattern, kind="stable")  # those of whom the same is missing stand together
     if rounds is not None:
         followed.t[:, 1:] = rounds
+
+    def work(first: int, last: int) -> None:
+        walk(course, start, values, followed, jobs[first:last], pattern[jobs[first:last]], patterns)
+
     if threads == 1:
-        walk(course, start, values, followed, 0, len(order))
+        work(0, len(order))
     else:
-        in_threads(lambda first, last: walk(course, start, values, followed, first, last), len(order), threads)
+        in_threads(work, len(order), threads)
     path, row = np.nonzero(followed.source != np.arange(len(order))[:, None])
     for name in set(Followed._fields) - {"order", "fallback", "worth", "source"}:
         read = getattr(followed, name)
@@ -289,6 +303,6 @@ def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = 
         cross=space(MOMENTS, np.float64, n, n),
         mean=space(DUELS, np.float64, q),
         stack_a=space(DUELS, np.float64, q),
-        sums=space(DUELS, np.float64, q, 5),
+        sums=space(DUELS, np.float64, q, len(Duel._fields)),
         calls=space(CALLS, np.int8, q, brackets),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import UNIFORM_SECOND, Pairs, is_stale, sides_of
+from afa.engine.duels import Pairs, is_stale, moments_at, sides_of, terms_of_duel
 from afa.engine.layout import Indices, Packed
 from afa.engine.lookahead import (
     F_LINEARITY,
@@ -137,11 +137,11 @@ def refresh_duel(
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
     n_hidden = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:
-        _wald_magnitude(state, gains, p)
+        _wald_magnitude(packed, state, gains, p)
     else:
         odds = log_evidence(packed, state, empty, a, n_hidden) - log_evidence(packed, state, empty, b, n_hidden)
         if kind == CMI:
-            _cmi(state, gains, p, odds)
+            _cmi(packed, state, gains, p, odds)
         else:
             _f_target(packed, state, lookahead, gains, p, odds, kind)
     for i in range(gains.first[p], gains.first[p + 1]):
@@ -150,25 +150,24 @@ def refresh_duel(
 
 
 @kernel()
-def _wald_magnitude(state: State, gains: Gains, p: int) -> None:
-    """|delta_f^eff| (eq:wald_mag)."""
+def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
+    """Half the range of u_f, which is |delta_f^eff| of the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
-        of_a = state.field[gains.slot_a[i]] if gains.slot_a[i] >= 0 else 0.0
-        of_b = state.field[gains.slot_b[i]] if gains.slot_b[i] >= 0 else 0.0
-        gains.gain[i] = abs(of_a - of_b)
+        low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i], gains.feature[i])
+        gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
 
 
 @kernel()
-def _cmi(state: State, gains: Gains, p: int, odds: float) -> None:
+def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> None:
     """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
-    m, q, slots_a, slots_b, gain = state.m, state.q, gains.slot_a, gains.slot_b, gains.gain
+    slots_a, slots_b, gain = gains.slot_a, gains.slot_b, gains.gain
     feature, observed = gains.feature, state.observed
     for i in range(gains.first[p], gains.first[p + 1]):
         if observed[feature[i]]:
             continue
-        m_a, q_a = _moments(m, q, slots_a[i])
-        m_b, q_b = _moments(m, q, slots_b[i])
+        m_a, q_a = moments_at(packed, state, slots_a[i], feature[i])
+        m_b, q_b = moments_at(packed, state, slots_b[i], feature[i])
         total = 0.0
         for x in range(3):
             p_a, p_b = _probability(m_a, q_a, x), _probability(m_b, q_b, x)
@@ -181,20 +180,21 @@ def _cmi(state: State, gains: Gains, p: int, odds: float) -> None:
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
     """Expected absolute change of the score F (eq:smart_delta)."""
     # arrays one by one: taken out of their tuples in the loop they would cost more than the sums
-    m, q, observed = state.m, state.q, state.observed
+    observed, n_slots = state.observed, len(state.m)
     feature, slots_a, slots_b, gain = gains.feature, gains.slot_a, gains.slot_b, gains.gain
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
     start, field, m_ahead, _, constant, bound, own = lookahead
     a, b, n, tie = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), packed.tie
     weight_a, weight_b, ab, ba = _expit(odds), _expit(-odds), a * n + b, b * n + a
-    now, now_a, now_b = 0.0, 3 * len(m) + a, 3 * len(m) + b
+    now, now_a, now_b = 0.0, 3 * n_slots + a, 3 * n_slots + b
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
         is_now = i < gains.first[p]  # before the first feature: the score as it is
         if not is_now and observed[feature[i]]:
             continue
         slot_a, slot_b = (-1, -1) if is_now else (slots_a[i], slots_b[i])
-        m_a, q_a = _moments(m, q, slot_a)
-        m_b, q_b = _moments(m, q, slot_b)
+        at = 0 if is_now else feature[i]
+        m_a, q_a = moments_at(packed, state, slot_a, at)
+        m_b, q_b = moments_at(packed, state, slot_b, at)
         total = 0.0
         for x in range(1 if is_now else 3):
             mixed = weight_a * _probability(m_a, q_a, x) + weight_b * _probability(m_b, q_b, x)
@@ -222,12 +222,6 @@ def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, 
             total += mixed * abs(value - now)
         if not is_now:
             gain[i] = total
-
-
-@kernel(inline=True)
-def _moments(m: Floats, q: Floats, slot: int) -> tuple[float, float]:
-    """First and second moment at a slot, or of the uniform marginal where an entity holds none (-1)."""
-    return (m[slot], q[slot]) if slot >= 0 else (0.0, UNIFORM_SECOND)
 
 
 @kernel(inline=True)

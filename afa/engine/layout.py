@@ -3,20 +3,25 @@
 A *slot* is one feature in the support of one entity. K is the number of slots over all entities; on the
 recorded bundle K = 553 for 25 entities and 253 features. `Sharing` is the same by feature: kernels that go through the
 holders of a feature one after the other read it in order, where each slot would be at another place in memory.
+
+The paper's models and those of probabilities (docs/decisions.md, F1 to F5) have one layout: the terms of a slot are
+f(s) = level + alpha s + even s^2, couplings are about its centre, and of the paper level, even and centre are 0.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.engine.compile import kernel
 from afa.errors import BundleError, Fault
-from afa.mrf import ROUNDING, Floats
+from afa.mrf import LOG3, ROUNDING, Floats, PairwiseMRF
 
 Indices = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -41,6 +46,12 @@ class Overlaps(NamedTuple):
     coupling: Floats
 
 
+LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES = range(7)
+"""Rows of `Packed.site`."""
+NEGLIGIBLE = 2.0**80
+"""Weight of the two sides against the middle where a feature has two values, laid on -1 and +1."""
+
+
 class Packed(NamedTuple):
     """Arrays of a bundle by slot.
 
@@ -50,6 +61,12 @@ class Packed(NamedTuple):
     other_slot, coupling : (2 E,) the slot at the other end, of the same entity, and the potential.
     first_holder : (M + 1,) the slots that hold feature f are holder[first_holder[f] : first_holder[f + 1]].
     prior : (N,) prior log-odds. n_features : M. tie : a score of at most this magnitude is rounding, not a preference.
+    site : (7, K). LEVEL, EVEN : of the terms. CENTRE : mu, the first moment before any observation, and SECOND, the
+    second one. WIDTH, OFFSET, SIDES : the moments at a field h are width m + offset q and width q + offset m, where m
+    and q are those of a feature with weights sides e^-wh, 1, sides e^wh for -1, 0, +1 and w is the width.
+    possible : (M, 3). of_silent : (M, 3) log-probabilities of values where an entity is silent, 0 if not possible, and
+    silent : (2, M) the moments. volume : log-partition of a feature where an entity is silent: log 3 of the paper's
+    models, 0 of probabilities. plain : whether all models are the paper's.
     """
 
     first_slot: Indices
@@ -65,6 +82,12 @@ class Packed(NamedTuple):
     overlaps: Overlaps
     n_features: int
     tie: float
+    site: Floats
+    possible: NDArray[np.bool_]
+    of_silent: Floats
+    silent: Floats
+    volume: float
+    plain: bool
 
 
 class Sharing(NamedTuple):
@@ -86,13 +109,38 @@ class Sharing(NamedTuple):
     value: Floats
 
 
-KNOWN: WeakKeyDictionary[Bundle, Packed] = WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Models of probabilities side by side, each on the features that it speaks of: a bundle to the engine.
+
+    entities : (N,) names. models : one each, its prior included, on the features `at`, ascending indices. background :
+    (M, 3) probabilities of -1, 0, +1 where a model is silent.
+    """
+
+    name: str
+    entities: tuple[str, ...]
+    features: tuple[str, ...]
+    models: tuple[PairwiseMRF, ...]
+    at: tuple[NDArray[np.intp], ...]
+    background: Floats
+
+    @property
+    def priors(self) -> Floats:
+        """(N,) log-odds before any observation."""
+        return np.array([model.prior for model in self.models])
+
+    def support(self, entity: str) -> NDArray[np.intp]:
+        """Sorted indices of the features that a model speaks of."""
+        return self.at[self.entities.index(entity)]
+
+
+KNOWN: WeakKeyDictionary[Bundle | Models, Packed] = WeakKeyDictionary()
 SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
 NOTHING = np.empty(0, dtype=np.int64)
 WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))
 
 
-def pack(bundle: Bundle, *, overlaps: bool = True) -> Packed:
+def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
     """Lay out a bundle of N entities on M features for the kernels, once; no kernel changes what it gets.
 
     Takes memory in proportion to the potentials: 40 bytes a slot and 32 a coupling. Overlaps take more, N^2 and the
@@ -100,11 +148,11 @@ def pack(bundle: Bundle, *, overlaps: bool = True) -> Packed:
     `afa.engine.crossing`, and those that look at single entities, can do with.
     """
     packed = KNOWN.get(bundle)
-    if packed is None and not bundle.ternary:
+    if packed is None and isinstance(bundle, Bundle) and not bundle.ternary:
         found, step = "features that cannot be -1, or cannot be +1", "use afa.BinaryPlanner or afa.TopKPlanner"
         raise BundleError(Fault(f"bundle {bundle.name}", found, "features with three values", step))
     if packed is None:
-        packed = KNOWN[bundle] = _lay_out(bundle)
+        packed = KNOWN[bundle] = _lay_out(bundle) if isinstance(bundle, Bundle) else _lay_out_models(bundle)
     if overlaps and not len(packed.overlaps.first):
         shared = _overlaps(
             packed.first_slot, packed.feature, packed.first_edge, packed.other_slot, packed.coupling, packed.n_features
@@ -119,29 +167,79 @@ def _lay_out(bundle: Bundle) -> Packed:
     row, column = of_pair * m + pairs.row, of_pair * m + pairs.column
     with_unary = np.flatnonzero(bundle.unary.ravel())
     slots = _distinct(np.concatenate([with_unary, row, column]))
+    site = np.zeros((7, len(slots)))
+    site[SECOND], site[WIDTH], site[SIDES] = 2.0 / 3.0, 1.0, 1.0
+    packed = _by_slot(slots, row, column, pairs.value, np.array(bundle.priors, dtype=np.float64), n, m)
+    reaches = _reaches(bundle, packed.coupling, packed.first_edge[packed.first_slot])
+    return packed._replace(
+        unary=bundle.unary[packed.owner, packed.feature].astype(np.float64),
+        tie=ROUNDING * max(reaches, default=0.0),
+        site=site,
+    )
+
+
+def _lay_out_models(bundle: Models) -> Packed:
+    n, m = len(bundle.entities), len(bundle.features)
+    slots = np.concatenate([v * m + at for v, at in enumerate(bundle.at)])
+    rows, columns, values = [], [], []
+    for v, (model, at) in enumerate(zip(bundle.models, bundle.at, strict=True)):
+        row, column = sp.triu(model.couplings).nonzero()
+        rows.append(v * m + at[row])
+        columns.append(v * m + at[column])
+        values.append(model.couplings.toarray()[row, column])
+    row, column, value = (np.concatenate(parts) for parts in (rows, columns, values))
+    terms = np.concatenate([model.terms for model in bundle.models])
+    possible = bundle.background > 0
+    below, above = np.isfinite(terms[:, 0]), np.isfinite(terms[:, 2])
+    site = np.zeros((7, len(slots)))
+    low, site[LEVEL], high = np.where(np.isfinite(terms), terms, 0.0).T
+    site[EVEN] = np.where(below & above, (low + high) / 2 - site[LEVEL], 0.0)
+    site[CENTRE] = np.concatenate([model.centre for model in bundle.models])
+    site[SECOND] = 1.0 - np.exp(site[LEVEL])
+    site[WIDTH] = np.where(below & above, 1.0, 0.5)
+    site[OFFSET] = 0.5 * (above.astype(np.float64) - below)
+    site[SIDES] = np.where(below & above, np.exp(site[EVEN]), NEGLIGIBLE)
+    return _by_slot(slots, row, column, value, bundle.priors, n, m)._replace(
+        unary=np.concatenate([model.unary for model in bundle.models]),
+        tie=ROUNDING * max(model.reach for model in bundle.models),
+        site=site,
+        possible=possible,
+        of_silent=np.log(np.where(possible, bundle.background, 1.0)),
+        silent=np.stack([bundle.background[:, 2] - bundle.background[:, 0], 1.0 - bundle.background[:, 1]]),
+        volume=0.0,
+        plain=False,
+    )
+
+
+def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
+    """The layout but for the terms of the slots; a slot is v M + j, row and column (E,) are slots, pairs in order."""
     owner, feature = slots // m, slots % m
     first_slot = np.searchsorted(owner, np.arange(n + 1))
     here, there = np.searchsorted(slots, row), np.searchsorted(slots, column)
     one, other = np.concatenate([here, there]), np.concatenate([there, here])
     order = np.argsort(one * len(slots) + other)
     first_edge = np.concatenate([[0], np.cumsum(np.bincount(one, minlength=len(slots)))])
-    coupling = np.concatenate([pairs.value, pairs.value])[order].astype(np.float64)
     first_holder = np.concatenate([[0], np.cumsum(np.bincount(feature, minlength=m))])
-    prior = np.array(bundle.priors, dtype=np.float64)
     return Packed(
         first_slot=first_slot.astype(np.int64),
         feature=feature.astype(np.int64),
         owner=owner.astype(np.int64),
-        unary=bundle.unary[owner, feature].astype(np.float64),
+        unary=np.zeros(len(slots)),
         first_edge=first_edge.astype(np.int64),
         other_slot=other[order].astype(np.int64),
-        coupling=coupling,
+        coupling=np.concatenate([value, value])[order].astype(np.float64),
         first_holder=first_holder.astype(np.int64),
         holder=np.argsort(feature, kind="stable").astype(np.int64),
         prior=prior,
         overlaps=WITHOUT,
         n_features=m,
-        tie=ROUNDING * max(_reaches(bundle, coupling, first_edge[first_slot]), default=0.0),
+        tie=0.0,
+        site=np.zeros((7, len(slots))),
+        possible=np.ones((m, 3), dtype=np.bool_),
+        of_silent=np.zeros((m, 3)),
+        silent=np.repeat([[0.0], [2.0 / 3.0]], m, axis=1),
+        volume=LOG3,
+        plain=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Compiled look-ahead: every entity solved as if one of its features had been observed."""
+"""Compiled look-ahead: every entity solved as if one of its features had been observed; of the paper's models."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import UNIFORM_SECOND, row
+from afa.engine.duels import row
 from afa.engine.layout import Packed
 from afa.engine.state import Iteration, State, elbo, expected_score, places
-from afa.engine.sweeps import ascend, bound, damped, padded
+from afa.engine.sweeps import ascend, bound, damped, padded, ternary_sites
 from afa.mrf import LOG3, Floats
 
 F_LINEARITY, F_TWO_ELBO, F_STACK_A = 2, 3, 4
+UNIFORM_SECOND = 2.0 / 3.0
 
 
 class Lookahead(NamedTuple):
@@ -155,7 +156,8 @@ def _solve_values(
     base, n = packed.first_slot[entity], len(free.place) - 1
     own, size = entity * len(packed.prior) + entity, packed.first_slot[entity + 1] - base
     slot = base + free.place[i]
-    alpha, m, q = np.zeros(len(without)), np.zeros(len(without)), np.full(len(without), 2.0 / 3.0)
+    alpha, m, q = np.zeros(len(without)), np.zeros(len(without)), np.full(len(without), UNIFORM_SECOND)
+    site = ternary_sites(len(without))
     for x in range(3):
         value, case = x - 1, 3 * slot + x
         for j in range(n):
@@ -163,10 +165,10 @@ def _solve_values(
             here = base + free.place[other]
             alpha[j] = state.field[here] + free.coupling[i, other] * value
             m[j] = state.m[here] if iteration.warm else 0.0
-            q[j] = state.q[here] if iteration.warm else 2.0 / 3.0
-        _, capped = damped(alpha, without, m, q, iteration)
+            q[j] = state.q[here] if iteration.warm else UNIFORM_SECOND
+        _, capped = damped(alpha, without, site, m, q, iteration)
         if capped:
-            ascend(alpha, without, m, q, n, iteration)
+            ascend(alpha, without, site, m, q, n, iteration)
         begin = lookahead.start[case]
         lookahead.field[begin : begin + size] = 0.0
         lookahead.m[begin : begin + size] = 0.0
@@ -230,7 +232,7 @@ def variance_lookahead(
                 first += 0.5 * lookahead.m[j]
             second += 0.5 * (lookahead.q[begin_a + here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
             second += 0.5 * (lookahead.q[begin_b + here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
-            _, _, squares = row(packed, state, here_a, here_b, without)
+            _, _, _, squares = row(packed, state, here_a, here_b, without)
             total += difference * difference * (second - first * first) + 0.5 * squares
         slot_a += 1 if here_a >= 0 else 0
         slot_b += 1 if here_b >= 0 else 0

@@ -163,7 +163,7 @@ class Snapshots(NamedTuple):
 
     packed : the layout of the bundle. pairs : (Q, 2). rounds : (R,) numbers of observations.
     constant, elbo : (P, R, N). m, q : (P, R, K) moments by slot. cross : (P, R, N, N) E_{q_u}[S_v | x_obs].
-    mean, stack_a : (P, R, Q), mu_D without rounding, and its score. sums : (P, R, Q, 5) the fields of `Duel`.
+    mean, stack_a : (P, R, Q), mu_D without rounding, and its score. sums : (P, R, Q, 6) the fields of `Duel`.
     calls : (P, R, Q, 5) int8, by bracket.
     """
 

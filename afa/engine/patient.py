@@ -28,7 +28,7 @@ from afa.engine.duels import Pairs, all_pairs, refresh_budgets, sides_of, varian
 from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weighted
 from afa.engine.layout import Indices, Packed, pack, sharing_of
 from afa.engine.rules import total_unary
-from afa.engine.state import Iteration, State, condition, elbos, new_state
+from afa.engine.state import Iteration, State, condition, copy_state, elbos, new_state
 from afa.errors import Fault, PlannerError
 from afa.inference.exact import exact, pair_moments
 from afa.inference.meanfield import Solver
@@ -80,7 +80,7 @@ class Patient:
         else:
             self.state, self._mirror, self._table = _start_of(bundle, self.packed, first_round)
         self._stale_scores = np.full(n, self._exact is not None)
-        self._ballots: list[tuple[Indices, Floats, int]] = []
+        self._ballots: list[tuple[Indices, Floats]] = []
         self._votes = np.zeros((self.n_duels, 2), dtype=np.int64)
         self._empty = self.elbo()
         self._offset = (self._empty - self.packed.prior) * calibrated
@@ -110,7 +110,7 @@ class Patient:
         packed, state = self.packed, self.state
         slots = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
         entities = packed.owner[slots]
-        self._ballots.append((entities, state.field[slots], value))
+        self._ballots.append((entities, state.field[slots] * value))
         if self._exact:
             condition(packed, state, feature, value)
             self._exact.observe(feature, value)
@@ -219,8 +219,8 @@ class Patient:
         return scores
 
     def _vote_scores(self, score: str) -> Floats:
-        for entities, fields, value in self._ballots:
-            vote_among(entities, fields, value, len(self.packed.prior), self.packed.tie, self._votes)
+        for entities, terms in self._ballots:
+            vote_among(entities, terms, len(self.packed.prior), self.packed.tie, self._votes)
         self._ballots.clear()
         positive = np.zeros((len(self.packed.prior),) * 2)
         positive[self.pairs[:, 0], self.pairs[:, 1]] = self._votes[:, 0]
@@ -279,7 +279,7 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
         refresh_table(state.cross, np.ones(n, dtype=np.bool_), packed.tie, table)
         starts[iteration] = state, mirror, table
     state, mirror, table = starts[iteration]
-    return State._make(array.copy() for array in state), copy_mirror(mirror), copy_table(table)
+    return copy_state(state), copy_mirror(mirror), copy_table(table)
 
 
 class ExactModels:

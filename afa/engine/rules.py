@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from afa.engine.budgets import entity_budgets
 from afa.engine.compile import kernel
-from afa.engine.duels import number_of
+from afa.engine.duels import number_of, terms_of_duel
+from afa.engine.gains import new_gains
 from afa.engine.layout import Indices, Packed
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
@@ -158,32 +159,40 @@ def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
 
 @kernel()
 def total_unary(packed: Packed, state: State) -> Floats:
-    """(M,) absolute effective unaries summed over entities."""
+    """(M,) absolute effective unaries summed over entities; of two class models half the range of their duel's term."""
     total = np.zeros(packed.n_features)
+    if not packed.plain and len(packed.prior) == 2:
+        union = new_gains(packed, np.array([[0, 1]]))
+        for i in range(len(union.feature)):
+            feature = union.feature[i]
+            if not state.observed[feature]:
+                low, middle, high = terms_of_duel(packed, state, union.slot_a[i], union.slot_b[i], feature)
+                total[feature] = 0.5 * (max(low, middle, high) - min(low, middle, high))
+        return total
     for slot in range(len(packed.feature)):
         total[packed.feature[slot]] += abs(state.field[slot])
     return total
 
 
 @kernel()
-def best_feature(worth: Floats, observed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """The unobserved feature of largest positive worth, near-ties to the first name; `NONE` without one."""
+def best_feature(worth: Floats, closed: NDArray[np.bool_], name_rank: Indices) -> int:
+    """The open feature of largest positive worth, near-ties to the first name; `NONE` without one."""
     top = 0.0
     for feature in range(len(worth)):
-        if not observed[feature]:
+        if not closed[feature]:
             top = max(top, worth[feature])
     chosen = NONE
     for feature in range(len(worth)):
-        near = top > 0.0 and not observed[feature] and worth[feature] >= top * (1.0 - RELATIVE_TIE)
+        near = top > 0.0 and not closed[feature] and worth[feature] >= top * (1.0 - RELATIVE_TIE)
         if near and (chosen == NONE or name_rank[feature] < name_rank[chosen]):
             chosen = feature
     return chosen
 
 
 @kernel()
-def fallback_feature(packed: Packed, state: State, name_rank: Indices) -> int:
-    """The unobserved feature of largest total absolute effective unary, then the first by name."""
-    feature = best_feature(total_unary(packed, state), state.observed, name_rank)
+def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
+    """The open feature of largest total absolute effective unary, then the first by name; `NONE` if all are closed."""
+    feature = best_feature(total_unary(packed, state), closed, name_rank)
     if feature == NONE:
-        feature = best_feature(np.ones(packed.n_features), state.observed, name_rank)
+        feature = best_feature(np.ones(packed.n_features), closed, name_rank)
     return feature

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.layout import Indices, Packed
+from afa.engine.layout import CENTRE, EVEN, LEVEL, OFFSET, SECOND, SIDES, WIDTH, Indices, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
-from afa.engine.sweeps import ascend, bound, damped, padded
-from afa.mrf import LOG3, Floats
+from afa.engine.sweeps import ascend, bound, damped, padded, ternary_sites
+from afa.mrf import Floats
 
 
 class State(NamedTuple):
@@ -23,7 +23,8 @@ class State(NamedTuple):
 
     constant : (N,) running constants. field : (K,) effective unaries, 0 at observed slots.
     m, q : (K,) first and second moments, 0 at observed slots. observed : (M,) bool.
-    bound : (N,) ELBO of the free features alone; n_free : (N,) their number.
+    bound : (N,) ELBO of the free features alone; n_free : (N,) their number. volume : of `Packed`.
+    origin : (N,) and pull : (K,) what `constant` and `field` are where couplings are about 0 instead of the centres.
     cross : (N, N) E_{q_u}[S_v | x_obs], row u the entity whose marginals are used.
     iterations, capped, ascended : (N,) int64 diagnostics of the last solve of each entity.
     """
@@ -39,6 +40,9 @@ class State(NamedTuple):
     iterations: NDArray[np.int64]
     capped: NDArray[np.int64]
     ascended: NDArray[np.int64]
+    origin: Floats
+    pull: Floats
+    volume: float
 
 
 class Solved(NamedTuple):
@@ -49,17 +53,18 @@ class Solved(NamedTuple):
     iterations: int
     capped: int
     ascended: int
+    origin: float
 
 
 @kernel()
 def new_state(packed: Packed) -> State:
     """The state before any observation, not yet solved."""
-    n, k = len(packed.prior), len(packed.unary)
+    n = len(packed.prior)
     return State(
         packed.prior.copy(),
         packed.unary.copy(),
-        np.zeros(k),
-        np.full(k, 2.0 / 3.0),
+        packed.site[CENTRE].copy(),
+        packed.site[SECOND].copy(),
         np.zeros(packed.n_features, dtype=np.bool_),
         np.zeros(n),
         np.zeros(n, dtype=np.int64),
@@ -67,6 +72,9 @@ def new_state(packed: Packed) -> State:
         np.zeros(n, dtype=np.int64),
         np.zeros(n, dtype=np.int64),
         np.zeros(n, dtype=np.int64),
+        packed.prior.copy(),
+        packed.unary.copy(),
+        packed.volume,
     )
 
 
@@ -85,7 +93,22 @@ def copy_state(state: State) -> State:
         state.iterations.copy(),
         state.capped.copy(),
         state.ascended.copy(),
+        state.origin.copy(),
+        state.pull.copy(),
+        state.volume,
     )
+
+
+@kernel(inline=True)
+def term(packed: Packed, state: State, slot: int, value: int) -> float:
+    """What observing a value adds to the running constant: its log-probability, and what its neighbours make of it.
+
+    Relative to where an entity is silent, with unobserved neighbours at their centres (docs/decisions.md, F2b, F11).
+    """
+    site, field = packed.site, state.field[slot]
+    own = site[LEVEL, slot] + field * value + site[EVEN, slot] * (value * value)
+    about = (field - packed.unary[slot]) * site[CENTRE, slot]
+    return float(own - about - packed.of_silent[packed.feature[slot], value + 1])
 
 
 @kernel()
@@ -94,31 +117,23 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     state.observed[feature] = True
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
         slot = packed.holder[h]
-        state.constant[packed.owner[slot]] += state.field[slot] * value
+        state.constant[packed.owner[slot]] += term(packed, state, slot, value)
+        away = value - packed.site[CENTRE, slot]
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             other = packed.other_slot[e]
             if not state.observed[packed.feature[other]]:
-                state.field[other] += packed.coupling[e] * value
+                state.field[other] += packed.coupling[e] * away
         state.field[slot] = 0.0
+        state.pull[slot] = 0.0
         state.m[slot] = 0.0
         state.q[slot] = 0.0
 
 
 @kernel()
-def solve(
-    packed: Packed,
-    entity: int,
-    observed: NDArray[np.bool_],
-    field: Floats,
-    m: Floats,
-    q: Floats,
-    iteration: Iteration,
-) -> Solved:
-    """Mean-field on one entity's free features (eq:mf-update).
-
-    field, m, q : (n,) at the entity's places; m and q are read for a warm start and written.
-    """
+def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> Solved:
+    """Mean-field on one entity's free features (eq:mf-update); writes their moments and `pull`."""
     start, stop = packed.first_slot[entity], packed.first_slot[entity + 1]
+    observed, field, site, first_edge = state.observed, state.field, packed.site, packed.first_edge
     place = np.full(stop - start, -1)
     n = 0
     for j in range(stop - start):
@@ -126,26 +141,37 @@ def solve(
             place[j] = n
             n += 1
         else:
-            m[j], q[j] = 0.0, 0.0
+            state.m[start + j], state.q[start + j] = 0.0, 0.0
     alpha, free_m, free_q = np.zeros(padded(n)), np.zeros(padded(n)), np.full(padded(n), 2.0 / 3.0)
-    coupling = np.zeros((padded(n), padded(n)))
+    coupling, free_site = np.zeros((padded(n), padded(n))), ternary_sites(padded(n))
     for j in range(stop - start):
-        here = place[j]
+        here, slot = place[j], start + j
         if here < 0:
             continue
-        alpha[here] = field[j]
+        alpha[here] = field[slot]
         if iteration.warm:
-            free_m[here], free_q[here] = m[j], q[j]
-        for e in range(packed.first_edge[start + j], packed.first_edge[start + j + 1]):
+            free_m[here], free_q[here] = state.m[slot], state.q[slot]
+        else:
+            free_m[here], free_q[here] = site[CENTRE, slot], site[SECOND, slot]
+        free_site[0, here], free_site[1, here] = site[WIDTH, slot], site[OFFSET, slot]
+        free_site[2, here] = site[SIDES, slot]
+        for e in range(first_edge[slot], first_edge[slot + 1]):
             there = place[packed.other_slot[e] - start]
             if there >= 0:
                 coupling[here, there] = packed.coupling[e]
-    sweeps, capped = damped(alpha, coupling, free_m, free_q, iteration)
-    ascended = ascend(alpha, coupling, free_m, free_q, n, iteration) if capped else 0
+                alpha[here] -= packed.coupling[e] * site[CENTRE, packed.other_slot[e]]
+    sweeps, capped = damped(alpha, coupling, free_site, free_m, free_q, iteration)
+    ascended = ascend(alpha, coupling, free_site, free_m, free_q, n, iteration) if capped else 0
+    origin, even = 0.0, 0.0
     for j in range(stop - start):
-        if place[j] >= 0:
-            m[j], q[j] = free_m[place[j]], free_q[place[j]]
-    return Solved(bound(alpha, coupling, free_m, free_q, n), n, sweeps, 1 if capped else 0, ascended)
+        here, slot = place[j], start + j
+        if here >= 0:
+            state.m[slot], state.q[slot], state.pull[slot] = free_m[here], free_q[here], alpha[here]
+            of_centre = 0.5 * (field[slot] - alpha[here]) - (field[slot] - packed.unary[slot])
+            origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
+            even += site[EVEN, slot] * free_q[here]
+    free = bound(alpha, coupling, free_m, free_q, n) + (origin + even)
+    return Solved(free, n, sweeps, 1 if capped else 0, ascended, origin)
 
 
 @kernel(inline=True)
@@ -187,17 +213,13 @@ def places(first_slot: Indices, entity: int, values: Floats) -> Floats:
 @kernel()
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Solve one entity in the present state; `cross` is left to the caller."""
-    field, m, q = (
-        places(packed.first_slot, entity, state.field),
-        places(packed.first_slot, entity, state.m),
-        places(packed.first_slot, entity, state.q),
-    )
-    solved = solve(packed, entity, state.observed, field, m, q, iteration)
+    solved = solve(packed, state, entity, iteration)
     state.bound[entity] = solved.bound
     state.n_free[entity] = solved.n_free
     state.iterations[entity] = solved.iterations
     state.capped[entity] = solved.capped
     state.ascended[entity] = solved.ascended
+    state.origin[entity] = state.constant[entity] + solved.origin
 
 
 @kernel()
@@ -212,10 +234,10 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
 
 @kernel()
 def cross_of(packed: Packed, state: State, v: int) -> None:
-    """Row and column of `cross` of one entity."""
+    """Row and column of `cross` of one entity; of models of probabilities all must speak of the same features."""
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
     n, first_slot = len(packed.prior), packed.first_slot
-    constant, field, m, cross = state.constant, state.field, state.m, state.cross
+    constant, field, m, cross = state.origin, state.pull, state.m, state.cross
     at_v = first_slot[v]
     for u in range(n):
         at_u, uv, vu = first_slot[u], u * n + v, v * n + u
@@ -226,12 +248,31 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
             cross[v, u] = expected_score(
                 first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
             )
+        if not packed.plain:
+            cross[u, v] += _even_part(packed, state, u, v)
+            if u != v:
+                cross[v, u] += _even_part(packed, state, v, u)
+
+
+@kernel()
+def _even_part(packed: Packed, state: State, u: int, v: int) -> float:
+    """What the even terms of v add to its expected score under the second moments of u."""
+    first, of_u, of_v, total = packed.overlaps.first, packed.overlaps.of_u, packed.overlaps.of_v, 0.0
+    pair = u * len(packed.prior) + v
+    for i in range(first[pair], first[pair + 1]):
+        even = packed.site[EVEN, packed.first_slot[v] + of_v[i]]
+        total += even * state.q[packed.first_slot[u] + of_u[i]]
+    return total
 
 
 @kernel()
 def elbo(state: State, entity: int, n_hidden: int) -> float:
     """ELBO on log Z(x_obs) of one entity; `n_hidden` is the number of unobserved features, in its support or not."""
-    return float(state.constant[entity]) + float(state.bound[entity]) + LOG3 * (n_hidden - int(state.n_free[entity]))
+    return (
+        float(state.constant[entity])
+        + float(state.bound[entity])
+        + state.volume * (n_hidden - int(state.n_free[entity]))
+    )
 
 
 @kernel()

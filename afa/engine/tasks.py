@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Coupling, closed_bundle
+from afa.bundle.explicit import bundle_models
+from afa.closure import STRENGTH, Closure, closed_bundle
 from afa.engine.compile import in_threads, kernel
 from afa.engine.course import CALLS, DUELS, ENTITIES, Followed
 from afa.engine.duels import BRACKETS
 from afa.engine.follow import choose, course_of, follow
-from afa.engine.layout import Packed, pack
+from afa.engine.layout import Models, Packed, pack
 from afa.engine.state import Iteration, condition, elbo, new_state, solve_entity
+from afa.errors import BundleError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
@@ -52,7 +54,7 @@ class Task:
     empty : (2,) ELBOs at no observation. tie : a score of at most this magnitude is rounding.
     """
 
-    bundle: Bundle
+    bundle: Bundle | Models
     solver: Solver
     gamma: float
     empty: Floats
@@ -71,13 +73,36 @@ def task_of(
     *,
     solver: Solver | None = None,
     gamma: float = GAMMA,
-    coupling: Coupling = "differential",
+    coupling: Closure = "differential",
     strength: float = STRENGTH,
 ) -> Task:
     """Lay out one entity of a bundle as a binary task."""
-    closed, solver = closed_bundle(bundle, entity, coupling, strength), solver or Solver()
+    solver = solver or Solver()
+    closed = classes_of(bundle, entity, coupling, strength)
     course, _ = course_of(closed, 0, 0, k=1, solver=solver)
     return Task(closed, solver, gamma, course.empty, course.packed.tie)
+
+
+def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
+    """The two class models of an entity, as the entities of a bundle.
+
+    Under `explicit` as the bundle states them (docs/decisions.md, F3); kappa is 0 in mean-field. Not with exclusive
+    groups, which are one variable each: a `BundleError`.
+    """
+    if coupling != "explicit":
+        return closed_bundle(bundle, entity, coupling, strength)
+    if bundle.exclusive:
+        found, step = "exclusive groups", "follow patients by afa.BinaryPlanner, or leave groups.csv out"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, "features by themselves", step))
+    _, without, at = bundle.how_often(entity)
+    return Models(
+        f"{bundle.name}, {entity}",
+        (entity, f"not {entity}"),
+        bundle.features,
+        bundle_models(bundle, entity, 0.0, at),
+        (at, at),
+        without if bundle.rates is None else bundle.rates.background,
+    )
 
 
 def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64]) -> TaskPaths:
@@ -163,7 +188,7 @@ def elbo_differences(
     values: NDArray[np.int8],
     *,
     solver: Solver | None = None,
-    coupling: Coupling = "differential",
+    coupling: Closure = "differential",
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> ElboDifferences:
@@ -172,7 +197,7 @@ def elbo_differences(
     observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The same bytes for any number of threads.
     """
     solver = solver or Solver()
-    packed = pack(closed_bundle(bundle, entity, coupling, strength))
+    packed = pack(classes_of(bundle, entity, coupling, strength))
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     nothing = np.zeros((1, observed.shape[1]), dtype=bool)
     states = np.concatenate([nothing, observed])

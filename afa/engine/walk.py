@@ -20,6 +20,7 @@ from afa.engine.course import (
     CHOICE,
     GAINS,
     LARGEST,
+    MISSING,
     SOLVED,
     Course,
     Followed,
@@ -28,7 +29,7 @@ from afa.engine.course import (
     copy_moment,
     read_round,
 )
-from afa.engine.duels import number_of, vote
+from afa.engine.duels import number_of, settled, vote
 from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
 from afa.engine.layout import Indices, Packed
 from afa.engine.linkage import C_MIN, T_RE, cluster_labels
@@ -56,21 +57,37 @@ from afa.mrf import Floats
 
 
 @kernel()
-def walk(course: Course, begin_at: Moment, values: NDArray[np.int8], followed: Followed, first: int, last: int) -> None:
-    """Walk the paths first to last - 1 depth first, those of one history together.
+def walk(
+    course: Course,
+    begin_at: Moment,
+    values: NDArray[np.int8],
+    followed: Followed,
+    paths: Indices,
+    pattern: Indices,
+    patterns: NDArray[np.bool_],
+) -> None:
+    """Walk some paths depth first, those of one history together.
 
     begin_at : the moment before any observation, all solved. values : (P, M); path j is of patient j // (J / P).
-    `followed.order` has the orders where they are given.
+    paths : (n,) their numbers. pattern : (n,) ascending, the row of `patterns` (m, M) that says what is missing of
+    each. `followed.order` has the orders where they are given.
     """
-    members, keys, now = np.arange(first, last), np.empty(last - first, dtype=np.int64), _room(course)
+    members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(course)
     # moment, observations, rows read, the members' places, whether the moment may be changed
-    waiting = [(begin_at, 0, 0, 0, last - first, False)]
+    waiting = [(begin_at, 0, 0, 0, 0, False)]
+    first = 0
+    for i in range(1, len(paths) + 1):
+        if i == len(paths) or pattern[i] != pattern[first]:
+            waiting.append((begin_at, 0, 0, first, i, False))
+            first = i
     while len(waiting) > 0:
         moment, t, row, begin, end, own = waiting.pop()
         if begin == end:
             continue
         if not own:
             moment = copy_moment(moment)
+        if t == 0:
+            moment.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(course, moment, now, values, followed, members[begin:end], keys[begin:end], t, row)
         if part:
             # last in, first out: the first part alone may change the moment, once all others have copied it
@@ -100,18 +117,13 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
         number, changes = (followed.t[path, t] if course.numbered else t), t == 0
         if t > 0:
             feature = order[path, t - 1]
-            changes = packed.first_holder[feature] < packed.first_holder[feature + 1]
-            if course.voting:
-                vote(packed, state, moment.votes, feature, values[patient, feature])
-            condition(packed, state, feature, values[patient, feature])
-            if course.bounding:
-                update_budgets(packed, course.edges, state, moment.budgets, feature)
-            for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
+            changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
+            if feature != NONE and values[patient, feature] != MISSING:
+                _take_in(course, moment, feature, values[patient, feature], number)
         is_read = course.asked[t] and (changes or not course.only_changes)
         chooses = t < n_rounds and course.rule != GIVEN
         if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
-            moment.labels[:] = _clusters(course, moment.budgets.whole)
+            moment.labels[:] = _clusters(course, moment.budgets.whole[0])
         if is_read or (chooses and course.rescore[t]) or (course.reads & CHOICE) != 0:
             _settle(packed, state, moment.of_entity, course.iteration, course.crossing, number)
             if course.ranking or course.bounding:
@@ -135,6 +147,20 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             rounds = followed.t if course.numbered else followed.t[:, :0]
             if not _keep_together(packed.first_holder, values, order, rounds, members, keys, t):
                 return t, row, True
+
+
+@kernel()
+def _take_in(course: Course, moment: Moment, feature: int, value: int, number: int) -> None:
+    """Condition on one feature and mark whom that changes (App. supp:updatemrf)."""
+    packed, state = course.packed, moment.state
+    if course.voting:
+        vote(packed, state, moment.votes, feature, value)
+    condition(packed, state, feature, value)
+    moment.closed[feature] = True
+    if course.bounding:
+        update_budgets(packed, course.edges, state, moment.budgets, feature)
+    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
+        moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
 
 
 @kernel()
@@ -163,8 +189,9 @@ def _keep_together(
     orders_each, n_rounds = len(order) // max(len(values), 1), len(first_holder)
     for i in range(len(members)):
         feature = order[members[i], t - 1]
-        held = first_holder[feature] < first_holder[feature + 1]
-        keys[i] = 3 * feature + (values[members[i] // orders_each, feature] + 1 if held else 0)
+        held = feature != NONE and first_holder[feature] < first_holder[feature + 1]
+        value = values[members[i] // orders_each, feature] if held else -1
+        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # of all members or of none it is missing
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
         return True
@@ -203,7 +230,8 @@ def _look_at(course: Course, moment: Moment, now: Now) -> None:
         for p in range(len(pairs)):
             a, b = pairs[p, 0], pairs[p, 1]
             lead[p] = constant[a] - constant[b]
-            now.resolved[p] = abs(lead[p] - (offset[a] - offset[b])) > whole[p] + tie
+            calibrated = lead[p] - (offset[a] - offset[b])
+            now.resolved[p] = settled(calibrated, whole[0, p], whole[1, p], tie) != 0
 
 
 @kernel()
@@ -249,20 +277,22 @@ def _choose(course: Course, moment: Moment, followed: Followed, members: Indices
 
     With `only_changes` features that no entity holds are passed over until one is held: the rule falls back again.
     """
-    packed, observed = course.packed, moment.state.observed
+    packed, closed = course.packed, moment.closed
     if course.rule == LARGEST_UNARY and course.rescore[t]:
         moment.worth[:] = total_unary(packed, moment.state)
-    feature = best_feature(moment.worth, observed, course.feature_rank)
+    feature = best_feature(moment.worth, closed, course.feature_rank)
     while True:
         fallback = feature == NONE
         if fallback:
-            feature = fallback_feature(packed, moment.state, course.feature_rank)
+            feature = fallback_feature(packed, moment.state, closed, course.feature_rank)
         for member in members:
             followed.order[member, t], followed.fallback[member, t] = feature, fallback
-        held = packed.first_holder[feature] < packed.first_holder[feature + 1]
+        held = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
         if held or not course.only_changes or t + 1 == followed.order.shape[1]:
             break
-        observed[feature], feature, t = True, NONE, t + 1
+        if feature != NONE:
+            moment.state.observed[feature] = closed[feature] = True
+        feature, t = NONE, t + 1
     return t
 
 
@@ -281,6 +311,8 @@ def _clusters(course: Course, budget: Floats) -> Indices:
 def _want(course: Course, now: Now, feature: int, wanted: NDArray[np.bool_]) -> None:
     """Mark the open duels that have an entity that holds a feature: no other has anything to gain from it."""
     packed, n = course.packed, len(course.by_name)
+    if feature == NONE:
+        return
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
         one = packed.owner[packed.holder[h]]
         for other in range(n):
@@ -293,6 +325,8 @@ def _want(course: Course, now: Now, feature: int, wanted: NDArray[np.bool_]) -> 
 def _gain_of(course: Course, moment: Moment, now: Now, feature: int) -> float:
     """What one feature has to gain: `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0
+    if feature == NONE or moment.closed[feature]:
+        return total
     if course.kind == NO_GAIN:
         for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
             total += abs(moment.state.field[packed.holder[h]])

@@ -1,0 +1,174 @@
+"""Models of probabilities in the engine: what it reads on the way is what the readable functions say, also of gaps."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afa.bracket import duel_interval
+from afa.bundle.explicit import explicit_models
+from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS
+from afa.engine.follow import choose, follow
+from afa.engine.layout import Models
+from afa.errors import BundleError
+from afa.gain import cmi, wald_magnitude
+from afa.inference.meanfield import Solver, mean_field
+from afa.mrf import Evidence
+from afa.preference import duel_variance, gaussian_sign, linearity, sign_votes, wald
+
+TIGHT = Solver(tolerance=1e-13, max_iterations=4000)
+READ = CALLS | CERTAIN | CHOICE | DUELS | ENTITIES | LARGEST | MOMENTS | SIGNS
+CLOSE = {"abs": 1e-9, "rel": 1e-9}
+
+
+@st.composite
+def cases(draw, couplings=True):
+    """Two class models on two to five features of two or three values, some silent, and a few patients with gaps."""
+    n, m = draw(st.integers(1, 4)), draw(st.integers(0, 2))
+    share = st.floats(0.02, 1)
+    kinds = [draw(st.sampled_from([(1, 1, 1), (0, 1, 1), (1, 1, 0)])) for _ in range(n + m)]
+    table = np.array([[[draw(share) * part for part in kind] for _ in range(3)] for kind in kinds])
+    table /= table.sum(axis=2, keepdims=True)
+    weight = st.sampled_from([-1.0, -0.4, 0.0, 0.3, 0.8]) if couplings else st.just(0.0)
+    shared, condition = np.zeros((n, n)), np.zeros((n, n))
+    for j in range(n):
+        for k in range(j):
+            shared[j, k] = shared[k, j] = draw(weight)
+            condition[j, k] = condition[k, j] = draw(weight)
+    at = np.sort(draw(st.permutations(range(n + m)))[:n])
+    names = tuple(f"f{j}" for j in range(n + m))
+    pair = explicit_models(
+        table[at, 0],
+        table[at, 1],
+        shared,
+        condition,
+        prior=draw(st.sampled_from([0.0, -1.5, 0.7])),
+        features=tuple(names[j] for j in at),
+    )
+    models = Models("drawn", ("with", "without"), names, pair, (at, at), table[:, 2])
+    value = [st.sampled_from([MISSING, *(np.flatnonzero(row[0] > 0) - 1).tolist()]) for row in table]
+    values = np.array([[draw(one) for one in value] for _ in range(3)], dtype=np.int8)
+    return models, values
+
+
+def seen_of(models, row, order):
+    """What has been observed of a patient, in order, in the models' own places."""
+    place = {int(j): i for i, j in enumerate(models.at[0])}
+    return [(place[j], int(row[j])) for j in order if j in place and row[j] != MISSING]
+
+
+def states_of(models, seen):
+    states = [Evidence.of(model) for model in models.models]
+    for feature, value in seen:
+        states = [state.observe(feature, value) for state in states]
+    return states
+
+
+@given(cases(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_along_given_orders_the_engine_reads_what_the_readable_functions_say(case, data):
+    models, values = case
+    orders = np.array([data.draw(st.permutations(range(values.shape[1]))) for _ in values])
+    found = follow(models, values, orders, READ, gain="cmi", k=1, solver=TIGHT, threads=1)
+    for i, order in enumerate(orders):
+        for t in range(len(order) + 1):
+            states = states_of(models, seen_of(models, values[i], order[:t]))
+            solved = [
+                mean_field(model, state, solver=TIGHT) for model, state in zip(models.models, states, strict=True)
+            ]
+            marginals = [solution.marginals for solution in solved]
+            lead = wald(states)[0, 1]
+            odds = solved[0].elbo - solved[1].elbo
+            assert found.constant[i, t, 0] - found.constant[i, t, 1] == pytest.approx(lead, **CLOSE)
+            assert found.elbo[i, t, 0] - found.elbo[i, t, 1] == pytest.approx(odds, **CLOSE)
+            mean, variance = linearity(states, marginals)[0, 1], duel_variance(*states, *marginals)
+            assert found.mean[i, t, 0] == pytest.approx(mean, **CLOSE)
+            assert found.stack_a[i, t, 0] == pytest.approx(gaussian_sign(mean, variance), abs=1e-6)
+            below, _, of_engine, _, _, above = found.sums[i, t, 0]
+            assert of_engine == pytest.approx(variance, **CLOSE)
+            low, high = duel_interval(*states)
+            assert (lead - below, lead + above) == pytest.approx((low, high), **CLOSE)
+            call = 1 if low > 1e-9 else -1 if high < -1e-9 else 0
+            if min(abs(low), abs(high)) > 1e-9:
+                assert found.calls[i, t, 0, 0] == found.calls[i, t, 0, 1] == call
+                assert found.resolved[i, t, 0] == (call != 0)
+            gap = [row == MISSING for row in values[i, models.at[0]]]
+            gains = np.where(gap, 0.0, cmi(odds, *marginals, observed=states[0].observed))
+            expected = 0.0 if found.resolved[i, t, 0] else gains.max(initial=0.0)
+            assert found.gain[i, t] == pytest.approx(expected, **CLOSE)
+            if t < len(order) and order[t] in models.at[0]:
+                at = int(np.searchsorted(models.at[0], order[t]))
+                expected = 0.0 if found.resolved[i, t, 0] else gains[at]
+                assert found.worth[i, t] == pytest.approx(expected, **CLOSE)
+
+
+@given(cases(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_votes_are_those_of_the_readable_function(case, data):
+    models, values = case
+    order = np.array([data.draw(st.permutations(range(values.shape[1])))])
+    found = follow(models, values[:1], order, SIGNS, signs=("kl_nonzero",), solver=TIGHT, threads=1)
+    for t in range(order.shape[1] + 1):
+        positive, negative = sign_votes(models.models, seen_of(models, values[0], order[0, :t]))
+        assert found.signs[0, t, 0, 0] == np.sign(positive[0, 1] - negative[0, 1])
+
+
+@given(cases(couplings=False), st.data())
+@settings(max_examples=40, deadline=None)
+def test_without_couplings_log_odds_and_wald_are_naive_bayes_at_every_round(case, data):
+    models, values = case
+    orders = np.array([data.draw(st.permutations(range(values.shape[1]))) for _ in values])
+    found = follow(models, values, orders, ENTITIES, solver=TIGHT, threads=1)
+    one, zero = models.models
+    for i, order in enumerate(orders):
+        for t in range(len(order) + 1):
+            seen = seen_of(models, values[i], order[:t])
+            expected = one.prior + sum(one.terms[j, s + 1] - zero.terms[j, s + 1] for j, s in seen)
+            for score in (found.constant, found.elbo):
+                assert score[i, t, 0] - score[i, t, 1] == pytest.approx(expected, abs=1e-9)
+
+
+@given(cases(), st.sampled_from(["cmi", "wald_magnitude"]))
+@settings(max_examples=60, deadline=None)
+def test_greedy_asks_for_the_largest_gain_and_never_for_what_is_missing(case, gain):
+    models, values = case
+    found = choose(models, values, ENTITIES | CERTAIN, allocation="greedy", gain=gain, k=1, solver=TIGHT, threads=1)
+    for i, order in enumerate(found.order):
+        measured = np.flatnonzero(values[i] != MISSING)
+        assert sorted(order[order >= 0]) == measured.tolist()
+        assert (order[len(measured) :] == -1).all()
+        for t, chosen in enumerate(order[: len(measured)]):
+            states = states_of(models, seen_of(models, values[i], order[:t]))
+            solved = [
+                mean_field(model, state, solver=TIGHT) for model, state in zip(models.models, states, strict=True)
+            ]
+            magnitude = wald_magnitude(*states)
+            gains = magnitude
+            if gain == "cmi":
+                marginals = [solution.marginals for solution in solved]
+                gains = cmi(solved[0].elbo - solved[1].elbo, *marginals, observed=states[0].observed)
+            by_gain = found.fallback[i, t]
+            worth = np.zeros(values.shape[1])
+            worth[models.at[0]] = magnitude if by_gain else gains
+            worth[values[i] == MISSING] = 0.0
+            worth[order[:t]] = 0.0
+            assert worth[chosen] == pytest.approx(worth.max(), rel=1e-6, abs=1e-11)
+        assert (found.constant[i, len(measured) :] == found.constant[i, len(measured)]).all()
+
+
+@given(cases())
+@settings(max_examples=20, deadline=None)
+def test_the_company_of_other_patients_and_the_number_of_threads_change_nothing(case):
+    models, values = case
+    together = choose(models, values, ENTITIES, allocation="greedy", gain="cmi", k=1, threads=3)
+    for i in range(len(values)):
+        alone = choose(models, values[i : i + 1], ENTITIES, allocation="greedy", gain="cmi", k=1, threads=1)
+        assert (alone.order[0] == together.order[i]).all()
+        assert (alone.elbo[0] == together.elbo[i]).all()
+
+
+def test_gains_that_look_ahead_are_refused():
+    one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
+    models = Models("x", ("a", "b"), ("f",), (one, zero), (np.array([0]), np.array([0])), np.array([[0, 0.5, 0.5]]))
+    with pytest.raises(BundleError, match="f_target on a bundle that says how often; expected cmi"):
+        choose(models, np.zeros((1, 1), np.int8), allocation="greedy", gain="f_target", target="linearity", k=1)
