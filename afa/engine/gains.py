@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs, is_stale, moments_at, sides_of, terms_of_duel
+from afa.engine.duels import Pairs, is_stale, sides_of, terms_of_duel
 from afa.engine.layout import Indices, Packed
 from afa.engine.lookahead import (
     F_LINEARITY,
     F_STACK_A,
     F_TWO_ELBO,
+    UNIFORM_SECOND,
     Lookahead,
     gaussian_sign,
     new_lookahead,
@@ -152,22 +153,31 @@ def refresh_duel(
 @kernel()
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
     """Half the range of u_f, which is |delta_f^eff| of the paper's models (eq:wald_mag)."""
+    plain, field, slots_a, slots_b, gain = packed.plain, state.field, gains.slot_a, gains.slot_b, gains.gain
     for i in range(gains.first[p], gains.first[p + 1]):
-        low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i], gains.feature[i])
-        gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
+        if plain:
+            of_a = field[slots_a[i]] if slots_a[i] >= 0 else 0.0
+            of_b = field[slots_b[i]] if slots_b[i] >= 0 else 0.0
+            gain[i] = abs(of_a - of_b)
+        else:
+            low, middle, high = terms_of_duel(packed, state, slots_a[i], slots_b[i], gains.feature[i])
+            gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
 
 
 @kernel()
 def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> None:
     """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
+    # arrays one by one: taken out of their tuples in the loop they would cost more than the sums
+    m, q, silent = state.m, state.q, packed.silent
     slots_a, slots_b, gain = gains.slot_a, gains.slot_b, gains.gain
     feature, observed = gains.feature, state.observed
     for i in range(gains.first[p], gains.first[p + 1]):
         if observed[feature[i]]:
             continue
-        m_a, q_a = moments_at(packed, state, slots_a[i], feature[i])
-        m_b, q_b = moments_at(packed, state, slots_b[i], feature[i])
+        at, slot_a, slot_b = feature[i], slots_a[i], slots_b[i]
+        m_a, q_a = (m[slot_a], q[slot_a]) if slot_a >= 0 else (silent[0, at], silent[1, at])
+        m_b, q_b = (m[slot_b], q[slot_b]) if slot_b >= 0 else (silent[0, at], silent[1, at])
         total = 0.0
         for x in range(3):
             p_a, p_b = _probability(m_a, q_a, x), _probability(m_b, q_b, x)
@@ -180,7 +190,7 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
     """Expected absolute change of the score F (eq:smart_delta)."""
     # arrays one by one: taken out of their tuples in the loop they would cost more than the sums
-    observed, n_slots = state.observed, len(state.m)
+    m, q, observed, n_slots = state.m, state.q, state.observed, len(state.m)
     feature, slots_a, slots_b, gain = gains.feature, gains.slot_a, gains.slot_b, gains.gain
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
     start, field, m_ahead, _, constant, bound, own = lookahead
@@ -192,9 +202,8 @@ def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, 
         if not is_now and observed[feature[i]]:
             continue
         slot_a, slot_b = (-1, -1) if is_now else (slots_a[i], slots_b[i])
-        at = 0 if is_now else feature[i]
-        m_a, q_a = moments_at(packed, state, slot_a, at)
-        m_b, q_b = moments_at(packed, state, slot_b, at)
+        m_a, q_a = (m[slot_a], q[slot_a]) if slot_a >= 0 else (0.0, UNIFORM_SECOND)
+        m_b, q_b = (m[slot_b], q[slot_b]) if slot_b >= 0 else (0.0, UNIFORM_SECOND)
         total = 0.0
         for x in range(1 if is_now else 3):
             mixed = weight_a * _probability(m_a, q_a, x) + weight_b * _probability(m_b, q_b, x)

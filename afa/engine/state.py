@@ -159,7 +159,8 @@ def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> So
             there = place[packed.other_slot[e] - start]
             if there >= 0:
                 coupling[here, there] = packed.coupling[e]
-                alpha[here] -= packed.coupling[e] * site[CENTRE, packed.other_slot[e]]
+                if not packed.plain:
+                    alpha[here] -= packed.coupling[e] * site[CENTRE, packed.other_slot[e]]
     sweeps, capped = damped(alpha, coupling, free_site, free_m, free_q, iteration)
     ascended = ascend(alpha, coupling, free_site, free_m, free_q, n, iteration) if capped else 0
     origin, even = 0.0, 0.0
