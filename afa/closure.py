@@ -25,8 +25,8 @@ from afa.bundle import Bundle, PackedCouplings
 from afa.bundle.explicit import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.bundle.explicit import bundle_models
 from afa.bundle.rates import CONDITION, NONE_STATED, SHARED
-from afa.errors import Fault, PlannerError
-from afa.inference.exact import exact
+from afa.errors import Fault, InferenceError, PlannerError
+from afa.inference.exact import MEMORY_LIMIT, exact
 from afa.inference.meanfield import MeanField, Solver, mean_field
 from afa.mrf import Evidence, PairwiseMRF
 
@@ -34,6 +34,8 @@ Coupling = Literal["differential", "shared"]
 COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
 Closure = Literal["differential", "shared", "explicit"]
 """With what has to be elicited for it beside directions: how often (F3)."""
+SMALL = 10_000_000
+"""Bytes of tables that the exact kappa may take where mean-field can go without."""
 KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 
 
@@ -126,9 +128,24 @@ def kappa_of(bundle: Bundle, entity: str) -> float:
     known = KAPPAS.setdefault(bundle, {})
     if entity not in known:
         spoken = bundle.how_often(entity)[2]
-        one, zero = (exact(model).log_partition for model in bundle_models(bundle, entity, features=spoken))
-        known[entity] = one - zero - float(bundle.priors[bundle.index(entity)])
+        known[entity] = log_ratio(*bundle_models(bundle, entity, features=spoken))
     return known[entity]
+
+
+def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
+    """Log Z_1 - log Z_0 of two class models at no observation, without the prior, by exact inference."""
+    if not (one.couplings.nnz or zero.couplings.nnz):
+        return 0.0
+    of_one, of_zero = (exact(model, memory_limit=memory_limit).log_partition for model in (one, zero))
+    return of_one - one.prior - of_zero
+
+
+def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
+    """The same where it takes no more than `SMALL` bytes of tables, else 0."""
+    try:
+        return log_ratio(one, zero, SMALL)
+    except InferenceError:
+        return 0.0
 
 
 @dataclass(frozen=True)

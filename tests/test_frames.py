@@ -79,18 +79,18 @@ def test_a_simulation_of_a_table_is_that_of_the_command(
     assert "top 1; 9 patients, 5 features" in repr(made)
 
 
-def test_gaps_leave_patients_out_by_name_and_empty_columns_leave_the_bundle(
-    bundle_tiny: Bundle, patients: pd.DataFrame
-) -> None:
+def test_gaps_are_not_asked_for_and_what_has_no_value_is_left_out(bundle_tiny: Bundle, patients: pd.DataFrame) -> None:
     patients["MUC2"] = np.nan
     patients.loc["p3", "TFF3"] = np.nan
+    patients.loc["p4"] = np.nan
     patients["age"] = 40
     labels = pd.DataFrame({"fistula": [1.0] * 4 + [0.0] * 5}, index=patients.index)
     made = afa.simulate(bundle_tiny, patients, labels, rules=["greedy"], resamples=10)
-    assert made.left_out == ("p3",)
+    assert made.left_out == ("p4",)
     assert len(made.patients) == 8
+    assert made.gaps == 1 / 32
     assert made.curves["t"].max() == 4
-    assert "left out for gaps" in repr(made)
+    assert "3.1 % of values not measured, 1 left out with none" in repr(made)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`afa simulate`: on complete patients of one's own, how many measurements each way of choosing them would need."""
+"""`afa simulate`: on measured patients of one's own, how many measurements each way of choosing them would need."""
 
 from __future__ import annotations
 
@@ -23,19 +23,28 @@ LISTED = 5
 
 def simulate(
     bundle: Annotated[Path, typer.Argument(help="bundle folder")],
-    cohort: Annotated[Path, typer.Argument(help="complete patients: a .csv or .parquet table, or a cohort folder")],
+    cohort: Annotated[Path, typer.Argument(help="measured patients: a .csv or .parquet table, or a cohort folder")],
     out: Out,
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5 unless given")] = None,
     entity: Annotated[str | None, typer.Option(help="ask whether this one holds, instead of for the top k")] = None,
     coupling: Annotated[
-        Literal["differential", "shared"], typer.Option(help="with --entity: the couplings of its two classes")
-    ] = "differential",
+        Literal["differential", "shared", "explicit"] | None,
+        typer.Option(help="explicit: by how often, where the bundle says it; shared: with --entity"),
+    ] = None,
+    holds: Annotated[
+        Literal["several", "one", "one or none"] | None,
+        typer.Option(help="how many entities hold, where the bundle says how often; as it says unless given"),
+    ] = None,
+    tau: Annotated[
+        float | None, typer.Option(help="how far log-odds are believed, up to 1 (docs/decisions.md)")
+    ] = None,
     allocation: Annotated[
         str | None,
         typer.Option(help=f"rules, comma-separated, or module:Class; {TOP_K_RULES}, with --entity {BINARY_RULES}"),
     ] = None,
     score: Annotated[
-        str | None, typer.Option(help="scores, comma-separated; linearity, with --entity two_elbo, unless given")
+        str | None,
+        typer.Option(help="scores, comma-separated; linearity, with --entity or explicit two_elbo, unless given"),
     ] = None,
     gain: Annotated[str, typer.Option(help="gains, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
     costs: Annotated[
@@ -50,7 +59,7 @@ def simulate(
     confidence: Confidence = 0.95,
     threads: Threads = 1,
 ) -> None:
-    """Simulate acquisition on patients whose features are all known: curves, and how many features were needed."""
+    """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
     from rich.console import Console
     from tqdm import tqdm  # type: ignore[import-untyped]
 
@@ -59,20 +68,22 @@ def simulate(
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.errors import ConfigError, Fault
     from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
+    from afa.planner.options import gauge_of
     from afa.report.simulation import check_place, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
 
     if k is not None and entity is not None:
         raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
-    if coupling != "differential" and entity is None:
-        expected = "--entity beside it: a ranking has no two classes"
-        raise ConfigError(Fault("--coupling", coupling, expected, "name an entity, or leave it out"))
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
     check_place(out)
-    scores = words("--score", score or ("two_elbo" if entity else "linearity"), SCORES)
     gains, model = words("--gain", gain, GAINS), load_bundle(bundle)
+    gauge = gauge_of(model, coupling)
+    if gauge == "shared" and entity is None:
+        expected = "--entity beside it: a ranking has no two classes"
+        raise ConfigError(Fault("--coupling", gauge, expected, "name an entity, or leave it out"))
+    scores = words("--score", score or ("two_elbo" if entity or gauge == "explicit" else "linearity"), SCORES)
     usual = BINARY_RULES if entity else TOP_K_RULES
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
@@ -82,6 +93,7 @@ def simulate(
         given = read_labels(labels, given)
     _tell(given)
     chosen = some_patients(given.cohort, patients, seed)
+    measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     if entity is None and k is None and len(given.bundle.entities) <= 5:
         typer.echo(f"k = {len(given.bundle.entities) - 1}, since the bundle has {len(given.bundle.entities)} entities")
     prepare()
@@ -95,6 +107,9 @@ def simulate(
             k=k,
             entity=entity,
             coupling=coupling,
+            holds=holds,
+            tau=tau,
+            measured=measured,
             costs=costs,
             seeds=drawn,
             resamples=resamples,
@@ -111,11 +126,10 @@ def simulate(
             "digests": dict(given.digests),
             "patients": len(given.cohort.patients),
             "simulated_on": len(chosen.patients),
+            "not_measured": int((~measured).sum()),
             "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
         },
-        "setting": {"entity": entity, "coupling": coupling}
-        if entity
-        else {"k": k or min(5, len(given.bundle.entities) - 1)},
+        "setting": _setting(given, gauge, entity, k, holds, tau),
         "ways": [way._asdict() for way in ways],
         "costs": costs,
         "seeds": drawn,
@@ -125,6 +139,20 @@ def simulate(
     write_simulation(made, card, out, _drawing())
     Console().print(needed_table(made.features_needed, len(given.bundle.features)))
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
+
+
+def _setting(
+    given: Given, gauge: str, entity: str | None, k: int | None, holds: str | None, tau: float | None
+) -> dict[str, object]:
+    """What was asked, for the card; of the explicit gauge all that it takes."""
+    asked: dict[str, object] = {"k": k or min(5, len(given.bundle.entities) - 1)}
+    if entity:
+        asked = {"entity": entity, "coupling": gauge}
+    if gauge != "explicit":
+        return asked
+    of_bundle = given.bundle.rates.holds if given.bundle.rates else "several"
+    said = {"coupling": gauge} if entity else {"coupling": gauge, "holds": holds or of_bundle}
+    return asked | said | {"tau": 1.0 if tau is None else tau}
 
 
 def _distinct(option: str, text: str) -> list[str]:
@@ -150,8 +178,12 @@ def _drawing() -> Callable[[DataFrame, str, Path], None] | None:
 
 
 def _tell(given: Given) -> None:
-    """Say aloud what of the input is not used."""
+    """Say aloud what of the input is not used, or not there."""
     from afa.csvfile import visible
+
+    if not given.measured.all():
+        share = 100 * (1 - given.measured.mean())
+        typer.echo(f"{share:.2g} % of the values were not measured: they are not asked for")
 
     for names, words in (
         (given.ignored, "columns ignored, since the bundle does not know them"),

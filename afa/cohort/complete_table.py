@@ -1,4 +1,4 @@
-"""Complete patients in a table of one's own: what stands in it, and how it is brought onto the features of a bundle."""
+"""Patients in a table of one's own: what stands in it, and how it is brought onto the features of a bundle."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ SHOWN = 20
 class Given(NamedTuple):
     """What was read, on one set of features: `bundle` and `cohort` are aligned, patients by name.
 
-    digests : SHA-256 by file name, that of a file of labels by `labels/` and its name. ignored : columns that the
-    bundle does not know. dropped : features of the bundle that the table lacks. left_out : labelled patients that the
-    table lacks.
+    measured : (P, M) which values of the cohort were; the others are 0 there. digests : SHA-256 by file name, that of a
+    file of labels by `labels/` and its name. ignored : columns that the bundle does not know. dropped : features of the
+    bundle that the table lacks. left_out : labelled patients that the table lacks.
     """
 
     bundle: Bundle
     cohort: Cohort
+    measured: NDArray[np.bool_]
     digests: Mapping[str, str]
     ignored: Sequence[str]
     dropped: Sequence[str]
@@ -39,11 +40,11 @@ class Given(NamedTuple):
 
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> Given:
-    """Complete patients of a CSV or Parquet table, or of a cohort folder, on the features of a bundle.
+    """Patients of a CSV or Parquet table, or of a cohort folder, on the features of a bundle.
 
-    In a table the first column names the patients; each other column that is a feature of the bundle holds -1, 0 or 1,
-    and the rest is ignored. Features that the table lacks are an error, unless `drop_missing`, or the cohort folder
-    says that it dropped them: then they leave the bundle too (decisions.md D3).
+    In a table the first column names the patients; each other column that is a feature of the bundle holds -1, 0, 1 or
+    nothing, where it was not measured, and the rest is ignored. Features that the table lacks are an error, unless
+    `drop_missing`, or the cohort folder says that it dropped them: then they leave the bundle too (decisions.md D3).
 
     Raises
     ------
@@ -52,16 +53,18 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     """
     if path.is_dir():
         cohort = load_cohort(path)
+        gaps = np.zeros(cohort.values.shape, dtype=np.bool_)
         known = set(bundle.features)
         unknown = [name for name in cohort.features if name not in known]
         told = set(cohort.provenance.get("dropped_features") or ())
         files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
-        values = _numbers(path, cells, {-1.0: -1, 0.0: 0, 1.0: 1}, "-1, 0 or 1")
+        values = _numbers(path, cells, {-1.0: -1, 0.0: 0, 1.0: 1}, "-1, 0, 1 or nothing")
         names = tuple(cells.names)
         nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
-        cohort = Cohort(path.stem, tuple(cells.columns), names, values.astype(np.int8), nothing)
+        gaps = np.isnan(values)
+        cohort = Cohort(path.stem, tuple(cells.columns), names, np.where(gaps, 0, values).astype(np.int8), nothing)
         unknown, told, files = list(cells.unknown), set[str](), [path]
     have = set(cohort.features)
     missing = [name for name in bundle.features if name not in have]
@@ -70,7 +73,10 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         raise CohortError(_missing_fault(path, bundle, missing, unknown, drop_missing))
     model = bundle.restrict([name for name in bundle.features if name in have])
     digests = {file.name: sha256_of(file) for file in files}
-    return Given(model, _ordered(cohort, model.features), digests, unknown, missing)
+    by_name = np.argsort(np.array(cohort.patients, dtype=object))
+    columns = [cohort.features.index(name) for name in model.features]
+    measured = ~gaps[by_name][:, columns]
+    return Given(model, _ordered(cohort, model.features), measured, digests, unknown, missing)
 
 
 def read_labels(path: Path, given: Given) -> Given:
@@ -82,7 +88,7 @@ def read_labels(path: Path, given: Given) -> Given:
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
-    values = _numbers(path, cells, {0.0: 0, 1.0: 1}, "0, 1 or nothing", blank=True)
+    values = _numbers(path, cells, {0.0: 0, 1.0: 1}, "0, 1 or nothing")
     table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(cells.columns))
     known = set(given.cohort.patients)
     left_out = [name for name in cells.names if name not in known]
@@ -98,16 +104,14 @@ def read_labels(path: Path, given: Given) -> Given:
     )
 
 
-def _numbers(
-    path: Path, cells: Cells, allowed: Mapping[float, int], expected: str, *, blank: bool = False
-) -> NDArray[np.float64]:
-    """(P, columns) what the cells say, NaN where nothing is said and nothing may be."""
+def _numbers(path: Path, cells: Cells, allowed: Mapping[float, int], expected: str) -> NDArray[np.float64]:
+    """(P, columns) what the cells say, NaN where nothing is said."""
     values = np.empty((len(cells.names), len(cells.columns)))
     wrong = np.zeros(values.shape, dtype=np.bool_)
     for place, texts in enumerate(cells.columns.values()):
         read = {text: allowed.get(number(text), np.nan) for text in set(texts)}
         values[:, place] = [read[text] for text in texts]
-        wrong[:, place] = [bool(np.isnan(read[text])) and not (blank and not text) for text in texts]
+        wrong[:, place] = [bool(text) and bool(np.isnan(read[text])) for text in texts]
     faults = list(_cell_faults(path, cells, wrong, expected))
     if faults:
         raise CohortError(faults)
@@ -121,8 +125,7 @@ def _cell_faults(path: Path, cells: Cells, wrong: NDArray[np.bool_], expected: s
     for row, column in places[:SHOWN]:
         text = cells.columns[names[column]][row]
         where = f"{path}, {cells.rows[row]} (patient {visible(cells.names[row])}), column {visible(names[column])}"
-        step = "encode what was measured so" if text else "leave out patients who are not complete"
-        yield Fault(where, quoted(text), expected, step)
+        yield Fault(where, quoted(text), expected, "encode what was measured so")
     if len(places) > SHOWN:
         yield Fault(str(path), f"{len(places) - SHOWN} more such cells", expected, "mend them in the same way")
 

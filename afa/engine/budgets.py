@@ -69,7 +69,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
                     rows[0, there] = rows[1, there] = 0.0
                     if of_a == 0.0 and of_b == 0.0:
                         continue
-                    if packed.plain:
+                    if packed.stated is None:
                         below = above = abs(of_a - of_b)
                     else:
                         below, above = range_of_pair(
@@ -143,7 +143,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
     """Write how far the terms of one entity can take it below and above."""
     norm = budgets.norm
-    if packed.plain:
+    if packed.stated is None:
         norm[0, entity] = norm[1, entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
         return
     norm[0, entity] = norm[1, entity] = 0.0
@@ -156,10 +156,9 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
 @kernel()
 def _reach(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float]:
     """How far below and above 0 the term of one feature can be, each 0 or more; 0 once it is observed."""
-    feature = packed.feature[slot_a]
-    if state.observed[feature]:
+    if state.observed[packed.feature[slot_a]]:
         return 0.0, 0.0
-    low, middle, high = terms_of_duel(packed, state, slot_a, slot_b, feature)
+    low, middle, high = terms_of_duel(packed, state, slot_a, slot_b)
     return max(0.0, -min(low, middle, high)), max(0.0, low, middle, high)
 
 
@@ -180,7 +179,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
             continue
         a, b = min(one, opponent), max(one, opponent)
         p, shared = number_of(n, a, b), range(first[a * n + b], first[a * n + b + 1])
-        if packed.plain:
+        if packed.stated is None:
             total = norm[0, a] + norm[0, b]
             for i in shared:
                 of_a, of_b = field[first_slot[a] + of_u[i]], field[first_slot[b] + of_v[i]]

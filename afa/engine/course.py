@@ -18,6 +18,8 @@ from afa.engine.layout import Indices, Packed
 from afa.engine.lookahead import Lookahead, copy_lookahead, gaussian_sign
 from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, Ranks, is_certified, ranks_of, score_table
 from afa.engine.state import (
+    ASCENDED,
+    ITERATIONS,
     Iteration,
     State,
     copy_state,
@@ -114,7 +116,7 @@ class Followed(NamedTuple):
 
     order : (J, r) features as observed, -1 where all that could be measured had been; along given orders
     `only_changes` leaves out those that no entity holds. fallback : (J, r) whether no candidate had any gain left.
-    t : (J, T) the round.
+    t : (J, T) the round; rows after the last round that changed anything repeat it.
     source : (J, T) the path that was read, of those that had the same history; to it alone the walk writes the others.
 
     SIGNS : signs (J, T, S, Q) int8 by score, +1 where the first entity is preferred, 0 a tie; `kl` asks for (a, b) and
@@ -224,8 +226,8 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
     if reads & SOLVES:
         for entity in range(len(packed.prior)):
             if moment.of_entity[SOLVED, entity] == t:
-                followed.iterations[path, row, entity] = state.iterations[entity]
-                followed.ascended[path, row, entity] = state.ascended[entity]
+                followed.iterations[path, row, entity] = state.solves[ITERATIONS, entity]
+                followed.ascended[path, row, entity] = state.solves[ASCENDED, entity]
     if reads & (DUELS | CALLS):
         _write_duels(course, moment, t, followed, path, row)
 

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from afa.bracket import ALPHA, K1
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, Indices, Packed
+from afa.engine.layout import CENTRE, HIGH, LOW, SILENT, SILENT_SECOND, Indices, Packed
 from afa.engine.state import State, sign, term
 from afa.mrf import Floats
 
 Pairs = NDArray[np.int64]
+UNIFORM_SECOND = 2.0 / 3.0
+"""Second moment of three values that are alike."""
 
 
 class Duel(NamedTuple):
@@ -50,7 +52,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if not state.observed[at]:
-            low, middle, high = terms_of_duel(packed, state, here_a, here_b, at)
+            low, middle, high = terms_of_duel(packed, state, here_a, here_b)
             least, most = min(low, middle, high), max(low, middle, high)
             hidden_below, hidden_above, seen, square = row(packed, state, here_a, here_b, -1)
             below += max(0.0, -least)
@@ -61,10 +63,10 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
             squares += square
             unary_squares += (0.5 * (most - least)) ** 2
             beta = max(beta, 0.5 * (hidden_below + hidden_above))
-            m_a, q_a = moments_at(packed, state, here_a, at)
-            m_b, q_b = moments_at(packed, state, here_b, at)
+            m_a, q_a = moments_at(packed, state, here_a, here_b)
+            m_b, q_b = moments_at(packed, state, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
-            if packed.plain:
+            if packed.stated is None:
                 variance += high * high * (second - first * first)
             else:
                 p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
@@ -83,12 +85,12 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 
 @kernel(inline=True)
-def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int, feature: int) -> tuple[float, float, float]:
+def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
     """u(s) for s = -1, 0, +1: what observing a value of an unobserved feature adds to D (docs/decisions.md, F11).
 
-    A slot of -1 is that of an entity that is silent; a value that is not possible counts as 0.
+    A slot of -1, not of both, is that of an entity that is silent; a value that is not possible counts as 0.
     """
-    if packed.plain:
+    if packed.stated is None:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     low = middle = high = 0.0
@@ -98,16 +100,19 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int, featur
     if slot_b >= 0:
         low, middle = low - term(packed, state, slot_b, -1), middle - term(packed, state, slot_b, 0)
         high -= term(packed, state, slot_b, 1)
-    possible = packed.possible
-    return (low if possible[feature, 0] else middle), middle, (high if possible[feature, 2] else middle)
+    slot = max(slot_a, slot_b)
+    low = low if packed.site[LOW, slot] else middle
+    return low, middle, (high if packed.site[HIGH, slot] else middle)
 
 
 @kernel(inline=True)
-def moments_at(packed: Packed, state: State, slot: int, feature: int) -> tuple[float, float]:
-    """First and second moment at a slot, or of the background where an entity is silent (-1)."""
+def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
+    """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
     if slot >= 0:
         return state.m[slot], state.q[slot]
-    return packed.silent[0, feature], packed.silent[1, feature]
+    if packed.stated is None:
+        return 0.0, UNIFORM_SECOND
+    return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
 
 
 @kernel()
@@ -138,7 +143,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
         if state.observed[at]:
             seen += abs(of_a - of_b)
         elif at != without:
-            if packed.plain:
+            if packed.stated is None:
                 least = most = abs(of_a - of_b)
             else:
                 least, most = range_of_pair(packed, of_a, slot_a, there_a, of_b, slot_b, there_b)
@@ -156,14 +161,14 @@ def range_of_pair(
 
     of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read.
     """
-    site, possible = packed.site, packed.possible
+    site = packed.site
     one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
     least, most = 0.0, 0.0
     if of_a == 0.0 and of_b == 0.0:
         return least, most
     for s in range(-1, 2):
         for t in range(-1, 2):
-            if possible[packed.feature[one], s + 1] and possible[packed.feature[other], t + 1]:
+            if (s == 0 or site[HIGH if s > 0 else LOW, one]) and (t == 0 or site[HIGH if t > 0 else LOW, other]):
                 value = 0.0
                 if of_a != 0.0:
                     value += of_a * (s - site[CENTRE, slot_a]) * (t - site[CENTRE, other_a])
@@ -296,7 +301,7 @@ def bracket_calls(
     share of wrong calls that the heuristic brackets allow, in (0, 1).
     """
     lead = state.constant[a] - state.constant[b]
-    between = sums.between if packed.plain else 0.0  # the paper's form is of the paper's models
+    between = sums.between if packed.stated is None else 0.0  # the paper's form is of the paper's models
     calls[0] = settled(lead, sums.budget, sums.above, packed.tie)
     calls[1] = settled(lead, sums.budget + between, sums.above + between, packed.tie)
     calls[2] = sign(mean, math.sqrt(2.0 * sums.spread * math.log(2.0 / gamma) * (1.0 + sums.beta)))

@@ -159,7 +159,7 @@ def course_of(
     state = _start_of(bundle, packed, iteration)
     empty = elbos(state, m)
     looks_ahead = kind not in (NO_GAIN, WALD_MAGNITUDE, CMI)
-    if looks_ahead and not packed.plain:
+    if looks_ahead and packed.stated:
         found, step = "f_target on a bundle that says how often", "ask for cmi"
         raise BundleError(Fault("option gain", found, "cmi or wald_magnitude", step))
     lookahead = new_lookahead(packed) if looks_ahead else no_lookahead()
@@ -248,7 +248,10 @@ def _walk(
     rounds: NDArray[np.int64] | None = None,
 ) -> Followed:
     followed, values = new_followed(course, order, n_rows), laid_out(values)
-    patterns, of_patient = np.unique(values == MISSING, axis=0, return_inverse=True)
+    missing = values == MISSING
+    patterns, of_patient = missing[:1], np.zeros(len(values), dtype=np.int64)
+    if missing.any():
+        patterns, of_patient = np.unique(missing, axis=0, return_inverse=True)
     pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
     jobs = np.argsort(pattern, kind="stable")  # those of whom the same is missing stand together
     if rounds is not None:
@@ -261,11 +264,16 @@ def _walk(
         work(0, len(order))
     else:
         in_threads(work, len(order), threads)
-    path, row = np.nonzero(followed.source != np.arange(len(order))[:, None])
+    row = np.arange(followed.t.shape[1])
+    read_at = followed.t[followed.source, row]
+    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # where all that was measured has been observed
+    as_row = np.minimum(row, last[:, None])
+    path, row = np.nonzero((followed.source != np.arange(len(order))[:, None]) | (as_row != row))
+    as_row = as_row[path, row]
     for name in set(Followed._fields) - {"order", "fallback", "worth", "source"}:
         read = getattr(followed, name)
         if read.shape[1]:
-            read[path, row] = read[followed.source[path, row], row]
+            read[path, row] = read[followed.source[path, as_row], as_row]
     return followed
 
 

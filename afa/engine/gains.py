@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs, is_stale, sides_of, terms_of_duel
-from afa.engine.layout import Indices, Packed
+from afa.engine.duels import UNIFORM_SECOND, Pairs, is_stale, sides_of, terms_of_duel
+from afa.engine.layout import SILENT, SILENT_SECOND, Indices, Packed
 from afa.engine.lookahead import (
     F_LINEARITY,
     F_STACK_A,
     F_TWO_ELBO,
-    UNIFORM_SECOND,
     Lookahead,
     gaussian_sign,
     new_lookahead,
@@ -153,14 +152,14 @@ def refresh_duel(
 @kernel()
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
     """Half the range of u_f, which is |delta_f^eff| of the paper's models (eq:wald_mag)."""
-    plain, field, slots_a, slots_b, gain = packed.plain, state.field, gains.slot_a, gains.slot_b, gains.gain
+    field, slots_a, slots_b, gain = state.field, gains.slot_a, gains.slot_b, gains.gain
     for i in range(gains.first[p], gains.first[p + 1]):
-        if plain:
+        if packed.stated is None:
             of_a = field[slots_a[i]] if slots_a[i] >= 0 else 0.0
             of_b = field[slots_b[i]] if slots_b[i] >= 0 else 0.0
             gain[i] = abs(of_a - of_b)
         else:
-            low, middle, high = terms_of_duel(packed, state, slots_a[i], slots_b[i], gains.feature[i])
+            low, middle, high = terms_of_duel(packed, state, slots_a[i], slots_b[i])
             gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
 
 
@@ -169,15 +168,21 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
     """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
     # arrays one by one: taken out of their tuples in the loop they would cost more than the sums
-    m, q, silent = state.m, state.q, packed.silent
+    m, q, site = state.m, state.q, packed.site
     slots_a, slots_b, gain = gains.slot_a, gains.slot_b, gains.gain
     feature, observed = gains.feature, state.observed
     for i in range(gains.first[p], gains.first[p + 1]):
         if observed[feature[i]]:
             continue
-        at, slot_a, slot_b = feature[i], slots_a[i], slots_b[i]
-        m_a, q_a = (m[slot_a], q[slot_a]) if slot_a >= 0 else (silent[0, at], silent[1, at])
-        m_b, q_b = (m[slot_b], q[slot_b]) if slot_b >= 0 else (silent[0, at], silent[1, at])
+        slot_a, slot_b = slots_a[i], slots_b[i]
+        m_a, q_a, m_b, q_b = 0.0, UNIFORM_SECOND, 0.0, UNIFORM_SECOND
+        if packed.stated is not None:
+            slot = max(slot_a, slot_b)
+            m_a, q_a = m_b, q_b = site[SILENT, slot], site[SILENT_SECOND, slot]
+        if slot_a >= 0:
+            m_a, q_a = m[slot_a], q[slot_a]
+        if slot_b >= 0:
+            m_b, q_b = m[slot_b], q[slot_b]
         total = 0.0
         for x in range(3):
             p_a, p_b = _probability(m_a, q_a, x), _probability(m_b, q_b, x)

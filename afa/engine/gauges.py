@@ -22,7 +22,7 @@ from afa.engine.layout import Packed, pack
 from afa.engine.lookahead import gaussian_sign
 from afa.engine.paths import Signs
 from afa.engine.state import State, condition, new_state, sign, solve_entity
-from afa.engine.sweeps import Iteration, add_neighbours, ascend, bound, damped, padded, ternary_sites
+from afa.engine.sweeps import Iteration, add_neighbours, ascend, bound, damped, padded
 from afa.inference.meanfield import Solver
 from afa.mrf import LOG3, Floats
 
@@ -130,7 +130,7 @@ def _before_any_observation(
     state = new_state(packed)
     for entity in range(len(packed.prior)):
         solve_entity(packed, state, entity, iteration)
-        _count(counts[ENTITY], state.iterations[entity], state.capped[entity], state.ascended[entity])
+        _count(counts[ENTITY], state.solves[0, entity], state.solves[1, entity], state.solves[2, entity])
     for p in range(len(unions.pairs)):
         _read(packed, state, unions, p, iteration, scores[:, p], counts)
 
@@ -163,7 +163,7 @@ def _follow(
                 entity = packed.owner[packed.holder[h]]
                 held[entity] = True
                 solve_entity(packed, state, entity, iteration)
-                _count(counts[ENTITY, :, t], state.iterations[entity], state.capped[entity], state.ascended[entity])
+                _count(counts[ENTITY, :, t], state.solves[0, entity], state.solves[1, entity], state.solves[2, entity])
             for p in range(len(unions.pairs)):
                 if held[unions.pairs[p, 0]] or held[unions.pairs[p, 1]]:
                     _read(packed, state, unions, p, iteration, scores[:, p], counts[:, :, t])
@@ -191,12 +191,12 @@ def _read(
     scores[0] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)
-    bounds, site = np.empty(2), ternary_sites(len(duel.field))
+    bounds = np.empty(2)
     for side in range(2):
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
-        sweeps, capped = damped(field, coupling, site, m[side], q[side], iteration)
-        ascended = ascend(field, coupling, site, m[side], q[side], duel.n, iteration) if capped else 0
+        sweeps, capped = damped(field, coupling, None, m[side], q[side], iteration)
+        ascended = ascend(field, coupling, None, m[side], q[side], duel.n, iteration) if capped else 0
         _count(counts[POSITIVE + side], sweeps, 1 if capped else 0, ascended)
         bounds[side] = bound(field, coupling, m[side], q[side], duel.n)
     scores[1] = duel.constant + (bounds[0] - bounds[1])

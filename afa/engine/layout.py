@@ -46,8 +46,10 @@ class Overlaps(NamedTuple):
     coupling: Floats
 
 
-LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES = range(7)
-"""Rows of `Packed.site`."""
+LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, TOLD_LOW, TOLD, TOLD_HIGH, LOW, HIGH, SILENT, SILENT_SECOND = range(
+    14
+)
+"""Rows of `Packed.site`; they are of one array because a kernel's call hands over each array of its arguments."""
 NEGLIGIBLE = 2.0**80
 """Weight of the two sides against the middle where a feature has two values, laid on -1 and +1."""
 
@@ -61,12 +63,15 @@ class Packed(NamedTuple):
     other_slot, coupling : (2 E,) the slot at the other end, of the same entity, and the potential.
     first_holder : (M + 1,) the slots that hold feature f are holder[first_holder[f] : first_holder[f + 1]].
     prior : (N,) prior log-odds. n_features : M. tie : a score of at most this magnitude is rounding, not a preference.
-    site : (7, K). LEVEL, EVEN : of the terms. CENTRE : mu, the first moment before any observation, and SECOND, the
-    second one. WIDTH, OFFSET, SIDES : the moments at a field h are width m + offset q and width q + offset m, where m
-    and q are those of a feature with weights sides e^-wh, 1, sides e^wh for -1, 0, +1 and w is the width.
-    possible : (M, 3). of_silent : (M, 3) log-probabilities of values where an entity is silent, 0 if not possible, and
-    silent : (2, M) the moments. volume : log-partition of a feature where an entity is silent: log 3 of the paper's
-    models, 0 of probabilities. plain : whether all models are the paper's.
+    site : (14, K), of models of probabilities; else (14, 0). LEVEL, EVEN : of the terms. CENTRE : mu, the first moment
+    before any observation, and SECOND, the second one. WIDTH, OFFSET, SIDES : the moments at a field h are
+    width m + offset q and width q + offset m, where m and q are those of a feature with weights sides e^-wh, 1,
+    sides e^wh for -1, 0, +1 and w is the width. TOLD + s : log-ratio of a value to where an entity is silent, with
+    centred neighbours. LOW, HIGH : whether -1, +1 can occur. SILENT, SILENT_SECOND : the moments where an entity is
+    silent.
+    volume : log-partition of a feature where an entity is silent: log 3 of the paper's models, 0 of probabilities.
+    stated : whether models are of probabilities, else None: kernels are compiled for either type, so that those of the
+    paper's models leave out all that is for the others.
     """
 
     first_slot: Indices
@@ -83,11 +88,8 @@ class Packed(NamedTuple):
     n_features: int
     tie: float
     site: Floats
-    possible: NDArray[np.bool_]
-    of_silent: Floats
-    silent: Floats
     volume: float
-    plain: bool
+    stated: bool | None
 
 
 class Sharing(NamedTuple):
@@ -167,14 +169,11 @@ def _lay_out(bundle: Bundle) -> Packed:
     row, column = of_pair * m + pairs.row, of_pair * m + pairs.column
     with_unary = np.flatnonzero(bundle.unary.ravel())
     slots = _distinct(np.concatenate([with_unary, row, column]))
-    site = np.zeros((7, len(slots)))
-    site[SECOND], site[WIDTH], site[SIDES] = 2.0 / 3.0, 1.0, 1.0
     packed = _by_slot(slots, row, column, pairs.value, np.array(bundle.priors, dtype=np.float64), n, m)
     reaches = _reaches(bundle, packed.coupling, packed.first_edge[packed.first_slot])
     return packed._replace(
         unary=bundle.unary[packed.owner, packed.feature].astype(np.float64),
         tie=ROUNDING * max(reaches, default=0.0),
-        site=site,
     )
 
 
@@ -189,9 +188,8 @@ def _lay_out_models(bundle: Models) -> Packed:
         values.append(model.couplings.toarray()[row, column])
     row, column, value = (np.concatenate(parts) for parts in (rows, columns, values))
     terms = np.concatenate([model.terms for model in bundle.models])
-    possible = bundle.background > 0
     below, above = np.isfinite(terms[:, 0]), np.isfinite(terms[:, 2])
-    site = np.zeros((7, len(slots)))
+    site = np.zeros((14, len(slots)))
     low, site[LEVEL], high = np.where(np.isfinite(terms), terms, 0.0).T
     site[EVEN] = np.where(below & above, (low + high) / 2 - site[LEVEL], 0.0)
     site[CENTRE] = np.concatenate([model.centre for model in bundle.models])
@@ -199,15 +197,18 @@ def _lay_out_models(bundle: Models) -> Packed:
     site[WIDTH] = np.where(below & above, 1.0, 0.5)
     site[OFFSET] = 0.5 * (above.astype(np.float64) - below)
     site[SIDES] = np.where(below & above, np.exp(site[EVEN]), NEGLIGIBLE)
+    silent = bundle.background[np.concatenate(bundle.at)].T
+    site[[TOLD_LOW, TOLD, TOLD_HIGH]] = np.where(
+        np.isfinite(terms.T), terms.T - np.log(np.where(silent > 0, silent, 1.0)), 0.0
+    )
+    site[LOW], site[HIGH] = below, above
+    site[SILENT], site[SILENT_SECOND] = silent[2] - silent[0], 1.0 - silent[1]
     return _by_slot(slots, row, column, value, bundle.priors, n, m)._replace(
         unary=np.concatenate([model.unary for model in bundle.models]),
         tie=ROUNDING * max(model.reach for model in bundle.models),
         site=site,
-        possible=possible,
-        of_silent=np.log(np.where(possible, bundle.background, 1.0)),
-        silent=np.stack([bundle.background[:, 2] - bundle.background[:, 0], 1.0 - bundle.background[:, 1]]),
         volume=0.0,
-        plain=False,
+        stated=True,
     )
 
 
@@ -234,12 +235,9 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
         overlaps=WITHOUT,
         n_features=m,
         tie=0.0,
-        site=np.zeros((7, len(slots))),
-        possible=np.ones((m, 3), dtype=np.bool_),
-        of_silent=np.zeros((m, 3)),
-        silent=np.repeat([[0.0], [2.0 / 3.0]], m, axis=1),
+        site=np.empty((14, 0)),
         volume=LOG3,
-        plain=True,
+        stated=None,
     )
 
 

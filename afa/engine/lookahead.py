@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import row
+from afa.engine.duels import UNIFORM_SECOND, row
 from afa.engine.layout import Packed
 from afa.engine.state import Iteration, State, elbo, expected_score, places
-from afa.engine.sweeps import ascend, bound, damped, padded, ternary_sites
+from afa.engine.sweeps import ascend, bound, damped, padded
 from afa.mrf import LOG3, Floats
 
 F_LINEARITY, F_TWO_ELBO, F_STACK_A = 2, 3, 4
-UNIFORM_SECOND = 2.0 / 3.0
 
 
 class Lookahead(NamedTuple):
@@ -157,7 +156,6 @@ def _solve_values(
     own, size = entity * len(packed.prior) + entity, packed.first_slot[entity + 1] - base
     slot = base + free.place[i]
     alpha, m, q = np.zeros(len(without)), np.zeros(len(without)), np.full(len(without), UNIFORM_SECOND)
-    site = ternary_sites(len(without))
     for x in range(3):
         value, case = x - 1, 3 * slot + x
         for j in range(n):
@@ -166,9 +164,9 @@ def _solve_values(
             alpha[j] = state.field[here] + free.coupling[i, other] * value
             m[j] = state.m[here] if iteration.warm else 0.0
             q[j] = state.q[here] if iteration.warm else UNIFORM_SECOND
-        _, capped = damped(alpha, without, site, m, q, iteration)
+        _, capped = damped(alpha, without, None, m, q, iteration)
         if capped:
-            ascend(alpha, without, site, m, q, n, iteration)
+            ascend(alpha, without, None, m, q, n, iteration)
         begin = lookahead.start[case]
         lookahead.field[begin : begin + size] = 0.0
         lookahead.m[begin : begin + size] = 0.0

@@ -161,12 +161,12 @@ def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
 def total_unary(packed: Packed, state: State) -> Floats:
     """(M,) absolute effective unaries summed over entities; of two class models half the range of their duel's term."""
     total = np.zeros(packed.n_features)
-    if not packed.plain and len(packed.prior) == 2:
+    if packed.stated is not None and len(packed.prior) == 2:
         union = new_gains(packed, np.array([[0, 1]]))
         for i in range(len(union.feature)):
             feature = union.feature[i]
             if not state.observed[feature]:
-                low, middle, high = terms_of_duel(packed, state, union.slot_a[i], union.slot_b[i], feature)
+                low, middle, high = terms_of_duel(packed, state, union.slot_a[i], union.slot_b[i])
                 total[feature] = 0.5 * (max(low, middle, high) - min(low, middle, high))
         return total
     for slot in range(len(packed.feature)):

@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, EVEN, LEVEL, OFFSET, SECOND, SIDES, WIDTH, Indices, Packed
+from afa.engine.layout import CENTRE, EVEN, LEVEL, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
-from afa.engine.sweeps import ascend, bound, damped, padded, ternary_sites
+from afa.engine.sweeps import bound, converged, padded
 from afa.mrf import Floats
+
+ITERATIONS, CAPPED, ASCENDED = range(3)
+"""Rows of `State.solves`: damped sweeps, whether they met the cap, and sweeps of coordinate ascent after that."""
 
 
 class State(NamedTuple):
@@ -24,9 +27,10 @@ class State(NamedTuple):
     constant : (N,) running constants. field : (K,) effective unaries, 0 at observed slots.
     m, q : (K,) first and second moments, 0 at observed slots. observed : (M,) bool.
     bound : (N,) ELBO of the free features alone; n_free : (N,) their number. volume : of `Packed`.
-    origin : (N,) and pull : (K,) what `constant` and `field` are where couplings are about 0 instead of the centres.
+    origin : (N,) and pull : (K,) what `constant` and `field` are where couplings are about 0 instead of the centres;
+    (0,) of the paper's models, where they are the same.
     cross : (N, N) E_{q_u}[S_v | x_obs], row u the entity whose marginals are used.
-    iterations, capped, ascended : (N,) int64 diagnostics of the last solve of each entity.
+    solves : (3, N) `ITERATIONS`, `CAPPED`, `ASCENDED` of the last solve of each entity.
     """
 
     constant: Floats
@@ -37,9 +41,7 @@ class State(NamedTuple):
     bound: Floats
     n_free: NDArray[np.int64]
     cross: Floats
-    iterations: NDArray[np.int64]
-    capped: NDArray[np.int64]
-    ascended: NDArray[np.int64]
+    solves: NDArray[np.int64]
     origin: Floats
     pull: Floats
     volume: float
@@ -59,21 +61,19 @@ class Solved(NamedTuple):
 @kernel()
 def new_state(packed: Packed) -> State:
     """The state before any observation, not yet solved."""
-    n = len(packed.prior)
+    n, stated = len(packed.prior), packed.stated is not None
     return State(
         packed.prior.copy(),
         packed.unary.copy(),
-        packed.site[CENTRE].copy(),
-        packed.site[SECOND].copy(),
+        packed.site[CENTRE].copy() if stated else np.zeros(len(packed.unary)),
+        packed.site[SECOND].copy() if stated else np.full(len(packed.unary), 2.0 / 3.0),
         np.zeros(packed.n_features, dtype=np.bool_),
         np.zeros(n),
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        packed.prior.copy(),
-        packed.unary.copy(),
+        np.zeros((3, n), dtype=np.int64),
+        packed.prior[: n if stated else 0].copy(),
+        packed.unary[: len(packed.unary) if stated else 0].copy(),
         packed.volume,
     )
 
@@ -90,9 +90,7 @@ def copy_state(state: State) -> State:
         state.bound.copy(),
         state.n_free.copy(),
         state.cross.copy(),
-        state.iterations.copy(),
-        state.capped.copy(),
-        state.ascended.copy(),
+        state.solves.copy(),
         state.origin.copy(),
         state.pull.copy(),
         state.volume,
@@ -105,74 +103,86 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
     Relative to where an entity is silent, with unobserved neighbours at their centres (docs/decisions.md, F2b, F11).
     """
-    site, field = packed.site, state.field[slot]
-    own = site[LEVEL, slot] + field * value + site[EVEN, slot] * (value * value)
-    about = (field - packed.unary[slot]) * site[CENTRE, slot]
-    return float(own - about - packed.of_silent[packed.feature[slot], value + 1])
+    if packed.stated is None:
+        return float(state.field[slot] * value)
+    away = value - packed.site[CENTRE, slot]
+    return float(packed.site[TOLD + value, slot] + (state.field[slot] - packed.unary[slot]) * away)
 
 
 @kernel()
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     """Observe one feature: close its energy, shift its neighbours' effective unaries (App. supp:updatemrf)."""
-    state.observed[feature] = True
+    observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
+    other_slot, coupling = packed.other_slot, packed.coupling
+    observed[feature] = True
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
         slot = packed.holder[h]
         state.constant[packed.owner[slot]] += term(packed, state, slot, value)
-        away = value - packed.site[CENTRE, slot]
-        for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-            other = packed.other_slot[e]
-            if not state.observed[packed.feature[other]]:
-                state.field[other] += packed.coupling[e] * away
-        state.field[slot] = 0.0
-        state.pull[slot] = 0.0
-        state.m[slot] = 0.0
-        state.q[slot] = 0.0
+        away = value - (0.0 if packed.stated is None else packed.site[CENTRE, slot])
+        for e in range(first_edge[slot], first_edge[slot + 1]):
+            other = other_slot[e]
+            if not observed[of_slot[other]]:
+                field[other] += coupling[e] * away
+        field[slot] = state.m[slot] = state.q[slot] = 0.0
+        if packed.stated is not None:
+            state.pull[slot] = 0.0
 
 
 @kernel()
-def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> Solved:
+def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> Solved:  # noqa: PLR0912 (two kinds)
     """Mean-field on one entity's free features (eq:mf-update); writes their moments and `pull`."""
     start, stop = packed.first_slot[entity], packed.first_slot[entity + 1]
-    observed, field, site, first_edge = state.observed, state.field, packed.site, packed.first_edge
+    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    observed, field, m, q, site = state.observed, state.field, state.m, state.q, packed.site
+    feature, first_edge, other_slot, of_edge = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
     place = np.full(stop - start, -1)
     n = 0
     for j in range(stop - start):
-        if not observed[packed.feature[start + j]]:
+        if not observed[feature[start + j]]:
             place[j] = n
             n += 1
         else:
-            state.m[start + j], state.q[start + j] = 0.0, 0.0
+            m[start + j], q[start + j] = 0.0, 0.0
     alpha, free_m, free_q = np.zeros(padded(n)), np.zeros(padded(n)), np.full(padded(n), 2.0 / 3.0)
-    coupling, free_site = np.zeros((padded(n), padded(n))), ternary_sites(padded(n))
+    coupling = np.zeros((padded(n), padded(n)))
+    if packed.stated is not None:
+        free_site = np.ones((3, padded(n)))
+        free_site[1] = 0.0
     for j in range(stop - start):
         here, slot = place[j], start + j
         if here < 0:
             continue
         alpha[here] = field[slot]
         if iteration.warm:
-            free_m[here], free_q[here] = state.m[slot], state.q[slot]
-        else:
+            free_m[here], free_q[here] = m[slot], q[slot]
+        elif packed.stated is not None:
             free_m[here], free_q[here] = site[CENTRE, slot], site[SECOND, slot]
-        free_site[0, here], free_site[1, here] = site[WIDTH, slot], site[OFFSET, slot]
-        free_site[2, here] = site[SIDES, slot]
+        if packed.stated is not None:
+            free_site[0, here], free_site[1, here] = site[WIDTH, slot], site[OFFSET, slot]
+            free_site[2, here] = site[SIDES, slot]
         for e in range(first_edge[slot], first_edge[slot + 1]):
-            there = place[packed.other_slot[e] - start]
+            there = place[other_slot[e] - start]
             if there >= 0:
-                coupling[here, there] = packed.coupling[e]
-                if not packed.plain:
-                    alpha[here] -= packed.coupling[e] * site[CENTRE, packed.other_slot[e]]
-    sweeps, capped = damped(alpha, coupling, free_site, free_m, free_q, iteration)
-    ascended = ascend(alpha, coupling, free_site, free_m, free_q, n, iteration) if capped else 0
+                coupling[here, there] = of_edge[e]
+                if packed.stated is not None:
+                    alpha[here] -= of_edge[e] * site[CENTRE, other_slot[e]]
+    if packed.stated is None:
+        sweeps, ascended = converged(alpha, coupling, None, free_m, free_q, n, iteration)
+    else:
+        sweeps, ascended = converged(alpha, coupling, free_site, free_m, free_q, n, iteration)
     origin, even = 0.0, 0.0
     for j in range(stop - start):
         here, slot = place[j], start + j
-        if here >= 0:
-            state.m[slot], state.q[slot], state.pull[slot] = free_m[here], free_q[here], alpha[here]
+        if here < 0:
+            continue
+        m[slot], q[slot] = free_m[here], free_q[here]
+        if packed.stated is not None:
+            state.pull[slot] = alpha[here]
             of_centre = 0.5 * (field[slot] - alpha[here]) - (field[slot] - packed.unary[slot])
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
             even += site[EVEN, slot] * free_q[here]
     free = bound(alpha, coupling, free_m, free_q, n) + (origin + even)
-    return Solved(free, n, sweeps, 1 if capped else 0, ascended, origin)
+    return Solved(free, n, sweeps, 1 if ascended else 0, ascended, origin)
 
 
 @kernel(inline=True)
@@ -217,10 +227,11 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     solved = solve(packed, state, entity, iteration)
     state.bound[entity] = solved.bound
     state.n_free[entity] = solved.n_free
-    state.iterations[entity] = solved.iterations
-    state.capped[entity] = solved.capped
-    state.ascended[entity] = solved.ascended
-    state.origin[entity] = state.constant[entity] + solved.origin
+    state.solves[ITERATIONS, entity] = solved.iterations
+    state.solves[CAPPED, entity] = solved.capped
+    state.solves[ASCENDED, entity] = solved.ascended
+    if packed.stated is not None:
+        state.origin[entity] = state.constant[entity] + solved.origin
 
 
 @kernel()
@@ -238,7 +249,9 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
     """Row and column of `cross` of one entity; of models of probabilities all must speak of the same features."""
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
     n, first_slot = len(packed.prior), packed.first_slot
-    constant, field, m, cross = state.origin, state.pull, state.m, state.cross
+    m, cross, constant, field = state.m, state.cross, state.constant, state.field
+    if packed.stated is not None:
+        constant, field = state.origin, state.pull
     at_v = first_slot[v]
     for u in range(n):
         at_u, uv, vu = first_slot[u], u * n + v, v * n + u
@@ -249,7 +262,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
             cross[v, u] = expected_score(
                 first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
             )
-        if not packed.plain:
+        if packed.stated is not None:
             cross[u, v] += _even_part(packed, state, u, v)
             if u != v:
                 cross[v, u] += _even_part(packed, state, v, u)

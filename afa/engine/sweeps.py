@@ -2,10 +2,10 @@
 
 A model here is the conditioned one: `alpha` (n,) effective unaries and `coupling` (n, n), symmetric with zero diagonal,
 of its n free features; `site` (3, n) are their widths, offsets and sides, which say what values they take
-(`afa.engine.layout.Packed`); `m`, `q` (n,) are their moments, changed in place. The loops are written so that the
-compiler can turn them into vector instructions without being allowed to change the order of any sum. They are fastest
-where n is a multiple of `LANES`: features without any potential may be added up to that (`padded`), which changes no
-number.
+(`afa.engine.layout.Packed`), None of the paper's models; `m`, `q` (n,) are their moments, changed in place. The loops
+are written so that the compiler can turn them into vector instructions without being allowed to change the order of any
+sum. They are fastest where n is a multiple of `LANES`: features without any potential may be added up to that
+(`padded`), which changes no number.
 """
 
 from __future__ import annotations
@@ -63,8 +63,18 @@ def decay(x: float) -> float:
 
 
 @kernel(inline=True)
-def moments(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
-    """First and second moment of a feature at one field."""
+def moments(field: float) -> tuple[float, float]:
+    """First and second moment of a ternary feature at one field."""
+    small = decay(min(abs(field), UNDERFLOW))
+    square = small * small
+    scale = 1.0 / (1.0 + small + square)
+    m = (1.0 - square) * scale
+    return (m if field >= 0.0 else -m), (1.0 + square) * scale
+
+
+@kernel(inline=True)
+def stated_moments(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
+    """`moments` of a feature with values and weights of its own (`afa.engine.layout.Packed`)."""
     small = decay(min(abs(width * field), UNDERFLOW))
     square = sides * (small * small)
     scale = 1.0 / (sides + small + square)
@@ -74,19 +84,11 @@ def moments(field: float, width: float, offset: float, sides: float) -> tuple[fl
 
 
 @kernel()
-def ternary_sites(n: int) -> Floats:
-    """(3, n) the `site` of n features with all three values alike."""
-    site = np.ones((3, n))
-    site[1] = 0.0
-    return site
-
-
-@kernel()
 def damped(
-    alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
+    alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
     """Damped Jacobi sweeps (eq:mf-update); returns their number and whether the cap ended them."""
-    n, width, offset, sides = len(m), site[0], site[1], site[2]
+    n = len(m)
     field = np.empty(n)
     damping, tolerance = iteration.damping, iteration.tolerance
     sweeps, moving = 0, n
@@ -94,7 +96,10 @@ def damped(
         add_neighbours(alpha, coupling, m, field)
         moving = 0
         for j in range(n):
-            new_m, new_q = moments(field[j], width[j], offset[j], sides[j])
+            if site is None:
+                new_m, new_q = moments(field[j])
+            else:
+                new_m, new_q = stated_moments(field[j], site[0, j], site[1, j], site[2, j])
             step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
             m[j] += step_m
             q[j] += step_q
@@ -103,6 +108,15 @@ def damped(
             moving += 1 if (outer >= tolerance) | (middle >= tolerance) else 0
         sweeps += 1
     return sweeps, moving > 0
+
+
+@kernel(inline=True)
+def converged(
+    alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, n: int, iteration: Iteration
+) -> tuple[int, int]:
+    """Damped sweeps, and where the cap ended them coordinate ascent; returns how many of either."""
+    sweeps, capped = damped(alpha, coupling, site, m, q, iteration)
+    return sweeps, ascend(alpha, coupling, site, m, q, n, iteration) if capped else 0
 
 
 @kernel()
@@ -123,7 +137,9 @@ def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) ->
 
 
 @kernel()
-def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration) -> int:
+def ascend(
+    alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, n: int, iteration: Iteration
+) -> int:
     """Sequential coordinate ascent on the first n features, from where damped sweeps stopped; returns its sweeps."""
     sweeps, residual = 0, np.inf
     while residual >= iteration.tolerance and sweeps < ASCENT_FACTOR * iteration.max_iterations:
@@ -132,7 +148,10 @@ def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, 
             field = alpha[j]
             for other in range(n):
                 field += coupling[other, j] * m[other]
-            new_m, new_q = moments(field, site[0, j], site[1, j], site[2, j])
+            if site is None:
+                new_m, new_q = moments(field)
+            else:
+                new_m, new_q = stated_moments(field, site[0, j], site[1, j], site[2, j])
             step_m, step_q = new_m - m[j], new_q - q[j]
             m[j], q[j] = new_m, new_q
             residual = max(residual, 0.5 * (abs(step_q) + abs(step_m)), abs(step_q))

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.bundle.explicit import bundle_models
-from afa.closure import STRENGTH, Closure, closed_bundle
+from afa.closure import STRENGTH, Closure, closed_bundle, known_log_ratio
 from afa.engine.compile import in_threads, kernel
 from afa.engine.course import CALLS, DUELS, ENTITIES, Followed
-from afa.engine.duels import BRACKETS
+from afa.engine.duels import BRACKETS, RIGOROUS
 from afa.engine.follow import choose, course_of, follow
 from afa.engine.layout import Models, Packed, pack
 from afa.engine.state import Iteration, condition, elbo, new_state, solve_entity
@@ -51,7 +51,8 @@ class TaskPaths:
 class Task:
     """What does not change from patient to patient: the two class models, as entities of a bundle, and the solver.
 
-    empty : (2,) ELBOs at no observation. tie : a score of at most this magnitude is rounding.
+    empty : (2,) ELBOs at no observation. tie : a score of at most this magnitude is rounding. kappa : by how much exact
+    inference of explicit models ends lower, where that is known: a certificate is of both.
     """
 
     bundle: Bundle | Models
@@ -59,6 +60,7 @@ class Task:
     gamma: float
     empty: Floats
     tie: float
+    kappa: float
 
     @property
     def shift(self) -> float:
@@ -80,7 +82,8 @@ def task_of(
     solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
     course, _ = course_of(closed, 0, 0, k=1, solver=solver)
-    return Task(closed, solver, gamma, course.empty, course.packed.tie)
+    kappa = known_log_ratio(*closed.models) if isinstance(closed, Models) else 0.0
+    return Task(closed, solver, gamma, course.empty, course.packed.tie, kappa)
 
 
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
@@ -152,7 +155,12 @@ def _steps(task: Task, found: Followed) -> TaskPaths:
     wald, two_elbo = (array[..., 0] - array[..., 1] for array in (found.constant, found.elbo))
     wald[np.abs(wald) <= task.tie] = 0.0
     two_elbo[np.abs(two_elbo) <= task.tie] = 0.0
-    return TaskPaths(found.t, wald, two_elbo, found.stack_a[..., 0], found.calls[..., 0, : len(TASK_BRACKETS)])
+    calls = found.calls[..., 0, : len(TASK_BRACKETS)].copy()
+    if task.kappa:
+        below, above = found.sums[..., 0, 0] + max(task.kappa, 0.0), found.sums[..., 0, -1] - min(task.kappa, 0.0)
+        of_one_alone = (wald <= below + task.tie) & (wald >= -above - task.tie)
+        calls[..., : len(RIGOROUS)][of_one_alone] = 0
+    return TaskPaths(found.t, wald, two_elbo, found.stack_a[..., 0], calls)
 
 
 @dataclass(frozen=True)
@@ -231,8 +239,7 @@ def _solve(
                 condition(packed, state, feature, values[row, feature])
         for side in range(2):
             solve_entity(packed, state, side, iteration)
-            counts[0, row] += state.iterations[side]
-            counts[1, row] += state.capped[side]
-            counts[2, row] += state.ascended[side]
+            for i in range(len(counts)):
+                counts[i, row] += state.solves[i, side]
         n_free = state.n_free[0]
         raw[row] = elbo(state, 0, n_free) - elbo(state, 1, n_free)

@@ -119,7 +119,14 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             feature = order[path, t - 1]
             changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING:
-                _take_in(course, moment, feature, values[patient, feature], number)
+                if course.voting:
+                    vote(packed, state, moment.votes, feature, values[patient, feature])
+                condition(packed, state, feature, values[patient, feature])
+                moment.closed[feature] = True
+                if course.bounding:
+                    update_budgets(packed, course.edges, state, moment.budgets, feature)
+                for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
+                    moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
         is_read = course.asked[t] and (changes or not course.only_changes)
         chooses = t < n_rounds and course.rule != GIVEN
         if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
@@ -147,20 +154,6 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             rounds = followed.t if course.numbered else followed.t[:, :0]
             if not _keep_together(packed.first_holder, values, order, rounds, members, keys, t):
                 return t, row, True
-
-
-@kernel()
-def _take_in(course: Course, moment: Moment, feature: int, value: int, number: int) -> None:
-    """Condition on one feature and mark whom that changes (App. supp:updatemrf)."""
-    packed, state = course.packed, moment.state
-    if course.voting:
-        vote(packed, state, moment.votes, feature, value)
-    condition(packed, state, feature, value)
-    moment.closed[feature] = True
-    if course.bounding:
-        update_budgets(packed, course.edges, state, moment.budgets, feature)
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
 
 
 @kernel()

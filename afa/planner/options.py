@@ -128,7 +128,7 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
     return bundle
 
 
-def gauge_of(bundle: Bundle, asked: str | None) -> str:
+def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     """The closure that is asked for; unless one is, `explicit` where the bundle says how often or what can occur."""
     if bundle.rates is not None and bundle.rates.parents:
         found, step = "implications (implies.csv)", "leave the file out"

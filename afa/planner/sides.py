@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.bundle.explicit import bundle_models, group_states, hypotheses_of
-from afa.errors import InferenceError
-from afa.inference.exact import MEMORY_LIMIT, exact
+from afa.closure import known_log_ratio, log_ratio
 from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
 
 Indices = NDArray[np.int64]
-SMALL = 10_000_000
-"""Bytes of tables that the exact kappa of a mean-field patient may take: more, and it goes without."""
 
 
 class Side(NamedTuple):
@@ -98,7 +95,7 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None) 
         nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
         models.append((nothing, nothing, np.empty(0, dtype=np.intp)))
         classes.append((background, background))
-    kappa = np.array([_kappa(one, zero, exactly) for one, zero, _ in models])
+    kappa = np.array([(log_ratio if exactly else known_log_ratio)(one, zero) for one, zero, _ in models])
     if exactly:
         models = [(_shifted(one, -k), zero, at) for (one, zero, at), k in zip(models, kappa, strict=True)]
         kappa = 0 * kappa
@@ -110,20 +107,6 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None) 
     at_once = tuple(any(set(group.tolist()) <= members for members in together) for group in groups)
     tie = ROUNDING * max(side.one.reach + side.zero.reach for side in sides)
     return Fixed(tuple(sides), holder, background, bundle.possible, groups, at_once, kappa, tie)
-
-
-def _kappa(one: PairwiseMRF, zero: PairwiseMRF, exactly: bool) -> float:
-    """Log Z_1 - log Z_0 at no observation, without the prior: 0 of a large model unless it is needed `exactly`."""
-    if not (one.couplings.nnz or zero.couplings.nnz):
-        return 0.0
-    try:
-        limit = MEMORY_LIMIT if exactly else SMALL
-        of_one, of_zero = (exact(model, memory_limit=limit).log_partition for model in (one, zero))
-        return of_one - one.prior - of_zero
-    except InferenceError:
-        if exactly:
-            raise
-        return 0.0
 
 
 def _shifted(model: PairwiseMRF, by: float) -> PairwiseMRF:

@@ -12,6 +12,7 @@ from scipy.special import expit, softmax
 from afa.allocate import Rule
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
+from afa.closure import Closure
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import AS_PROBABLE
 from afa.engine.ranks import ranks_of
@@ -91,7 +92,7 @@ class TopKPlanner(Planner):
         stop: Stop | Callable[[Planner], str | bool | None] | None = None,
         patient: str = "",
         seed: int = 0,
-        coupling: str | None = None,
+        coupling: Closure | None = None,
         holds: str | None = None,
         tau: float | None = None,
     ) -> None:

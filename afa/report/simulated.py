@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import Coupling
+from afa.closure import Closure
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.errors import CohortError, Fault
-from afa.planner.options import bundle_given
+from afa.planner.options import bundle_given, gauge_of
 from afa.stages.simulate import simulate as followed
 from afa.stages.simulate import ways_of
 
@@ -31,17 +32,20 @@ class Simulated:
 
     curves : the share of patients that is right by the number of features observed, with intervals; by rule.
     features_needed : quantiles of how many were needed, by rule and criterion. patients : whom it was about.
-    left_out : patients with a gap in what was asked for, by name. title : what was asked.
+    left_out : patients of whom nothing was measured, by name. gaps : the share of values that were not measured; they
+    are never asked for, and what is right is what all that was measured says. title : what was asked.
     """
 
     curves: pd.DataFrame
     features_needed: pd.DataFrame
     patients: tuple[str, ...]
     left_out: tuple[str, ...]
+    gaps: float
     title: str
 
     def __repr__(self) -> str:
-        gaps = f", {len(self.left_out)} left out for gaps" if self.left_out else ""
+        gaps = f", {100 * self.gaps:.2g} % of values not measured" if self.gaps else ""
+        gaps += f", {len(self.left_out)} left out with none" if self.left_out else ""
         columns = ["allocation", "criterion", "counted", "median", "q75", "never"]
         return f"{self.title}{gaps}\n{self.features_needed[columns].to_string(index=False)}"
 
@@ -63,7 +67,9 @@ def simulate(
     rules: Sequence[str] | None = None,
     k: int = 1,
     entity: str | None = None,
-    coupling: Coupling = "differential",
+    coupling: Closure | None = None,
+    holds: str | None = None,
+    tau: float | None = None,
     gain: str = "cmi",
     score: str | None = None,
     costs: str = "own",
@@ -77,17 +83,18 @@ def simulate(
     Parameters
     ----------
     bundle : the entities and their models, or the folder of a bundle.
-    X : patients down and features across, -1, 0 or +1, as whole numbers or not. Columns that the bundle does not know
-        are ignored; features that no patient has leave the bundle; patients with other gaps are left out, and named.
+    X : patients down and features across, -1, 0, +1 or missing, as whole numbers or not. Columns that the bundle does
+        not know are ignored, features that no patient has leave the bundle, patients who have none are left out and
+        named. What else is missing is never asked for.
     y : labels, patients down and entities across, 1, 0 or missing; scores are compared with them too.
     rules : allocation rules by name, or `module:Class`; four of them unless given.
     k, entity : the size of the top set, or the one entity that is asked for.
-    coupling, gain, score, costs : as of `afa simulate`.
+    coupling, holds, tau : as of the planners. gain, score, costs : as of `afa simulate`.
     seeds : of orders drawn at random. resamples, confidence : of the intervals. threads : they change no number.
 
     Raises
     ------
-    CohortError : no patient is complete, or a value is not ternary; the first such cell is named.
+    CohortError : no patient has a value, or a value is not ternary; the first such cell is named.
 
     Examples
     --------
@@ -96,8 +103,8 @@ def simulate(
     >>> bundle = load_bundle("tests/data/bundle_tiny")
     >>> X = pd.DataFrame([[1.0, 1, 0, -1, 0], [0, -1, 1, 1, None]], columns=bundle.features, index=["p", "q"])
     >>> made = simulate(bundle, X, rules=["greedy"], resamples=10)
-    >>> made.patients, made.left_out
-    (('p',), ('q',))
+    >>> made.patients, round(made.gaps, 2)
+    (('p', 'q'), 0.1)
     >>> made.features_needed[["allocation", "criterion", "median"]].head(1).values.tolist()
     [['greedy', 'settled', 0.0]]
 
@@ -108,20 +115,16 @@ def simulate(
         step = "name the columns as the bundle's features"
         raise CohortError(Fault("table X", "no column of a feature with a value", "one or more", step))
     model = model.restrict(list(measured.columns))
-    whole = measured.notna().all(axis=1)
-    names = tuple(map(str, measured.index[whole]))
-    values = _ternary(measured[whole])
-    if not names:
-        step = "drop the columns with most gaps, or plan these patients one by one with observe_all and skip"
-        raise CohortError(Fault("table X", f"a gap in each of {len(X)} patients", "complete patients", step))
+    known = measured.notna().any(axis=1)
+    names, there = tuple(map(str, measured.index[known])), measured[known].notna().to_numpy()
+    values = _ternary(measured[known], there)
     labels = pd.DataFrame(index=pd.Index(names, name=PATIENT))
     if y is not None:
-        known = y.set_axis(y.index.map(str)).reindex(list(names))
-        labels = known.reindex(columns=[name for name in model.entities if name in y.columns]).astype("Int8")
+        labelled = y.set_axis(y.index.map(str)).reindex(list(names))
+        labels = labelled.reindex(columns=[name for name in model.entities if name in y.columns]).astype("Int8")
     cohort = Cohort("table X", model.features, names, values, labels)
-    ways = ways_of(
-        rules or (BINARY_RULES if entity else TOP_K_RULES), [gain], [score or ("two_elbo" if entity else "linearity")]
-    )
+    usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
+    ways = ways_of(rules or (BINARY_RULES if entity else TOP_K_RULES), [gain], [score or usual])
     made = followed(
         model,
         cohort,
@@ -129,6 +132,9 @@ def simulate(
         k=None if entity else k,
         entity=entity,
         coupling=coupling,
+        holds=holds,
+        tau=tau,
+        measured=there,
         costs=costs,
         seeds=seeds,
         resamples=resamples,
@@ -137,12 +143,12 @@ def simulate(
     )
     asked = f"is it {entity}?" if entity else f"top {k}"
     title = f"bundle {model.name}, {asked}; {len(names)} patients, {len(model.features)} features"
-    return Simulated(*made, names, tuple(map(str, measured.index[~whole])), title)
+    return Simulated(*made, names, tuple(map(str, measured.index[~known])), float(1 - there.mean()), title)
 
 
-def _ternary(table: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    """(P, M) int8, or a `CohortError` that names the first cell that is not -1, 0 or 1."""
-    numbers = table.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+def _ternary(table: pd.DataFrame, there: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """(P, M), 0 where nothing is there, or a `CohortError` that names the first cell that is not -1, 0 or 1."""
+    numbers = np.where(there, table.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64), 0.0)
     wrong = np.argwhere(~np.isin(numbers, (-1.0, 0.0, 1.0)))
     if len(wrong):
         row, column = wrong[0]

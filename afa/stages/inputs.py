@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 
 from afa.bundle import Bundle, load_bundle
 from afa.cohort.cohort import Cohort, load_cohort
@@ -63,6 +65,28 @@ def matching(bundle: Bundle, folder: Path) -> Cohort:
         step = "encode it for the same bundle and series"
         raise CohortError(Fault(str(folder), "other features", "those of the bundle and the cohort", step))
     return cohort
+
+
+def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
+    """A `CohortError` where probabilities are of values that are encoded otherwise (docs/decisions.md, F10a)."""
+    asked = None if bundle.rates is None else bundle.rates.encoding
+    is_of = (cohort.provenance.get("encoding") or {}).get("reference")
+    if asked is not None and is_of is not None and asked != is_of:
+        found, expected = f"values encoded by {is_of}", f"by {asked}: the bundle's probabilities are of such values"
+        raise CohortError(Fault(f"cohort {cohort.name}", found, expected, "encode it so, or take another coupling"))
+
+
+def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] | None = None) -> None:
+    """A `CohortError` that names the first value, of those that were measured, that its feature cannot take (F1)."""
+    wrong = ~np.take_along_axis(bundle.possible[None], cohort.values[:, :, None].astype(np.intp) + 1, axis=2)[:, :, 0]
+    if measured is not None:
+        wrong &= measured
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        can_be = ", ".join(str(x - 1) for x in np.flatnonzero(bundle.possible[column]))
+        where = f"cohort {cohort.name}, patient {cohort.patients[row]}, feature {bundle.features[column]}"
+        step = "encode it by features.csv of the bundle"
+        raise CohortError(Fault(where, str(cohort.values[row, column]), f"{can_be} ({wrong.sum()} such cells)", step))
 
 
 def note(text: str) -> None:

@@ -379,5 +379,7 @@ def test_a_fault_ends_the_command_with_one_line_and_no_folder(tmp_path):
     frame().replace({"MMP9": {0: 2}}).to_csv(path, index=False)
     done = afa("simulate", TINY, path, "--out", tmp_path / "o")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"afa: {path}, line 3 (patient p2), column MMP9: found '2'; expected -1, 0 or 1.")
+    assert done.stderr.startswith(
+        f"afa: {path}, line 3 (patient p2), column MMP9: found '2'; expected -1, 0, 1 or nothing."
+    )
     assert not (tmp_path / "o").exists()

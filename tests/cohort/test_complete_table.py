@@ -1,5 +1,6 @@
 """Tables of complete patients: what is wrong with one is named by line and column."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
@@ -53,9 +54,8 @@ def test_a_cohort_folder_that_says_what_it_dropped_needs_no_option(bundle_tiny, 
         (lambda t: t.rename(columns={"CXCL8": "IL8"}), ("CXCL8", "rename the column IL8 to CXCL8")),
         (lambda t: t.rename(columns={"MUC2": "MUC-2"}), ("MUC2", "did you mean MUC-2")),
         (lambda t: t.drop(columns=list(FEATURES)).assign(x=1), ("no column for 5 of 5 features", "AQP8")),
-        (lambda t: t.replace({"MMP9": {0: 2}}), ("line 3 (patient p2), column MMP9", "'2'", "-1, 0 or 1")),
+        (lambda t: t.replace({"MMP9": {0: 2}}), ("line 3 (patient p2), column MMP9", "'2'", "-1, 0, 1 or nothing")),
         (lambda t: t.assign(MMP9=[0.5, 0, 0, 0]), ("line 2", "'0.5'")),
-        (lambda t: t.assign(MUC2=[1, None, 0, 0]), ("line 3 (patient p2), column MUC2", "nothing", "complete")),
         (lambda t: t.assign(patient=["p1", "p2", "p1", "p4"]), ("column patient", "'p1' (lines 2, 4)")),
         (lambda t: t.assign(patient=["p1", "", "p3", "p4"]), ("column patient", "nothing (line 3)")),
         (lambda t: t.iloc[:0], ("no row", "a row for each patient")),
@@ -71,6 +71,14 @@ def test_what_is_wrong_with_a_table_is_named_by_line_and_column(bundle_tiny, tmp
     told = str(stopped.value)
     assert "\n" not in told
     assert [word for word in (str(path), *words) if word not in told] == []
+
+
+def test_an_empty_cell_was_not_measured(bundle_tiny, tmp_path):
+    path = tmp_path / "mine.csv"
+    frame().iloc[::-1].assign(MUC2=["1", "", "0", ""]).to_csv(path, index=False)
+    given = read_patients(path, bundle_tiny)
+    gaps = [(given.cohort.patients[i], given.bundle.features[j]) for i, j in np.argwhere(~given.measured)]
+    assert gaps == [("p1", "MUC2"), ("p3", "MUC2")]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,6 @@ def test_what_is_wrong_with_a_parquet_table_is_named_by_row_and_column(bundle_ti
     path = tmp_path / "mine.parquet"
     for changed, words in (
         (frame().replace({"MMP9": {0: 3}}), "row 2 \\(patient p2\\), column MMP9: found '3'"),
-        (frame().assign(MUC2=[1, None, 0, 0]), "row 2 \\(patient p2\\), column MUC2: found nothing"),
         (frame().assign(patient=["p1", "p1", "p3", "p4"]), r"column patient: found 'p1' \(rows 1, 2\)"),
         (frame().set_index("patient"), "a first column 'AQP8'"),
     ):

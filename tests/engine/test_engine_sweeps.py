@@ -7,7 +7,7 @@ import pytest
 
 from afa.engine.compile import kernel
 from afa.engine.layout import NEGLIGIBLE
-from afa.engine.sweeps import Iteration, add_neighbours, damped, decay, moments, ternary_sites
+from afa.engine.sweeps import Iteration, add_neighbours, damped, decay, moments, stated_moments
 from afa.inference.meanfield import moments_of, ternary_moments
 from afa.mrf import Floats
 
@@ -21,9 +21,15 @@ def decays(x: Floats, result: Floats) -> None:
 
 
 @kernel()
-def all_moments(fields: Floats, width: float, offset: float, sides: float, m: Floats, q: Floats) -> None:
+def all_moments(fields: Floats, m: Floats, q: Floats) -> None:
     for i in range(len(fields)):
-        m[i], q[i] = moments(fields[i], width, offset, sides)
+        m[i], q[i] = moments(fields[i])
+
+
+@kernel()
+def all_stated_moments(fields: Floats, width: float, offset: float, sides: float, m: Floats, q: Floats) -> None:
+    for i in range(len(fields)):
+        m[i], q[i] = stated_moments(fields[i], width, offset, sides)
 
 
 def test_decay_is_the_exponential_to_the_last_places_over_its_whole_range() -> None:
@@ -39,8 +45,8 @@ def test_decay_is_the_exponential_to_the_last_places_over_its_whole_range() -> N
 def test_moments_are_uniform_at_no_field_odd_and_even_and_never_overflow() -> None:
     fields = np.array([0.0, 0.3, 2.0, 40.0, 699.0, 701.0, 1e4, 1e300])
     m, q, turned_m, turned_q = (np.empty(len(fields)) for _ in range(4))
-    all_moments(fields, 1.0, 0.0, 1.0, m, q)
-    all_moments(-fields, 1.0, 0.0, 1.0, turned_m, turned_q)
+    all_moments(fields, m, q)
+    all_moments(-fields, turned_m, turned_q)
     assert (m[0], q[0]) == (0.0, 2.0 / 3.0)
     assert (m[-3:] == 1.0).all()
     assert (q[-3:] == 1.0).all()
@@ -60,7 +66,7 @@ def test_moments_are_uniform_at_no_field_odd_and_even_and_never_overflow() -> No
 def test_moments_of_other_values_are_those_of_the_readable_function(terms, site) -> None:
     fields = np.array([-800.0, -3.0, -0.2, 0.0, 0.4, 5.0, 800.0])
     m, q = np.empty(len(fields)), np.empty(len(fields))
-    all_moments(fields + 0.7, *site, m, q)
+    all_stated_moments(fields + 0.7, *site, m, q)
     expected = moments_of(np.broadcast_to(terms, (len(fields), 3)), fields)
     np.testing.assert_allclose([m, q], expected, rtol=1e-14, atol=1e-16)
 
@@ -79,11 +85,11 @@ def test_a_solve_says_whether_the_cap_ended_it() -> None:
     alpha, coupling = np.array([0.5, -1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])
     for cap, expected in ((2, True), (200, False)):
         m, q = np.zeros(2), np.full(2, 2.0 / 3.0)
-        sweeps, capped = damped(alpha, coupling, ternary_sites(2), m, q, Iteration(0.5, 1e-4, cap, False))
+        sweeps, capped = damped(alpha, coupling, None, m, q, Iteration(0.5, 1e-4, cap, False))
         assert capped is expected
         assert (sweeps == cap) is expected
 
 
 def test_a_model_without_features_is_solved_in_no_sweep() -> None:
     nothing = np.empty(0)
-    assert damped(nothing, np.empty((0, 0)), ternary_sites(0), nothing, nothing, ITERATION) == (0, False)
+    assert damped(nothing, np.empty((0, 0)), None, nothing, nothing, ITERATION) == (0, False)

@@ -14,15 +14,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import Coupling
+from afa.closure import Closure
 from afa.cohort.cohort import Cohort
+from afa.engine.course import MISSING
 from afa.errors import BundleError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
+from afa.planner.options import gauge_of
+from afa.stages.inputs import check_encoding, check_possible
 from afa.stages.simulate.binary import BinaryTask, check_binary
 from afa.stages.simulate.tables import CONSTANT, Sums, curves, features_needed
-from afa.stages.simulate.walks import CHOOSES_WITHOUT_GAIN, DRAWN, TopKTask, Walk, Way, planner_of, prices_of
+from afa.stages.simulate.walks import CHOOSES_WITHOUT_GAIN, DRAWN, Gauge, TopKTask, Walk, Way, planner_of, prices_of
 from afa.stats.resampling import patient_weights
 
 BLOCK = 128
@@ -74,7 +77,10 @@ def simulate(
     *,
     k: int | None = None,
     entity: str | None = None,
-    coupling: Coupling = "differential",
+    coupling: Closure | None = None,
+    holds: str | None = None,
+    tau: float | None = None,
+    measured: NDArray[np.bool_] | None = None,
     costs: str = "own",
     seeds: Sequence[int] = (0,),
     resamples: int = 1000,
@@ -86,28 +92,34 @@ def simulate(
     """Follow the patients of a cohort on the bundle's features through every way; the same for any number of threads.
 
     The top-k setting with `k` entities (5, or one less than there are, unless given), or with `entity` the binary one.
-    coupling : of the two classes of the binary setting (`afa.closure`).
+    coupling, holds, tau : as of the planners. measured : (P, M) which values of the cohort were; all unless given.
     costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. Rules that draw their order are followed
     once for each seed. `tick` is told how many walks of a patient are done.
 
     Raises
     ------
     BundleError : fewer than two entities for the top-k setting, or no such entity. PlannerError : k, a score, a gain or
-    a rule that no planner takes. ConfigError : one that the binary setting does not take.
+    a rule that no planner takes. ConfigError : one that the binary setting does not take. CohortError : the
+    probabilities of the bundle are of values that are encoded otherwise.
 
     """
+    gauge = Gauge(gauge_of(bundle, coupling), holds=holds, tau=tau)
+    if gauge.coupling == "explicit":
+        check_encoding(bundle, cohort)
+    check_possible(bundle, cohort, measured)
+    values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
     n_patients, labels = len(cohort.patients), _labels(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
     blocks = [slice(first, min(first + BLOCK, n_patients)) for first in range(0, n_patients, BLOCK)]
     setting = _setting(
         bundle,
-        cohort.values,
+        values,
         labels if entity is None else asked,
         blocks,
         ways,
         k=k,
         entity=entity,
-        coupling=coupling,
+        gauge=gauge,
         prices=prices_of(bundle, costs),
         solver=solver or Solver(),
         threads=threads,
@@ -118,7 +130,7 @@ def simulate(
     runs = {run: Sums() for run in runs_of(ways, seeds)}
     constant = Sums()
     for rows in blocks:
-        seen = setting.look(cohort.patients[rows], cohort.values[rows], rows)
+        seen = setting.look(cohort.patients[rows], values[rows], rows)
         constant.add(setting.constant(seen), weights[:, rows], keep_scores=False)
         for (way, seed), sums in runs.items():
             sums.add(setting.walk(seen, way, seed, tick), weights[:, rows], keep_scores=has_labels)
@@ -135,7 +147,7 @@ def _setting(
     *,
     k: int | None,
     entity: str | None,
-    coupling: Coupling,
+    gauge: Gauge,
     prices: Floats | None,
     solver: Solver,
     threads: int,
@@ -143,14 +155,14 @@ def _setting(
     """The setting that was asked for, every way of which can be gone."""
     if entity is not None:
         for way in ways:
-            check_binary(way)
+            check_binary(way, bundle, entity, gauge, solver)
         return BinaryTask.of(
             bundle,
             values,
             labels,
             blocks,
             entity=entity,
-            coupling=coupling,
+            gauge=gauge,
             prices=prices,
             solver=solver,
             threads=threads,
@@ -160,8 +172,10 @@ def _setting(
         raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
     size = min(5, len(bundle.entities) - 1) if k is None else k
     for way in ways:
-        planner_of(bundle, way, size, solver)
-    return TopKTask.of(bundle, values, labels, blocks, k=size, prices=prices, solver=solver, threads=threads)
+        planner_of(bundle, way, size, gauge, solver)
+    return TopKTask.of(
+        bundle, values, labels, blocks, k=size, prices=prices, gauge=gauge, solver=solver, threads=threads
+    )
 
 
 def _labels(bundle: Bundle, cohort: Cohort) -> Floats:

@@ -1,7 +1,8 @@
 """Patients followed under one way of choosing features in the binary setting: does one entity hold?
 
 The numbers are those of a `BinaryPlanner` that is asked and told until everything has been measured: by the compiled
-engine, or by the planner itself where there are costs to weigh. Random orders look at no costs.
+engine, or by the planner itself where there are costs to weigh, exclusive groups or a tau. Random orders look at no
+costs. What of a patient was not measured is never asked for (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -14,15 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import Coupling, contrast
+from afa.closure import contrast
 from afa.engine.compile import in_threads
-from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_gain, follow_orders, task_of
+from afa.engine.course import MISSING
+from afa.engine.tasks import (
+    METHODS,
+    TASK_BRACKETS,
+    Task,
+    TaskPaths,
+    elbo_differences,
+    follow_gain,
+    follow_orders,
+    task_of,
+)
 from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner import BinaryPlanner
-from afa.stages.simulate.walks import DRAWN, Walk, Way, rounds_until, spent_until
+from afa.stages.simulate.walks import (
+    DRAWN,
+    Gauge,
+    Walk,
+    Way,
+    measured_first,
+    rounds_until,
+    spent_until,
+    steps,
+    tell,
+)
 
 BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
 """With one duel there is nothing to allocate: every rule that weighs duels chooses as `greedy` does."""
@@ -32,7 +53,7 @@ CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class Shown(NamedTuple):
-    """A block of patients, the sign of S at full observation and of the label, 0 where there is none."""
+    """A block of patients, the sign of S at all that was measured and of the label, 0 where there is none."""
 
     names: Sequence[str]
     values: NDArray[np.int8]
@@ -41,7 +62,7 @@ class Shown(NamedTuple):
 
 
 class BinaryPaths(NamedTuple):
-    """B patients: orders (B, M), meant where they are drawn or have costs; scores and certificates (B, M + 1)."""
+    """B patients: orders (B, M), meant where they are drawn or the planner's; scores and certificates (B, M + 1)."""
 
     order: NDArray[np.int64]
     scores: Floats
@@ -52,19 +73,19 @@ class BinaryPaths(NamedTuple):
 class BinaryTask:
     """One entity of a bundle as a task of P patients, labels (P,) in {0, 1, NaN}.
 
-    coupling : of its two classes (`afa.closure`).
+    task : None where only the planner can follow. gauge : with a closure that is known.
     prices : (M,) what features cost, None where they all cost the same or costs are left aside.
     majority : the constant answers that are right of most patients, against full observation and against labels.
     """
 
     bundle: Bundle
     entity: str
-    task: Task
+    task: Task | None
     labels: Floats
     prices: Floats | None
+    gauge: Gauge
     solver: Solver
     threads: int
-    coupling: Coupling
     majority: tuple[int, int]
 
     @classmethod
@@ -77,13 +98,17 @@ class BinaryTask:
         *,
         entity: str,
         prices: Floats | None,
+        gauge: Gauge,
         solver: Solver,
         threads: int,
-        coupling: Coupling = "differential",
     ) -> BinaryTask:
         """Lay out the task, and look at all patients once, block by block."""
-        laid_out = task_of(bundle, entity, solver=solver, coupling=coupling)
-        task = cls(bundle, entity, laid_out, labels, prices, solver, threads, coupling, (1, 1))
+        coupling, explicit = gauge.coupling or "differential", gauge.coupling == "explicit"
+        by_hand = explicit and (bool(bundle.exclusive) or gauge.tau not in (None, 1.0))
+        laid_out = None
+        if not by_hand:
+            laid_out = task_of(bundle, entity, solver=solver, coupling=coupling, strength=gauge.strength)
+        task = cls(bundle, entity, laid_out, labels, prices, gauge, solver, threads, (1, 1))
         signs = [task.look([], values[rows], rows) for rows in blocks]
         sums = (sum(int(seen.winner.sum(dtype=int)) for seen in signs), sum(int(seen.label.sum()) for seen in signs))
         majority = (1 if sums[0] >= 0 else -1, 1 if sums[1] >= 0 else -1)
@@ -91,11 +116,28 @@ class BinaryTask:
 
     def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Shown:
         """A block of patients, values (B, M)."""
-        mrf = contrast(self.bundle.mrf(self.entity), self.coupling)
-        score = np.array([mrf.energy(profile) for profile in values])
-        winner = np.sign(np.where(np.abs(score) <= 2 * self.task.tie, 0.0, score)).astype(np.int8)
+        winner = self._winners(values)
         label = np.nan_to_num(2 * self.labels[rows] - 1).astype(np.int8)
         return Shown(names, values, winner, label)
+
+    def _winners(self, values: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
+        if self.gauge.coupling != "explicit" and self.task is not None:
+            mrf = contrast(self.bundle.mrf(self.entity), self.gauge.coupling or "differential")
+            score = np.array([mrf.energy(np.where(profile == MISSING, 0, profile)) for profile in values])
+            return np.sign(np.where(np.abs(score) <= 2 * self.task.tie, 0.0, score)).astype(np.int8)
+        if self.task is not None:
+            seen = values != MISSING
+            odds = elbo_differences(
+                self.bundle, self.entity, seen, values, solver=self.solver, coupling="explicit", threads=self.threads
+            ).calibrated
+            return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
+        signs = []
+        for row in values:
+            planner = self._planner(Way("random", "", "two_elbo"))
+            tell(planner, row)
+            signs.append(planner.decision())
+        return np.array(signs, dtype=np.int8)
 
     def constant(self, seen: Shown) -> Walk:
         """What the more frequent answer has right."""
@@ -118,8 +160,10 @@ class BinaryTask:
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is told how many are done."""
         priced = self.prices is not None and way.allocation not in DRAWN
-        paths = self._planned(seen, way, tick) if priced else self._compiled(seen, way, seed)
-        if not priced:
+        if priced or self.task is None:
+            paths = self._planned(seen, way, seed, tick)
+        else:
+            paths = self._compiled(self.task, seen, way, seed)
             tick(len(seen.names))
         signs, certified = np.sign(paths.scores).astype(np.int8), paths.certified
         away = signs != signs[:, -1:]
@@ -137,17 +181,17 @@ class BinaryTask:
         needed = {"settled": rounds_until(away), "certified": rounds_until(~certified)}
         return Walk(parts, needed, spent_until(needed, paths.order, self.prices), paths.scores)
 
-    def _compiled(self, seen: Shown, way: Way, seed: int) -> BinaryPaths:
+    def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
         parts: dict[int, TaskPaths] = {}
-        orders = self._orders(seen.names, way, seed)
+        orders = self._orders(seen, way, seed)
 
         def work(first: int, last: int) -> None:
             values = seen.values[first:last]
             if way.allocation in DRAWN:
-                parts[first] = follow_orders(self.task, values, orders[first:last, None])
+                parts[first] = follow_orders(task, values, orders[first:last, None])
             else:
                 gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
-                parts[first] = follow_gain(self.task, values, gain=gain, target=target)
+                parts[first] = follow_gain(task, values, gain=gain, target=target)
 
         in_threads(work, len(seen.names), self.threads)
         joined, last_round = [parts[first] for first in sorted(parts)], len(self.bundle.features)
@@ -156,40 +200,49 @@ class BinaryTask:
         called = np.concatenate([part.calls[:, 0, :, CERTIFIED] != 0 for part in joined])
         return BinaryPaths(orders, _by_round(rounds, steps, last_round), _by_round(rounds, called, last_round))
 
-    def _planned(self, seen: Shown, way: Way, tick: Callable[[int], None]) -> BinaryPaths:
-        features = {name: j for j, name in enumerate(self.bundle.features)}
-        shape = len(seen.names), len(features)
-        order, scores = np.zeros(shape, dtype=np.int64), np.zeros((shape[0], shape[1] + 1))
+    def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> BinaryPaths:
+        drawn = self._orders(seen, way, seed)
+        order, scores = drawn.copy(), np.zeros((len(drawn), drawn.shape[1] + 1))
         certified = np.zeros(scores.shape, dtype=np.bool_)
-        options = {"score": way.score, "gain": way.gain or "wald_magnitude", "allocation": way.allocation}
         for patient, values in enumerate(seen.values):
-            planner = BinaryPlanner(
-                self.bundle,
-                entity=self.entity,
-                solver=self.solver,
-                coupling=self.coupling,
-                **options,  # type: ignore[arg-type]
-            )
-            for t in range(scores.shape[1]):
+            planner = self._planner(way)
+            given = drawn[patient] if way.allocation in DRAWN else None
+            for t, taken in enumerate(steps(planner, values, given)):
+                order[patient, t - 1] = taken  # of t = 0 the last, which is written again
                 scores[patient, t], certified[patient, t] = planner.score(), planner.resolved()
-                if (feature := planner.next_feature()) is not None:
-                    order[patient, t] = features[feature]
-                    planner.observe(feature, int(values[features[feature]]))
             tick(1)
         return BinaryPaths(order, scores, certified)
 
-    def _orders(self, names: Sequence[str], way: Way, seed: int) -> NDArray[np.int64]:
+    def _planner(self, way: Way) -> BinaryPlanner:
+        return planner_of(self.bundle, self.entity, way, self.gauge, self.solver)
+
+    def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:
         """(B, M) random orders; under `random_own` the entity's own features come first, in the same order."""
         features = self.bundle.features
-        orders = np.array([random_order(features, patient=name, seed=seed) for name in names])
+        orders = np.array([random_order(features, patient=name, seed=seed) for name in seen.names])
         if way.allocation == "random_own":
             own = np.isin(np.arange(len(features)), self.bundle.support(self.entity))
             orders = np.take_along_axis(orders, np.argsort(~own[orders], axis=1, kind="stable"), axis=1)
-        return orders
+        return measured_first(orders, seen.values)
 
 
-def check_binary(way: Way) -> None:
-    """A `ConfigError` where the binary setting has no such way."""
+def planner_of(bundle: Bundle, entity: str, way: Way, gauge: Gauge, solver: Solver) -> BinaryPlanner:
+    """A planner that goes this way, or that is told the values in the order drawn; a `PlannerError` where none does."""
+    return BinaryPlanner(
+        bundle,
+        entity=entity,
+        score=way.score,
+        gain=way.gain or "wald_magnitude",
+        allocation="greedy" if way.allocation in DRAWN else way.allocation,
+        solver=solver,
+        coupling=gauge.coupling,
+        strength=gauge.strength,
+        tau=gauge.tau,
+    )
+
+
+def check_binary(way: Way, bundle: Bundle, entity: str, gauge: Gauge, solver: Solver) -> None:
+    """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
     if way.allocation not in BINARY_RULES:
         expected, step = f"with --entity one of {', '.join(BINARY_RULES)}", "greedy stands for the others"
         raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
@@ -199,6 +252,10 @@ def check_binary(way: Way) -> None:
         )
     if way.gain == "f_target" and way.score == "wald":
         raise ConfigError(Fault("--gain", "f_target of wald", "a score that expects something", "choose another score"))
+    if gauge.holds is not None:
+        raise ConfigError(Fault("holds", repr(gauge.holds), "none where one entity is asked for", "leave it out"))
+    if gauge.coupling == "explicit" or gauge.tau is not None:
+        planner_of(bundle, entity, way, gauge, solver)
 
 
 def _by_round(rounds: NDArray[np.int32], steps: NDArray, last_round: int) -> NDArray:  # type: ignore[type-arg]

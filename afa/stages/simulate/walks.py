@@ -1,13 +1,14 @@
 """Patients followed under one way of choosing features in the top-k setting: what is right after each, and when enough.
 
 The numbers are those of a `TopKPlanner` that is asked and told until everything has been measured. Ways guided by
-`linearity` are followed by the compiled engine; other scores, rules of one's own and rules that have costs to weigh, by
-the planner itself, which takes more than ten times as long. Random orders look at no costs.
+`linearity` are followed by the compiled engine; other scores, rules of one's own, rules that have costs to weigh and
+bundles that say how often, by the planner itself, which takes more than ten times as long. Random orders look at no
+costs. What of a patient was not measured is never asked for (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.closure import STRENGTH, Closure
+from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
-from afa.engine.layout import pack
 from afa.engine.ranks import ranks_of
 from afa.engine.rounds import Truth, follow_rule, full_observation
-from afa.engine.rules import RULE_NAMES, WITHOUT_GAIN
+from afa.engine.rules import NONE, RULE_NAMES, WITHOUT_GAIN
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
-from afa.planner import TopKPlanner
+from afa.planner import BinaryPlanner, TopKPlanner
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.allocation.fixed_topk import overlap, positives_by_prevalence
 from afa.stages.allocation.own_rule import rule_of
@@ -44,6 +46,15 @@ class Way(NamedTuple):
     allocation: str
     gain: str
     score: str
+
+
+class Gauge(NamedTuple):
+    """How a bundle is taken: the closure, what holds, how far it is believed; None as planners do (`afa.planner`)."""
+
+    coupling: Closure | None = None
+    strength: float = STRENGTH
+    holds: str | None = None
+    tau: float | None = None
 
 
 class Walk(NamedTuple):
@@ -88,7 +99,8 @@ class TopKTask:
     """The k most supported entities of P patients, labels (P, N) in {0, 1, NaN}; and what needs no observation.
 
     prices : (M,) what features cost, None where they all cost the same or costs are left aside.
-    majority : (Q,) the winner of each duel in most patients. often : (N,) how often an entity is among the k best.
+    gauge : with a closure that is known. majority : (Q,) the winner of each duel in most patients.
+    often : (N,) how often an entity is among the k best.
     by_prevalence : by metric, (P,) what the order by prevalence has right, NaN without a positive label.
     """
 
@@ -97,6 +109,7 @@ class TopKTask:
     k_labels: int
     labels: Floats
     prices: Floats | None
+    gauge: Gauge
     solver: Solver
     threads: int
     majority: NDArray[np.int8]
@@ -113,6 +126,7 @@ class TopKTask:
         *,
         k: int,
         prices: Floats | None,
+        gauge: Gauge,
         solver: Solver,
         threads: int,
     ) -> TopKTask:
@@ -120,7 +134,7 @@ class TopKTask:
         n = len(bundle.entities)
         k_labels = min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)
         wins, often = np.zeros(n * (n - 1) // 2, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        task = cls(bundle, k, k_labels, labels, prices, solver, threads, wins.astype(np.int8), often, {})
+        task = cls(bundle, k, k_labels, labels, prices, gauge, solver, threads, wins.astype(np.int8), often, {})
         for rows in blocks:
             seen = task.look([], values[rows], rows)
             wins += seen.truth.winner.sum(axis=0, dtype=np.int64)
@@ -130,8 +144,29 @@ class TopKTask:
 
     def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Seen:
         """A block of patients, values (B, M)."""
-        truth = full_observation(self.bundle, values, solver=self.solver)
+        truth = self._truth_of(values)
         return Seen(names, values, rows, truth, Targets.of(truth, self.labels[rows], self.k, self.k_labels))
+
+    def _truth_of(self, values: NDArray[np.int8]) -> Truth:
+        """At all that was measured: where how often is not said, a value that was not adds nothing, as a 0 does."""
+        if self.gauge.coupling != "explicit":
+            return full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.solver)
+        pairs = all_pairs(len(self.bundle.entities))
+        winner = np.zeros((len(values), len(pairs)), dtype=np.int8)
+        place = np.zeros((len(values), len(self.bundle.entities)), dtype=np.int64)
+        for patient, row in enumerate(values):
+            planner = self._planner(Way("random", "", "two_elbo"), "", 0)
+            tell(planner, row)
+            scores, place[patient] = self._read(planner)
+            winner[patient] = np.sign(scores[pairs[:, 0], pairs[:, 1]])
+        return Truth(winner, place, np.zeros(len(pairs), dtype=np.int8))
+
+    def _read(self, planner: TopKPlanner) -> tuple[Floats, NDArray[np.int64]]:
+        """The scores of a planner, and how many entities are ahead of each by more than its name."""
+        scores, entities = planner.scores(), self.bundle.entities
+        by_name = np.argsort(np.argsort(np.array(entities, dtype=object)))
+        tie = planner._state.packed.tie
+        return scores, ranks_of(scores, np.arange(len(entities)), by_name, tie).place
 
     def constant(self, seen: Seen) -> Walk:
         """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
@@ -148,6 +183,7 @@ class TopKTask:
         """Follow a block of patients to the end; `tick` is told how many are done."""
         priced = self.prices is not None and way.allocation not in DRAWN
         compiled = way.score == "linearity" and way.allocation in RULE_NAMES and not priced
+        compiled &= self.gauge.coupling != "explicit"
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
         if compiled:
             tick(len(seen.names))
@@ -185,6 +221,7 @@ class TopKTask:
         bundle, orders = self.bundle, None
         if way.allocation == "random":
             orders = np.array([random_order(bundle.features, patient=name, seed=seed) for name in seen.names])
+            orders = measured_first(orders, seen.values)
         paths = follow_rule(
             bundle,
             seen.values,
@@ -203,34 +240,71 @@ class TopKTask:
 
     def _planned(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
         bundle, pairs = self.bundle, all_pairs(len(self.bundle.entities))
-        column = {feature: j for j, feature in enumerate(bundle.features)}
         shape = len(seen.names), len(bundle.features) + 1
         order = np.zeros((shape[0], shape[1] - 1), dtype=np.int64)
         right, certified = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
         place = np.zeros((*shape, len(bundle.entities)), dtype=np.int64)
-        everyone, tie = np.arange(len(bundle.entities)), pack(bundle).tie
-        by_name = np.argsort(np.argsort(np.array(bundle.entities, dtype=object)))
         for patient, name in enumerate(seen.names):
             planner, winner = self._planner(way, name, seed), seen.truth.winner[patient]
-            for t in range(shape[1]):
-                scores = planner.scores()
+            for t, taken in enumerate(steps(planner, seen.values[patient])):
+                order[patient, t - 1] = taken  # of t = 0 the last, which is written again
+                scores, place[patient, t] = self._read(planner)
                 calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
                 right[patient, t] = (0.5 * (1 + calls * winner))[winner != 0].sum()
-                place[patient, t] = ranks_of(scores, everyone, by_name, tie).place
                 certified[patient, t] = planner.certified()
-                if (feature := planner.next_feature()) is not None:
-                    order[patient, t] = column[feature]
-                    planner.observe(feature, int(seen.values[patient, column[feature]]))
             tick(1)
         return Paths(order, right, place, certified)
 
     def _planner(self, way: Way, name: str, seed: int) -> TopKPlanner:
         priced = self.prices is not None and way.allocation not in DRAWN
-        return planner_of(self.bundle, way, self.k, self.solver, priced=priced, patient=name, seed=seed)
+        return planner_of(self.bundle, way, self.k, self.gauge, self.solver, priced=priced, patient=name, seed=seed)
+
+
+def tell(planner: TopKPlanner | BinaryPlanner, values: NDArray[np.int8]) -> None:
+    """Tell a planner all that was measured of a patient, values (M,)."""
+    known = {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}
+    if known:
+        planner.observe_all(known)
+
+
+def steps(
+    planner: TopKPlanner | BinaryPlanner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None
+) -> Iterator[int]:
+    """Ask and tell a planner until all is known of a patient, values (M,); M + 1 times what was told last, or -1.
+
+    order : what it is told instead of what it asks for, as long as it may be asked for.
+    """
+    features = planner.bundle.features
+    for j in np.flatnonzero(values == MISSING):
+        planner.skip(features[j])
+    place = {feature: j for j, feature in enumerate(features)}
+    given = iter([] if order is None else [features[j] for j in order if values[j] != MISSING])
+    yield NONE
+    for _ in features:
+        feature = planner.next_feature() if order is None else next(given, None)
+        if feature is None:
+            yield NONE
+            continue
+        planner.observe(feature, int(values[place[feature]]))
+        yield place[feature]
+
+
+def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Orders (B, M) with what was not measured of each patient, values (B, M), at the end."""
+    missing = np.take_along_axis(values == MISSING, orders, axis=1)
+    return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
 
 
 def planner_of(
-    bundle: Bundle, way: Way, k: int, solver: Solver, *, priced: bool = False, patient: str = "", seed: int = 0
+    bundle: Bundle,
+    way: Way,
+    k: int,
+    gauge: Gauge,
+    solver: Solver,
+    *,
+    priced: bool = False,
+    patient: str = "",
+    seed: int = 0,
 ) -> TopKPlanner:
     """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a rule of one's own, where none does."""
     return TopKPlanner(
@@ -243,7 +317,9 @@ def planner_of(
         costs=None if priced else "equal",
         patient=patient,
         seed=seed,
-        coupling="differential",
+        coupling=gauge.coupling,
+        holds=gauge.holds,
+        tau=gauge.tau,
     )
 
 

@@ -1,0 +1,202 @@
+"""`simulate` on bundles that say how often, and on patients of whom not all was measured."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rated import FEVERS, rated, written
+from scipy.special import expit
+
+import afa
+from afa.bundle import load_bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.course import MISSING
+from afa.errors import AfaError
+from afa.inference.meanfield import Solver
+from afa.planner import BinaryPlanner, TopKPlanner
+from afa.stages.simulate import simulate
+from afa.stages.simulate.binary import BinaryTask
+from afa.stages.simulate.walks import Gauge, TopKTask, Way
+
+SEEDS = st.integers(0, 2**32 - 1)
+TIGHT = Solver(tolerance=1e-12, max_iterations=2000)
+GREEDY, RANDOM = Way("greedy", "cmi", "two_elbo"), Way("random", "", "two_elbo")
+OWN, BY_WALD = Way("random_own", "", "two_elbo"), Way("greedy", "wald_magnitude", "wald")
+
+
+def nobody(_):
+    """No bar to move."""
+
+
+def patients_of(case, rng, n=3):
+    """(n, M) values, some missing, of patients by name."""
+    values = np.array([case.values(rng) for _ in range(n)], dtype=np.int8)
+    return tuple(f"p{i}" for i in range(n)), np.where(rng.random(values.shape) < 0.7, values, np.int8(MISSING))
+
+
+def asked(case, values, entity="v0", gauge=Gauge("explicit")):  # noqa: B008 (a tuple)
+    no_labels = np.full(len(values), np.nan)
+    return BinaryTask.of(
+        case.bundle, values, no_labels, [], entity=entity, prices=None, gauge=gauge, solver=TIGHT, threads=1
+    )
+
+
+@settings(max_examples=25)
+@given(SEEDS)
+def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
+    rng = np.random.default_rng(seed)
+    case = rated(rng, coupled=False, n=3, m=4)
+    names, values = patients_of(case, rng)
+    task = asked(case, values, "v1")
+    seen = task.look(names, values, slice(0, 3))
+    ratios = np.log(np.where(case.one > 0, case.one, 1.0)) - np.log(np.where(case.zero > 0, case.zero, 1.0))
+    for way in (GREEDY, RANDOM, OWN):
+        scores, orders = task.walk(seen, way, 0, nobody).scores, task._planned(seen, way, 0, nobody).order
+        for i, order in enumerate(orders):
+            for t in range(5):
+                at = [j for j in order[:t] if j >= 0 and values[i, j] != MISSING]
+                expected = case.bundle.priors[1] + ratios[1, at, values[i, at] + 1].sum()
+                assert scores[i, t] == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=25)
+@given(SEEDS)
+def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(seed):
+    rng = np.random.default_rng(seed)
+    case = rated(rng, n=2, m=4)
+    names, values = patients_of(case, rng)
+    task = asked(case, values)
+    seen = task.look(names, values, slice(0, 3))
+    for way in (RANDOM, OWN, GREEDY, BY_WALD):
+        engine, planner = task._compiled(task.task, seen, way, 0), task._planned(seen, way, 0, nobody)
+        np.testing.assert_allclose(engine.scores[:, [0, -1]], planner.scores[:, [0, -1]], atol=1e-8)
+        assert (np.sign(planner.scores[:, -1].round(9)) == seen.winner).all() or way is BY_WALD
+        if way in (RANDOM, OWN):
+            np.testing.assert_allclose(engine.scores, planner.scores, atol=1e-8)
+            assert (engine.certified == planner.certified).all()
+
+
+@settings(max_examples=15)
+@given(SEEDS, st.sampled_from(["several", "one", "one or none"]))
+def test_the_top_k_is_that_of_planners_told_all_that_was_measured(seed, holds):
+    rng = np.random.default_rng(seed)
+    case = rated(rng, n=3, m=4)
+    names, values = patients_of(case, rng)
+    task = TopKTask.of(
+        case.bundle,
+        values,
+        np.full((3, 3), np.nan),
+        [],
+        k=1,
+        prices=None,
+        gauge=Gauge("explicit", holds=holds),
+        solver=TIGHT,
+        threads=1,
+    )
+    seen = task.look(names, values, slice(0, 3))
+    for i, row in enumerate(values):
+        planner = TopKPlanner(case.bundle, k=1, holds=holds, solver=TIGHT)
+        known = {case.bundle.features[j]: int(x) for j, x in enumerate(row) if x != MISSING}
+        if known:
+            planner.observe_all(known)
+        scores = planner.scores()
+        assert seen.truth.winner[i].tolist() == np.sign(scores[np.triu_indices(3, 1)]).tolist()
+        assert case.bundle.entities[int(seen.truth.place[i].argmin())] in planner.ranking()[: 1 + (scores == 0).sum()]
+    walk = task.walk(seen, GREEDY, 0, nobody)
+    right, of = walk.parts["sign_accuracy"]
+    assert (right[:, -1] == of).all()  # at all that was measured nothing is wrong
+    certified, right = walk.parts["certified"][0] > 0, walk.parts["p_at_k"][0]
+    assert (right[certified] == right.max()).all()  # a certificate is never wrong
+
+
+def test_a_value_that_cannot_be_or_is_encoded_otherwise_is_refused(tmp_path):
+    fevers = load_bundle(written(tmp_path / "fevers", FEVERS))
+    table = pd.DataFrame({"red": [1, 0], "cough": [1, -1]}, index=["a", "b"])
+    with pytest.raises(AfaError, match="patient b, feature cough: found -1; expected 0, 1"):
+        afa.simulate(fevers, table, resamples=10)
+    by_ranges = replace(fevers, rates=replace(fevers.rates, encoding="ranges"))
+    values = np.zeros((1, 4), dtype=np.int8)
+    labels = pd.DataFrame(index=["a"])
+    other = Cohort("c", fevers.features, ("a",), values, labels, {"encoding": {"reference": "cohort"}})
+    with pytest.raises(AfaError, match="found values encoded by cohort; expected by ranges"):
+        simulate(by_ranges, other, [GREEDY], k=1, resamples=10)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"holds": "one", "entity": "flu"}, "none where one entity is asked for"),
+        ({"tau": 2.0}, "planner option tau"),
+        ({"score": "linearity"}, "planner option score"),
+        ({"entity": "flu", "score": "stack_a"}, "planner option score"),
+        ({"gain": "f_target"}, "planner option gain"),
+        ({"coupling": "differential"}, "planner option coupling"),
+    ],
+)
+def test_an_option_that_does_not_go_with_how_often_is_named(tmp_path, options, words):
+    fevers = written(tmp_path / "fevers", FEVERS)
+    table = pd.DataFrame({"red": [1, 0], "cough": [1, 0]}, index=["a", "b"])
+    with pytest.raises(AfaError, match=words):
+        afa.simulate(fevers, table, rules=["greedy"], resamples=10, **options)
+
+
+@pytest.mark.parametrize("tau", [None, 0.5])
+def test_exclusive_groups_and_tau_are_followed_by_the_planner(tmp_path, tau):
+    fevers = load_bundle(written(tmp_path / "fevers", FEVERS))
+    table = pd.DataFrame(
+        {"red": [1, 0, None], "blue": [0, 0, 1], "green": [0, 0, 0], "cough": [1, None, 0]}, index=["a", "b", "c"]
+    )
+    labels = pd.DataFrame({"flu": [1, 0, 0]}, index=table.index)
+    made = afa.simulate(fevers, table, labels, rules=["greedy", "random"], entity="flu", tau=tau, resamples=10)
+    rows = made.curves.query("allocation == 'greedy' and metric == 'label_accuracy'")
+    right = []
+    for name, row in table.iterrows():
+        planner = BinaryPlanner(fevers, entity="flu", tau=tau)
+        planner.observe_all(row)
+        right.append((1 + planner.decision() * (2 * labels.loc[name, "flu"] - 1)) / 2)
+    assert rows["value"].iloc[-1] == pytest.approx(np.mean(right))
+    assert made.gaps == pytest.approx(2 / 12)
+    by_rank = afa.simulate(fevers, table, rules=["greedy"], tau=tau, resamples=10)
+    assert by_rank.curves.query("metric == 'sign_accuracy' and t == 4 and allocation == 'greedy'")["value"].item() == 1
+
+
+def test_gaps_of_a_bundle_of_directions_count_nothing_at_the_end(bundle_tiny):
+    rng = np.random.default_rng(3)
+    values = rng.integers(-1, 2, (6, 5)).astype(float)
+    table = pd.DataFrame(values, columns=list(bundle_tiny.features), index=[f"p{i}" for i in range(6)])
+    gaps = table.where(rng.random(table.shape) < 0.7)
+    filled = gaps.fillna(0)
+    for options in ({"k": 1}, {"entity": "fistula"}, {"entity": "fistula", "coupling": "shared"}):
+        with_gaps, without = (
+            afa.simulate(bundle_tiny, each, rules=["random"], score="wald", costs="equal", resamples=10, **options)
+            if "entity" in options
+            else afa.simulate(bundle_tiny, each, rules=["random"], score="wald", costs="equal", resamples=10)
+            for each in (gaps, filled)
+        )
+        last = [
+            made.curves.query("metric == 'sign_accuracy' and t == 5 and seed.isna()")["value"].tolist()
+            for made in (with_gaps, without)
+        ]
+        assert last[0] == last[1]
+
+
+def test_probabilities_of_the_end_are_those_of_the_planner(tmp_path):
+    fevers = load_bundle(written(tmp_path / "fevers", FEVERS | {"groups.csv": "feature,measurement,exclusive\n"}))
+    values = np.array([[1, 0, MISSING, 1]], dtype=np.int8)
+    task = BinaryTask.of(
+        fevers,
+        values,
+        np.array([np.nan]),
+        [],
+        entity="flu",
+        prices=None,
+        gauge=Gauge("explicit"),
+        solver=TIGHT,
+        threads=1,
+    )
+    scores = task.walk(task.look(("a",), values, slice(0, 1)), GREEDY, 0, nobody).scores
+    by_hand = np.log([0.6 / 0.2, 0.8 / 0.7, 0.9 / 0.3]).sum()
+    assert expit(scores[0, -1]) == pytest.approx(expit(by_hand), abs=1e-9)
