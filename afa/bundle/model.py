@@ -172,14 +172,18 @@ class Bundle:
         kappa : of `explicit`, (N,) log Z_1 - log Z_0 at no observation. A `PlannerError` names a value that cannot
         occur.
         """
-        columns = []
-        for entity, of_entity in zip(self.entities, np.broadcast_to(kappa, len(self.entities)), strict=True):
-            if closure == "explicit":
-                one, zero = bundle_models(self, entity, float(of_entity))
-                columns.append(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
-            else:
-                columns.append(self.contrast(entity, closure).energies(values))
+        kappas = np.broadcast_to(kappa, len(self.entities))
+        columns = [self.energies_of(v, values, closure, float(k)) for v, k in zip(self.entities, kappas, strict=True)]
         return np.stack(columns, axis=1)
+
+    def energies_of(
+        self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
+    ) -> NDArray[np.float64]:
+        """(n,) the column of `energies` of one entity."""
+        if closure != "explicit":
+            return self.contrast(entity, closure).energies(values)
+        one, zero = bundle_models(self, entity, kappa)
+        return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
         """S of one entity, the difference of its two classes: without the couplings that both have.

@@ -39,8 +39,9 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Of one patient, changed in place: the coupling part and the whole tight `l1` budget of each duel, (2, Q).
 
-    The first row is how far below its running constant D can end, the second how far above: of the paper's models both
-    are the same (docs/decisions.md, F12). norm : (2, N) the same of each entity's own terms.
+    The first row is how far below its running constant D can end, the second how far above (docs/decisions.md, F12): of
+    the paper's models both are the same, and of `coupled` the first alone is kept. norm : (2, N) the same of each
+    entity's own terms.
     """
 
     coupled: Floats
@@ -130,7 +131,8 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not observed[other[e]]:
             coupled[0, duel[e]] -= size[0, e]
-            coupled[1, duel[e]] -= size[1, e]
+            if packed.stated is not None:
+                coupled[1, duel[e]] -= size[1, e]
     owner = packed.owner
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
     for slot in holders:

@@ -42,6 +42,76 @@ class Duel(NamedTuple):
 @kernel()
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
     """All sums of one duel, in one pass over the union of the two supports."""
+    if packed.stated is None:
+        return _duel_of_directions(packed, state, a, b)
+    return _duel_of_rates(packed, state, a, b)
+
+
+@kernel()
+def _duel_of_directions(packed: Packed, state: State, a: int, b: int) -> Duel:
+    """`duel` of the paper's models."""
+    slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
+    slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
+    unary, couplings, between, variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    while slot_a < last_a or slot_b < last_b:
+        at_a = packed.feature[slot_a] if slot_a < last_a else packed.n_features
+        at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
+        at = min(at_a, at_b)
+        here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
+        if not state.observed[at]:
+            difference = (state.field[here_a] if here_a >= 0 else 0.0) - (state.field[here_b] if here_b >= 0 else 0.0)
+            hidden, seen, square = row(packed, state, here_a, here_b, -1)
+            unary += abs(difference)
+            couplings += hidden
+            between += seen
+            squares += square
+            unary_squares += difference * difference
+            beta = max(beta, hidden)
+            first = 0.5 * ((state.m[here_a] if here_a >= 0 else 0.0) + (state.m[here_b] if here_b >= 0 else 0.0))
+            second = 0.5 * (
+                (state.q[here_a] if here_a >= 0 else UNIFORM_SECOND)
+                + (state.q[here_b] if here_b >= 0 else UNIFORM_SECOND)
+            )
+            variance += difference * difference * (second - first * first)
+        slot_a += 1 if here_a >= 0 else 0
+        slot_b += 1 if here_b >= 0 else 0
+    budget = unary + 0.5 * couplings
+    return Duel(budget, between, variance + 0.5 * squares, unary_squares + 0.5 * squares, beta, budget)
+
+
+@kernel()
+def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float]:
+    """Coupling differences of one feature, of the paper's models: absolute sums to unobserved and to observed features.
+
+    Third: the squares of the first. A slot of -1 is absent; `without` is a feature to leave out, or -1.
+    """
+    edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
+    last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
+    edge_b = packed.first_edge[slot_b] if slot_b >= 0 else 0
+    last_b = packed.first_edge[slot_b + 1] if slot_b >= 0 else 0
+    hidden, seen, square = 0.0, 0.0, 0.0
+    while edge_a < last_a or edge_b < last_b:
+        at_a = packed.feature[packed.other_slot[edge_a]] if edge_a < last_a else packed.n_features
+        at_b = packed.feature[packed.other_slot[edge_b]] if edge_b < last_b else packed.n_features
+        at = min(at_a, at_b)
+        difference = 0.0
+        if at_a == at:
+            difference += packed.coupling[edge_a]
+            edge_a += 1
+        if at_b == at:
+            difference -= packed.coupling[edge_b]
+            edge_b += 1
+        if state.observed[at]:
+            seen += abs(difference)
+        elif at != without:
+            hidden += abs(difference)
+            square += difference * difference
+    return hidden, seen, square
+
+
+@kernel()
+def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
+    """`duel` of models of probabilities."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     below, above, pair_below, pair_above = 0.0, 0.0, 0.0, 0.0
@@ -54,7 +124,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         if not state.observed[at]:
             low, middle, high = terms_of_duel(packed, state, here_a, here_b)
             least, most = min(low, middle, high), max(low, middle, high)
-            hidden_below, hidden_above, seen, square = row(packed, state, here_a, here_b, -1)
+            hidden_below, hidden_above, seen, square = _row_of_rates(packed, state, here_a, here_b)
             below += max(0.0, -least)
             above += max(0.0, most)
             pair_below += hidden_below
@@ -66,12 +136,9 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
             m_a, q_a = moments_at(packed, state, here_a, here_b)
             m_b, q_b = moments_at(packed, state, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
-            if packed.stated is None:
-                variance += high * high * (second - first * first)
-            else:
-                p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
-                mean = p_low * low + (1.0 - second) * middle + p_high * high
-                variance += p_low * low**2 + (1.0 - second) * middle**2 + p_high * high**2 - mean * mean
+            p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
+            mean = p_low * low + (1.0 - second) * middle + p_high * high
+            variance += p_low * low**2 + (1.0 - second) * middle**2 + p_high * high**2 - mean * mean
         slot_a += 1 if here_a >= 0 else 0
         slot_b += 1 if here_b >= 0 else 0
     return Duel(
@@ -110,17 +177,15 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
     """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
     if slot >= 0:
         return state.m[slot], state.q[slot]
-    if packed.stated is None:
-        return 0.0, UNIFORM_SECOND
     return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
 
 
 @kernel()
-def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
+def _row_of_rates(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float, float]:
     """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
 
     Third: the absolute differences to observed features; fourth: the squared half ranges of the first. A slot of -1 is
-    absent; `without` is a feature to leave out, or -1.
+    absent.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -142,11 +207,8 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
             edge_b += 1
         if state.observed[at]:
             seen += abs(of_a - of_b)
-        elif at != without:
-            if packed.stated is None:
-                least = most = abs(of_a - of_b)
-            else:
-                least, most = range_of_pair(packed, of_a, slot_a, there_a, of_b, slot_b, there_b)
+        else:
+            least, most = range_of_pair(packed, of_a, slot_a, there_a, of_b, slot_b, there_b)
             below += least
             above += most
             square += (0.5 * (least + most)) ** 2

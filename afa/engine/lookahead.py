@@ -230,7 +230,7 @@ def variance_lookahead(
                 first += 0.5 * lookahead.m[j]
             second += 0.5 * (lookahead.q[begin_a + here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
             second += 0.5 * (lookahead.q[begin_b + here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
-            _, _, _, squares = row(packed, state, here_a, here_b, without)
+            _, _, squares = row(packed, state, here_a, here_b, without)
             total += difference * difference * (second - first * first) + 0.5 * squares
         slot_a += 1 if here_a >= 0 else 0
         slot_b += 1 if here_b >= 0 else 0

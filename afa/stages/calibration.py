@@ -47,6 +47,7 @@ HALVES = (0.5, -0.5)
 WHOLE = (1.0,)
 BINS = 10
 KINDS = ("calibrated", "raw")
+NOT_COMPILED = "exact inference of explicit models is of one patient at a time"
 Seen = NDArray[np.bool_]
 
 
@@ -78,7 +79,7 @@ def run(
     -------
     odds, by (patient, entity, seed, t, inference): `raw` and `calibrated` log-odds in nats.
 
-    left_out, by entity: tasks too dense for exact inference, with what it would have taken.
+    left_out, by entity: tasks too dense for exact inference, with what it would have taken; all that are explicit.
 
     reliability, by (inference, kind, target, t, bin): predicted against observed shares in ten bins of the
     probability. `cases`, the mean `probability` and the share that is `positive`; empty bins are left out.
@@ -99,6 +100,9 @@ def run(
     for i, entity in enumerate(entities):
         try:
             mrf = bundle.mrf(entity)
+            if closure.coupling == "explicit":
+                left_out.append({"entity": entity, "reason": NOT_COMPILED})
+                continue
             models = (mrf,) if closure.coupling == "differential" else shared_potentials(mrf, closure.strength)
             exact[:, i] = _exact_log_odds(models, cohort, observed, threads)
         except InferenceError as error:

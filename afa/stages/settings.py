@@ -42,9 +42,12 @@ class Inference(Section):
 
 
 class Closure(Section):
-    """The two class models of a binary task (`afa.closure`); the paper's is `differential`."""
+    """The two class models of a binary task (`afa.closure`); the paper's is `differential`.
 
-    coupling: Literal["differential", "shared"] = "differential"
+    `explicit` asks for a bundle that says how often.
+    """
+
+    coupling: Literal["differential", "shared", "explicit"] = "differential"
     strength: float = Field(0.9, gt=0, lt=1, description="beta L^2 that shared couplings are scaled down to")
 
 

@@ -180,6 +180,7 @@ def test_sweeps_are_counted_as_the_readable_solver_counts_them(trajectory):
     for t, known in walk(bundle, values, order):
         _, closure = readable(bundle, *bundle.entities, known, solver)
         for model, solution in zip(("half_positive", "half_negative"), closure, strict=True):
-            expected = [1, solution.iterations, int(not solution.converged), solution.ascended]
+            alike = int(bool(held - set(order[:t])) and not solution.iterations)  # one sweep shows that nothing differs
+            expected = [1, solution.iterations + alike, int(not solution.converged), solution.ascended]
             concerned = t == 0 or order[t - 1] in held
             assert paths.counts[model][:, 0, 0, t].tolist() == (expected if concerned else [0, 0, 0, 0])

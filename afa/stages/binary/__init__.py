@@ -16,9 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Coupling, contrast
+from afa.bundle.explicit import bundle_models
+from afa.closure import STRENGTH, contrast
+from afa.closure import Closure as Gauge
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
+from afa.engine.layout import Models
 from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_gain, follow_orders, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -58,7 +61,7 @@ class Order:
 class Closure(NamedTuple):
     """Which two class models a task has (`afa.closure`)."""
 
-    coupling: Coupling
+    coupling: Gauge
     strength: float
 
 
@@ -104,14 +107,15 @@ def binary_tasks(
     *,
     seeds: Sequence[int],
     solver: Solver,
-    coupling: Coupling = "differential",
+    coupling: Gauge = "differential",
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Follow all patients through the tasks of the chosen entities (indices of the bundle), under every order.
 
-    Orders: random over all M features, one per patient and seed; the rule `greedy` by `cmi` and by `f_target` of two
-    scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute unary, for all patients alike.
+    Orders: random over all M features, one per patient and seed; the rule `greedy` by `cmi` and, but for `explicit`, by
+    `f_target` of two scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute unary, for all
+    patients alike.
 
     Returns three tables.
 
@@ -153,9 +157,14 @@ def _one_task(
         for order, numbers, paths in _follow(task, bundle, cohort, entity, seeds, orders)
     ]
     mrf = bundle.mrf(entity)
-    unary = cohort.values @ mrf.unary
-    decider = contrast(mrf, closure.coupling)
-    score = np.array([decider.energy(values) for values in cohort.values])
+    if closure.coupling == "explicit":
+        score = bundle.energies_of(entity, cohort.values, "explicit")
+        terms = [np.where(model.possible, model.terms, 0.0) for model in bundle_models(bundle, entity)]
+        unary = (terms[0] - terms[1])[np.arange(mrf.n_features), cohort.values + 1].sum(axis=1)
+    else:
+        unary = cohort.values @ mrf.unary
+        decider = contrast(mrf, closure.coupling)
+        score = np.array([decider.energy(values) for values in cohort.values])
     sign = np.sign(np.where(np.abs(score) <= 2 * task.tie, 0.0, score)).astype(np.int8)
     labels = cohort.labels[entity] if entity in cohort.labels else pd.Series(pd.NA, cohort.labels.index, dtype="Int8")
     targets = pd.DataFrame(
@@ -180,6 +189,8 @@ def _follow(
     """The paths of every order, with the seed of each of its runs."""
     yield RANDOM, list(seeds), follow_orders(task, cohort.values, orders)
     for order in INFORMED:
+        if order.gain == "f_target" and isinstance(task.bundle, Models):
+            continue
         if order.allocation == "static_unary":
             fixed = static_order(bundle, entity)
             paths = follow_orders(task, cohort.values, np.tile(fixed, (len(cohort.patients), 1, 1)))

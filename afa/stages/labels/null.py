@@ -7,13 +7,14 @@ better than that. Giving each gene the values of another is the same, and is wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from afa.bundle.explicit import bundle_models
 from afa.closure import contrast
 from afa.engine.compile import in_threads
 from afa.inference.meanfield import Solver
@@ -88,15 +89,24 @@ def _followed(
 
 def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
     """At full observation the score is an energy, whose features are looked up where the shuffled ones are."""
-    mrf = contrast(task.bundle.mrf(task.entity), task.setting.coupling)
-    support = task.support
-    unary, couplings = mrf.unary[support], mrf.couplings[support][:, support].toarray()
+    support, score = task.support, _score_of(task)
     scores = np.empty((len(task.values), permutations, 1))
     for permutation in range(permutations):
-        x = task.values[:, shuffled_genes(task.values.shape[1], permutation)[support]].astype(np.float64)
-        scores[:, permutation, 0] = mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
+        x = task.values[:, shuffled_genes(task.values.shape[1], permutation)[support]]
+        scores[:, permutation, 0] = score(x.astype(np.float64))
     found = _metrics(task, settled(scores), shift).assign(t=100)
     return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
+
+
+def _score_of(task: Task) -> Callable[[Floats], Floats]:
+    """S of values (P, n) of the support."""
+    support = task.support
+    if task.setting.coupling == "explicit":
+        one, zero = bundle_models(task.bundle, task.entity, features=support)
+        return lambda x: one.energies(x) - zero.energies(x)
+    mrf = contrast(task.bundle.mrf(task.entity), task.setting.coupling)
+    unary, couplings = mrf.unary[support], mrf.couplings[support][:, support].toarray()
+    return lambda x: mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
 
 
 def _metrics(task: Task, scores: Floats, shift: float) -> pd.DataFrame:

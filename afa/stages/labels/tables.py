@@ -23,6 +23,7 @@ from afa.stages.labels.null import label_null
 from afa.stages.labels.tasks import (
     GREEDY,
     RANDOM,
+    Reference,
     Setting,
     Task,
     as_greedy_chooses,
@@ -71,8 +72,8 @@ def label_tables(
         if other.patients != cohort.patients or not other.labels.equals(cohort.labels):
             where = f"cohort {cohort.name}, threshold {threshold:g}"
             raise CohortError(Fault(where, "other patients or labels", "those of the run's cohort", "build it again"))
-    references = ["controls", "cohort"] if None in cohorts else ["cohort"]
-    settings = settings_of(references, list(by_cohort), strengths)
+    references: list[Reference] = ["controls", "cohort"] if None in cohorts else ["cohort"]
+    settings = settings_of(references, list(by_cohort), strengths, explicit_references(bundle))
     tasks, left_out = tasks_of(bundle, cohorts, settings)
     found = label_scores(tasks, percents=percents, seeds=seeds, solver=solver, threads=threads)
     found["whole"] = whole_scores(bundle, cohorts, settings)
@@ -88,6 +89,14 @@ def label_tables(
     found["labels"] = _labels_of(tasks)
     found["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in found.items()}
+
+
+def explicit_references(bundle: Bundle) -> list[Reference]:
+    """The references of which the bundle states probabilities: as it says, else any (docs/decisions.md, F10a)."""
+    if bundle.rates is None or not bundle.says_how_often or bundle.exclusive:
+        return []
+    known: list[Reference] = ["controls", "cohort"]
+    return [reference for reference in known if bundle.rates.encoding in (None, reference)]
 
 
 def _labels_of(tasks: Sequence[Task]) -> pd.DataFrame:
@@ -205,13 +214,17 @@ def whole_scores(bundle: Bundle, cohorts: Mapping[float | None, Cohort], setting
     for setting in (setting for setting in settings if not setting.variant):
         cohort = cohorts[setting.threshold]
         for entity in bundle.entities:
-            score = contrast(bundle.mrf(entity), setting.coupling)
+            if setting.coupling == "explicit":
+                score = bundle.energies_of(entity, cohort.values, "explicit")
+            else:
+                model = contrast(bundle.mrf(entity), setting.coupling)
+                score = np.array([model.energy(profile) for profile in cohort.values])
             table = {
                 "reference": setting.reference,
                 "coupling": setting.coupling,
                 "patient": list(cohort.patients),
                 "entity": entity,
-                "score": settled(np.array([score.energy(profile) for profile in cohort.values])),
+                "score": settled(score),
             }
             tables.append(pd.DataFrame(table))
     return pd.concat(tables, ignore_index=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import COUPLINGS, STRENGTH, Coupling
+from afa.closure import COUPLINGS, STRENGTH, Closure
 from afa.cohort.cohort import Cohort
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.meanfield import Solver
@@ -23,6 +23,7 @@ from afa.mrf import Floats
 from afa.orders import random_order
 
 Values = NDArray[np.int8]
+Reference = Literal["controls", "cohort"]
 GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2
@@ -35,8 +36,8 @@ DIGITS = 9
 class Setting:
     """One encoding of a cohort and one closure; `variant` is empty for the settings fixed beforehand."""
 
-    reference: Literal["controls", "cohort"]
-    coupling: Coupling
+    reference: Reference
+    coupling: Closure
     threshold: float | None = None
     strength: float = STRENGTH
     variant: str = ""
@@ -46,8 +47,16 @@ class Setting:
         return {"reference": self.reference, "coupling": self.coupling, "variant": self.variant}
 
 
-def settings_of(references: Sequence[str], thresholds: Sequence[float], strengths: Sequence[float]) -> list[Setting]:
-    """Every reference with every coupling; first of each list what was fixed beforehand, then the grid around it."""
+def settings_of(
+    references: Sequence[Reference],
+    thresholds: Sequence[float],
+    strengths: Sequence[float],
+    explicit: Sequence[Reference] = (),
+) -> list[Setting]:
+    """Every reference with every coupling; first of each list what was fixed beforehand, then the grid around it.
+
+    explicit : the references under which probabilities of the bundle hold.
+    """
     found = []
     for coupling in COUPLINGS:
         for strength in strengths if coupling == "shared" else strengths[:1]:
@@ -57,6 +66,9 @@ def settings_of(references: Sequence[str], thresholds: Sequence[float], strength
             for threshold in thresholds if "cohort" in references else ():
                 other = "" if threshold == thresholds[0] else f"threshold={threshold:g}"
                 found.append(Setting("cohort", coupling, threshold, strength, f"{other} {varied}".strip()))
+    for reference in references:
+        if reference in explicit:
+            found.append(Setting(reference, "explicit", None if reference == "controls" else thresholds[0]))
     return sorted(found, key=lambda setting: setting.variant != "")
 
 
@@ -73,6 +85,8 @@ class Task:
 
     @property
     def support(self) -> NDArray[np.intp]:
+        if self.setting.coupling == "explicit":
+            return self.bundle.how_often(self.entity)[2]
         return self.bundle.support(self.entity)
 
     def counts(self, percents: Sequence[int]) -> list[int]:
@@ -104,7 +118,7 @@ def tasks_of(
 
 def of_one_model(tasks: Sequence[Task]) -> list[list[int]]:
     """Places of the tasks that one model scores: one label and one closure, under several encodings."""
-    found: dict[tuple[str, Coupling, float], list[int]] = {}
+    found: dict[tuple[str, Closure, float], list[int]] = {}
     for i, task in enumerate(tasks):
         found.setdefault((task.entity, task.setting.coupling, task.setting.strength), []).append(i)
     return list(found.values())

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Coupling
+from afa.closure import STRENGTH, Closure
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import watch, watch_task
 from afa.engine.rounds import full_observation
@@ -42,7 +42,7 @@ def stopping_tables(
     k: int,
     seed: int,
     solver: Solver,
-    coupling: Coupling = "differential",
+    coupling: Closure = "differential",
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
