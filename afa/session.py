@@ -71,7 +71,7 @@ class _Settings(_Strict):
     strength: float = STRENGTH
     coupling: Closure = "differential"
     holds: Holds | None = None
-    tau: float | None = None
+    tau: float | Literal["effective"] | None = None
 
 
 class _Step(_Strict):

@@ -36,7 +36,9 @@ class Question:
         Literal["several", "one", "one or none"] | None,
         typer.Option(help="how many entities hold, where the bundle says how often; as it says unless given"),
     ] = None
-    tau: Annotated[float | None, typer.Option(help="how far log-odds are believed, up to 1 (docs/decisions.md)")] = None
+    tau: Annotated[
+        str | None, typer.Option(help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
+    ] = None
     score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None
     gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None
     allocation: Annotated[
@@ -62,11 +64,15 @@ class Question:
         """The planner of the session where there is one, else a new one, whose session is kept from now on."""
         from afa.dialogue.opening import new_planner, read_panels, resumed_planner
         from afa.planner import Stop
+        from afa.planner.options import tau_of
 
         panels = read_panels(self.panels) if self.panels else None
         first = [name.strip() for name in self.first.split(",")] if self.first else None
         names = ("coupling", "holds", "tau", "score", "gain", "allocation", "patient")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"first": first}
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {
+            "first": first,
+            "tau": tau_of(self.tau),
+        }
         if session is not None and keeper.found:
             stops = ("budget", "certain", "posterior", "probability")
             given = {f"--{name}": value for name, value in options.items()}

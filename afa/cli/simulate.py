@@ -36,7 +36,7 @@ def simulate(
         typer.Option(help="how many entities hold, where the bundle says how often; as it says unless given"),
     ] = None,
     tau: Annotated[
-        float | None, typer.Option(help="how far log-odds are believed, up to 1 (docs/decisions.md)")
+        str | None, typer.Option(help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
     ] = None,
     allocation: Annotated[
         str | None,
@@ -68,7 +68,7 @@ def simulate(
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.errors import ConfigError, Fault
     from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
-    from afa.planner.options import gauge_of
+    from afa.planner.options import gauge_of, tau_of
     from afa.report.simulation import check_place, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
@@ -108,7 +108,7 @@ def simulate(
             entity=entity,
             coupling=coupling,
             holds=holds,
-            tau=tau,
+            tau=tau_of(tau),
             measured=measured,
             costs=costs,
             seeds=drawn,
@@ -129,7 +129,7 @@ def simulate(
             "not_measured": int((~measured).sum()),
             "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
         },
-        "setting": _setting(given, gauge, entity, k, holds, tau),
+        "setting": _setting(given, gauge, entity, k, holds, tau_of(tau)),
         "ways": [way._asdict() for way in ways],
         "costs": costs,
         "seeds": drawn,
@@ -142,7 +142,7 @@ def simulate(
 
 
 def _setting(
-    given: Given, gauge: str, entity: str | None, k: int | None, holds: str | None, tau: float | None
+    given: Given, gauge: str, entity: str | None, k: int | None, holds: str | None, tau: float | str | None
 ) -> dict[str, object]:
     """What was asked, for the card; of the explicit gauge all that it takes."""
     asked: dict[str, object] = {"k": k or min(5, len(given.bundle.entities) - 1)}

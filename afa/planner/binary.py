@@ -64,7 +64,7 @@ class BinaryPlanner(Planner):
         seed: int = 0,
         coupling: Closure | None = None,
         strength: float = STRENGTH,
-        tau: float | None = None,
+        tau: float | str | None = None,
     ) -> None:
         self.entity = entity
         options = Options(

@@ -35,14 +35,16 @@ class ExplicitPatient:
     """The state of one patient on all sides; N of them, Q = N (N - 1) / 2 duels, M features.
 
     rivals : whether exactly one side holds, so that a duel learns which of two; else it learns of each by itself.
-    inference : `mean_field` or `exact`. gain : `cmi` or `wald_magnitude`. tau : how far log-odds are believed (F16).
+    inference : `mean_field` or `exact`. gain : `cmi` or `wald_magnitude`. tau : how far log-odds are believed (F16);
+    sides with `repeats` say it themselves.
     """
 
     def __init__(
         self, packed: Fixed, *, rivals: bool, inference: str, gain: str, tau: float = 1.0, solver: Solver | None = None
     ) -> None:
         n, m = packed.holder.shape
-        self.packed, self.rivals, self.gain, self.tau = packed, rivals, gain, tau
+        self.packed, self.rivals, self.gain = packed, rivals, gain
+        self.tau = np.full(n, tau)
         self._exactly, self._solver = inference == "exact", solver
         self.observed = np.zeros(m, dtype=bool)
         self.values = np.zeros(m, dtype=np.int8)
@@ -82,6 +84,8 @@ class ExplicitPatient:
             odds = self._solve_group(v, group, classes)
             self.leads[v] += odds
             self.log_odds[v] += odds
+        if side.repeats is not None:
+            self.tau[v] = side.repeats.believed(self.observed[side.at])
         self._changed_at[v] = self._round
 
     def _solved(self, state: Evidence) -> tuple[float, Marginals]:
@@ -162,6 +166,10 @@ class ExplicitPatient:
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
         """Each unobserved term and pair adds its least or its largest value, or nothing (F12)."""
+        repeats = self.packed.sides[a].repeats
+        if b is not None and repeats is not None:  # what is believed of either changes with what is seen
+            (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
+            return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
         unary = np.where(self.observed[:, None], 0.0, sum(sign * self.terms[v] for sign, v in sides))
         for group in self.packed.groups:
@@ -182,7 +190,11 @@ class ExplicitPatient:
             least, most = self._group_interval(group, [(sign, self.packed.sides[v].members[i]) for sign, v in sides])
             low, high = low + least, high + most
         start = sum(sign * float(self._empty[v]) for sign, v in sides)
-        return start + self.tau * (at + low - start), start + self.tau * (at + high - start)
+        low, high = at + low - start, at + high - start
+        if repeats is not None:
+            return start + min(low, repeats.least * low), start + max(high, repeats.least * high)
+        tau = float(self.tau[a])
+        return start + tau * low, start + tau * high
 
     def _group_interval(self, group: Indices, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
         """The least and the most that the rest of an exclusive group can still add."""

@@ -32,6 +32,8 @@ GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 EXPLICIT_SCORES = ("two_elbo", "wald")
 EXPLICIT_GAINS = ("cmi", "wald_magnitude")
+EFFECTIVE = "effective"
+"""Log-odds believed by how much findings repeat each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,22 +149,29 @@ class Explicit:
     """What a planner is told beside `Options` in the explicit gauge; makes its patients.
 
     bundle, entity : the question; entity is None for the top k. holds : as of the bundle, or another. tau : how far
-    log-odds are believed (docs/decisions.md, F16). A `PlannerError` where an option does not go with it.
+    log-odds are believed, a number or `EFFECTIVE` (docs/decisions.md, F16). A `PlannerError` where an option does not
+    go with it.
     """
 
     bundle: Bundle
     options: Options
     entity: str | None
     holds: str
-    tau: float
+    tau: float | str
 
     def __post_init__(self) -> None:
         one_of("holds", self.holds, HOLDS)
         one_of("score", self.options.score, EXPLICIT_SCORES)
         one_of("gain", self.options.gain, EXPLICIT_GAINS)
+        if self.tau == EFFECTIVE:
+            if self.bundle.exclusive or self.options.inference == "exact":
+                found, step = "effective with exclusive groups or exact inference", "give a number, or leave it out"
+                raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
+            return
         if not isinstance(self.tau, Real) or isinstance(self.tau, bool) or not 0 < self.tau <= 1:
             step = "leave it out to believe the log-odds as they are"
-            raise PlannerError(Fault("planner option tau", repr(self.tau), "a number above 0, at most 1", step))
+            expected = f"a number above 0, at most 1, or {EFFECTIVE}"
+            raise PlannerError(Fault("planner option tau", repr(self.tau), expected, step))
 
     def plain(self) -> dict[str, Any]:
         """The settings that only this gauge has."""
@@ -172,11 +181,13 @@ class Explicit:
         """A patient of whom nothing is known."""
         exactly = self.options.inference == "exact"
         return ExplicitPatient(
-            sides_for(self.bundle, self.holds, exactly=exactly, entity=self.entity),
+            sides_for(
+                self.bundle, self.holds, exactly=exactly, entity=self.entity, discounted=isinstance(self.tau, str)
+            ),
             rivals=self.entity is None and self.holds != "several",
             inference=self.options.inference,
             gain=self.options.gain,
-            tau=self.tau,
+            tau=1.0 if isinstance(self.tau, str) else self.tau,
             solver=self.options.solver,
         )
 
@@ -188,7 +199,7 @@ def explicit_of(
     *,
     entity: str | None = None,
     holds: str | None = None,
-    tau: float | None = None,
+    tau: float | str | None = None,
 ) -> Explicit | None:
     """The explicit gauge with what the bundle says of `holds`, and a tau of 1; None where `gauge` is another."""
     if gauge == "explicit":
@@ -201,6 +212,14 @@ def explicit_of(
             found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
             raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
     return None
+
+
+def tau_of(text: str | None) -> float | str | None:
+    """The option tau from a text: a number where it is one."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> None:

@@ -23,12 +23,30 @@ from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
 Indices = NDArray[np.int64]
 
 
+class Repeats(NamedTuple):
+    """How much the findings of a side repeat each other (docs/decisions.md, F16).
+
+    own : (n,) variances of the log-ratios of its features within a class, the mean of both. together : (n, n) the same
+    with the covariances that the couplings make, to first order. least : a lower bound on the share that is believed.
+    """
+
+    own: Floats
+    together: Floats
+    least: float
+
+    def believed(self, seen: NDArray[np.bool_]) -> float:
+        """The part of the log-odds that is believed once the features `seen` (n,) are known, at most 1."""
+        own, together = float(self.own[seen].sum()), float(self.together[np.ix_(seen, seen)].sum())
+        return own / together if together > own else 1.0
+
+
 class Side(NamedTuple):
     """One entity, or nothing at all: its models, on the features `at`, (n,) ascending indices.
 
     links : (p, 2) the pairs that either model couples, by index of the bundle. pair_terms : (p, 9) what they add to
     E_1 - E_0 at each pair of values, NaN at those that cannot occur. members : by exclusive group, (2, g), the
-    probabilities that each of its features is +1, in either class.
+    probabilities that each of its features is +1, in either class. repeats : of a side that is believed by how much its
+    findings repeat each other; its models have no couplings then.
     """
 
     one: PairwiseMRF
@@ -37,6 +55,7 @@ class Side(NamedTuple):
     links: Indices
     pair_terms: Floats
     members: tuple[Floats, ...]
+    repeats: Repeats | None = None
 
 
 class Fixed(NamedTuple):
@@ -63,21 +82,25 @@ class Fixed(NamedTuple):
         return len(self.background)
 
 
-KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None], Fixed]] = WeakKeyDictionary()
+KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]] = WeakKeyDictionary()
 
 
-def sides_for(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None) -> Fixed:
+def sides_for(
+    bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
+) -> Fixed:
     """The sides of the duels: all entities, or one entity against nothing; laid out once.
 
     holds : as of `afa.bundle.rates.Rates`. exactly : whether kappa is that of exact inference, not mean-field's 0.
+    discounted : whether couplings discount what is believed instead of entering the models (docs/decisions.md, F16).
     """
     known = KNOWN.setdefault(bundle, {})
-    if (holds, exactly, entity) not in known:
-        known[holds, exactly, entity] = _laid_out(bundle, holds, exactly=exactly, entity=entity)
-    return known[holds, exactly, entity]
+    key = holds, exactly, entity, discounted
+    if key not in known:
+        known[key] = _laid_out(bundle, holds, exactly=exactly, entity=entity, discounted=discounted)
+    return known[key]
 
 
-def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None) -> Fixed:
+def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, discounted: bool) -> Fixed:
     background = bundle.background
     groups = tuple(np.array(members, dtype=np.int64) for _, members in bundle.exclusive)
     models, classes = [], []
@@ -95,11 +118,17 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None) 
         nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
         models.append((nothing, nothing, np.empty(0, dtype=np.intp)))
         classes.append((background, background))
+    repeats = [_repeats(one, zero) if discounted else None for one, zero, _ in models]
+    if discounted:
+        models = [(_uncoupled(one), _uncoupled(zero), at) for one, zero, at in models]
     kappa = np.array([(log_ratio if exactly else known_log_ratio)(one, zero) for one, zero, _ in models])
     if exactly:
         models = [(_shifted(one, -k), zero, at) for (one, zero, at), k in zip(models, kappa, strict=True)]
         kappa = 0 * kappa
-    sides = [_side(bundle, *parts, groups, both) for parts, both in zip(models, classes, strict=True)]
+    sides = [
+        _side(bundle, *parts, groups, both)._replace(repeats=repeated)
+        for parts, both, repeated in zip(models, classes, repeats, strict=True)
+    ]
     holder = np.full((len(sides), len(bundle.features)), -1, dtype=np.int64)
     for v, side in enumerate(sides):
         holder[v, side.at] = np.arange(len(side.at))
@@ -107,6 +136,27 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None) 
     at_once = tuple(any(set(group.tolist()) <= members for members in together) for group in groups)
     tie = ROUNDING * max(side.one.reach + side.zero.reach for side in sides)
     return Fixed(tuple(sides), holder, background, bundle.possible, groups, at_once, kappa, tie)
+
+
+def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
+    """Variances and covariances of log-ratios u within a class, to first order psi_jl cov(u_j, x_j) cov(u_l, x_l)."""
+    n, x = one.n_features, np.array(VALUES)
+    u = np.where(one.possible, one.terms, 0.0) - np.where(one.possible, zero.terms, 0.0)
+    own, together = np.zeros(n), np.zeros((n, n))
+    for model in (one, zero):
+        p = np.where(model.possible, np.exp(model.terms), 0.0)
+        mean = (p * u).sum(axis=1, keepdims=True)
+        own += (p * (u - mean) ** 2).sum(axis=1) / 2
+        with_value = (p * (u - mean) * x).sum(axis=1)
+        together += model.couplings.toarray() * np.outer(with_value, with_value) / 2
+    added = np.maximum(together, 0.0).sum(axis=1)
+    least = float(np.divide(own, own + added, out=np.ones(n), where=own + added > 0).min(initial=1.0))
+    return Repeats(own, together + np.diag(own), least)
+
+
+def _uncoupled(model: PairwiseMRF) -> PairwiseMRF:
+    """The model of the same probabilities without couplings."""
+    return PairwiseMRF.of_probabilities(np.exp(model.terms), 0 * model.couplings, model.prior, model.features)
 
 
 def _shifted(model: PairwiseMRF, by: float) -> PairwiseMRF:

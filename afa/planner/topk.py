@@ -59,7 +59,8 @@ class TopKPlanner(Planner):
         without an entity; or `differential`, the paper's models of directions.
     holds : how many entities hold, where the gauge is explicit: `several`, `one` or `one or none`; as the bundle says
         unless given (docs/decisions.md, F6).
-    tau : how far log-odds are believed, above 0 and at most 1; 1 unless given (docs/decisions.md, F16).
+    tau : how far log-odds are believed, above 0 and at most 1, or `effective`: by how much findings repeat each other;
+        1 unless given (docs/decisions.md, F16).
 
     Examples
     --------
@@ -94,7 +95,7 @@ class TopKPlanner(Planner):
         seed: int = 0,
         coupling: Closure | None = None,
         holds: str | None = None,
-        tau: float | None = None,
+        tau: float | str | None = None,
     ) -> None:
         bundle = bundle_given(bundle)
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):

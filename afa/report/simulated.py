@@ -69,7 +69,7 @@ def simulate(
     entity: str | None = None,
     coupling: Closure | None = None,
     holds: str | None = None,
-    tau: float | None = None,
+    tau: float | str | None = None,
     gain: str = "cmi",
     score: str | None = None,
     costs: str = "own",

@@ -139,13 +139,13 @@ def test_the_bracket_of_a_planner_is_the_readable_one(seed):
     np.testing.assert_allclose(planner._state.intervals()[0], expected, atol=1e-9)
 
 
-def check_certificates(seed):
+def check_certificates(seed, **options):
     """Ask until certain; then no completion, and no part of one, exact or by mean-field, says otherwise."""
     rng = np.random.default_rng(seed)
     holds = HOLDS[seed % 3]
     case = rated(rng, n=int(rng.integers(2, 4)), m=int(rng.integers(2, 5)), holds=holds, coupled=bool(seed % 5))
-    top, values = TopKPlanner(case.bundle, k=1), case.values(rng)
-    one = BinaryPlanner(case.bundle, entity="v0")
+    top, values = TopKPlanner(case.bundle, k=1, **options), case.values(rng)
+    one = BinaryPlanner(case.bundle, entity="v0", **options)
     certain = 0
     for planner in (top, one):
         while not planner.certain() and (name := planner.next_feature()):
@@ -156,8 +156,8 @@ def check_certificates(seed):
         for _ in range(3):
             rest = [j for j, name in enumerate(case.bundle.features) if name not in planner.observed]
             more = case.named(case.values(rng), rng.permutation(rest)[: rng.integers(0, len(rest) + 1)] if rest else [])
-            for inference in ("exact", "mean_field"):
-                final = type(planner)(case.bundle, inference=inference, solver=TIGHT, **_question(planner))
+            for inference in ("mean_field",) if options else ("exact", "mean_field"):
+                final = type(planner)(case.bundle, inference=inference, solver=TIGHT, **_question(planner), **options)
                 if seen := planner.observed | more:
                     final.observe_all(seen)
                 if planner is top:
@@ -173,6 +173,10 @@ def _question(planner):
 
 def test_certificates_are_never_wrong():
     assert sum(check_certificates(seed) for seed in range(100)) > 50
+
+
+def test_certificates_are_never_wrong_where_repeated_findings_are_discounted():
+    assert sum(check_certificates(seed, tau="effective") for seed in range(60)) > 30
 
 
 @pytest.mark.slow
@@ -272,12 +276,38 @@ def test_log_odds_that_are_believed_by_half_keep_their_order_and_the_prior(fever
     assert half.decision() == whole.decision()
 
 
+ALIKE = {
+    "bundle.yaml": 'name: alike\nversion: "1"\n',
+    "features.csv": "feature,kind\na,binary\nb,binary\nc,binary\n",
+    "unary.csv": "entity,feature,potential,p_high_with,p_high_without\n"
+    + "".join(f"flu,{name},,0.7,0.3\n" for name in "abc"),
+    "pairwise.csv": "entity,feature_a,feature_b,potential,scope\n"
+    + "".join(f"flu,{pair[0]},{pair[1]},0.5,shared\n" for pair in ("ab", "ac", "bc")),
+    "priors.csv": "entity,log_odds\nflu,-1\n",
+}
+"""Three findings of one kind, which everybody has together or not at all."""
+
+
+def test_findings_that_repeat_each_other_are_believed_by_how_many_they_are_worth(tmp_path):
+    """Of n findings alike with correlation rho, n / (1 + (n - 1) rho) are worth counting; of one, one."""
+    alike = load_bundle(written(tmp_path / "alike", ALIKE))
+    planner, rho, told = BinaryPlanner(alike, entity="flu", tau="effective"), 0.5 * 0.7 * 0.3, np.log(0.7 / 0.3)
+    assert planner.log_odds() == pytest.approx(-1)
+    for n, name in enumerate("abc", start=1):
+        planner.observe(name, 1)
+        assert planner.log_odds() == pytest.approx(-1 + n * told / (1 + (n - 1) * rho))
+    save_session(planner, tmp_path / "s.yaml")
+    assert load_session(tmp_path / "s.yaml", alike).log_odds() == planner.log_odds()
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({"score": "linearity"}, "planner option score: found 'linearity'; expected two_elbo or wald"),
         ({"gain": "f_target"}, "planner option gain: found 'f_target'; expected cmi or wald_magnitude"),
-        ({"tau": 0}, "planner option tau: found 0; expected a number above 0, at most 1"),
+        ({"tau": 0}, "planner option tau: found 0; expected a number above 0, at most 1, or effective"),
+        ({"tau": "half"}, "planner option tau: found 'half'"),
+        ({"tau": "effective"}, "planner option tau: found effective with exclusive groups"),
         ({"holds": "two"}, "planner option holds: found 'two'; expected several or one or one or none"),
         ({"layer0": "sound"}, "planner option layer0: found 'sound'; expected none where the bundle says how often"),
         ({"coupling": "differential"}, "planner option coupling: found differential on features that cannot be -1"),

@@ -66,9 +66,11 @@ def settings_of(
             for threshold in thresholds if "cohort" in references else ():
                 other = "" if threshold == thresholds[0] else f"threshold={threshold:g}"
                 found.append(Setting("cohort", coupling, threshold, strength, f"{other} {varied}".strip()))
-    for reference in references:
-        if reference in explicit:
-            found.append(Setting(reference, "explicit", None if reference == "controls" else thresholds[0]))
+    found += [
+        Setting(reference, "explicit", None if reference == "controls" else thresholds[0])
+        for reference in references
+        if reference in explicit
+    ]
     return sorted(found, key=lambda setting: setting.variant != "")
 
 

@@ -79,7 +79,7 @@ def simulate(
     entity: str | None = None,
     coupling: Closure | None = None,
     holds: str | None = None,
-    tau: float | None = None,
+    tau: float | str | None = None,
     measured: NDArray[np.bool_] | None = None,
     costs: str = "own",
     seeds: Sequence[int] = (0,),

@@ -54,7 +54,7 @@ class Gauge(NamedTuple):
     coupling: Closure | None = None
     strength: float = STRENGTH
     holds: str | None = None
-    tau: float | None = None
+    tau: float | str | None = None
 
 
 class Walk(NamedTuple):
