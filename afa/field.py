@@ -24,12 +24,22 @@ from afa.cohort.encode_table import Coding, read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.elicit.knowledge import SHARES, pool_answers, pool_cuts
-from afa.elicit.study import ENTITIES_FILE, FEATURES_FILE, NAME, STUDY_FILE, Holds, Settings, Table, read_entities
+from afa.elicit.study import (
+    DICTIONARY_FILE,
+    ENTITIES_FILE,
+    FEATURES_FILE,
+    NAME,
+    ONE_OF_SEVERAL,
+    STUDY_FILE,
+    Holds,
+    Settings,
+    Table,
+    read_entities,
+)
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
 from afa.files import atomic_folder, sha256_of
 
-DICTIONARY_FILE, ONE_OF_SEVERAL = "dictionary.csv", "categorical-as-binary"
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
 PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
@@ -155,7 +165,8 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     """Write the bundle that the answers of a field make: a potential is the mean of direction times confidence.
 
     A potential of 0 is left out, as a direction that nobody gives. Features and entities are all those of the field.
-    With `how_often` the bundle says what else is known: pooled probabilities, cut points, scopes, how many hold.
+    With `how_often` the bundle says what else is known: pooled probabilities, cut points, scopes, groups, how many
+    hold. The members of an exclusive group are then one variable, which has no couplings (docs/decisions.md, F13).
 
     Raises
     ------
@@ -180,11 +191,17 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         evidence=("reason", "first"),
         scope=("scope", lambda said: said.mode().iloc[0]),
     )
+    groups = _groups(root / GROUPS_FILE) if how_often and (root / GROUPS_FILE).is_file() else None
+    if groups is not None:
+        one_of = set(groups.loc[groups["exclusive"] != "", "feature"])
+        coupled = coupled.drop(index=[row for row in coupled.index if not one_of.isdisjoint(row[1:])])
     leaning = pooled.rename(columns={"reason": "evidence"})
     if not leaning["potential"].any():
         step = "ask again, or correct the answers"
         raise ConfigError(Fault(str(root / RECORD_FOLDER), "no direction in any answer", "one or more", step))
-    known: dict[str, Any] = {"table": features, "encoding": "ranges", "holds": study.holds} if how_often else {}
+    known: dict[str, Any] = {}
+    if how_often:
+        known = {"table": features, "encoding": "ranges", "holds": study.holds, "groups": groups}
     dropped = [] if how_often else ["scope"]
     write_bundle(
         out,
@@ -205,6 +222,12 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         },
     )
     return load_bundle(out)
+
+
+def _groups(path: Path) -> pd.DataFrame:
+    """A field's groups in the form of a bundle: the members of an exclusive group have its name in both columns."""
+    groups = pd.read_csv(path, dtype=str)
+    return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
 
 
 def _read(source: Path) -> _Given:

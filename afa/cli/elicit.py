@@ -77,6 +77,31 @@ def elicit_unary(
     typer.echo(f"{len(tables['asked']):,} questions, {counts}{_cited(tables)}")
 
 
+@app.command("rates")
+def elicit_rates(
+    study: Annotated[Path, typer.Argument(help="folder with study.yaml, entities.csv and dictionary.csv")],
+    out: Out,
+    record: RecordFolder = None,
+    live: IsLive = False,
+    calls: Calls = None,
+    tokens: Tokens = None,
+    money: Money = None,
+    no_caps: NoCaps = False,
+    prompt_price: PromptPrice = 0.0,
+    answer_price: AnswerPrice = 0.0,
+    at_once: AtOnce = 4,
+) -> None:
+    """Cut points and probabilities by each voter, as the folder `elicited` that `afa field import` takes."""
+    from afa.elicit.stages import rates_stage
+    from afa.elicit.study import load_study
+
+    settings = load_study(study)
+    terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
+    source, _ = _opened(settings, study, record, terms)
+    asked = rates_stage(settings, source, out)
+    typer.echo(f"{len(asked):,} questions to {len(settings.settings.voters)} voters, into {out}")
+
+
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree: MinAgree = 2) -> None:
     """Keep the genes that enough voters name, all with one direction: tables kept, dropped and agreement."""

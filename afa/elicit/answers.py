@@ -6,9 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 TEXT_LENGTH = 600
 """Characters of a supporting text, as the paper has it."""
@@ -82,6 +82,52 @@ class ConditionalAnswer(Answer):
     evidence_source: Literal["literature", "model_knowledge", "none"]
     supporting_text: Annotated[str, Field(max_length=TEXT_LENGTH)]
     reference_indices: list[Annotated[int, Field(ge=1)]]
+
+
+class CutAnswer(Answer):
+    """Below and above which value a feature is called low or high; null for a side that does not exist."""
+
+    feature: Annotated[str, Field(min_length=1)]
+    low: Annotated[float, Field(allow_inf_nan=False)] | None
+    high: Annotated[float, Field(allow_inf_nan=False)] | None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"{self.feature}: low is above high")
+        return self
+
+
+class CutsAnswer(Answer):
+    """The cut points of several features."""
+
+    features: Annotated[list[CutAnswer], Field(min_length=1)]
+
+
+class RateAnswer(Answer):
+    """Which way a feature shifts with a phenotype, and how often it is high and low with and without."""
+
+    feature: Annotated[str, Field(min_length=1)]
+    direction: Literal[-1, 0, 1]
+    p_high_with: Probability
+    p_high_without: Probability
+    p_low_with: Probability
+    p_low_without: Probability
+    confidence: Probability
+    reason: Annotated[str, Field(max_length=TEXT_LENGTH)]
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> Self:
+        if max(self.p_high_with + self.p_low_with, self.p_high_without + self.p_low_without) > 1 + 1e-9:
+            raise ValueError(f"{self.feature}: high and low together are above 1")
+        return self
+
+
+class RatesAnswer(Answer):
+    """How often the values of several features occur with and without a phenotype."""
+
+    phenotype: str
+    features: Annotated[list[RateAnswer], Field(min_length=1)]
 
 
 class RecordedGene(Answer):
@@ -212,7 +258,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
     """Why an answer is one to another question than that of `values`, in a line; empty where it is not."""
-    if isinstance(answer, UnaryAnswer) and _words(answer.phenotype) != _words(values["phenotype"]):
+    if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
     if isinstance(answer, AnchorAnswer):
         asked, given = values["partners"].split(), Counter(pair.gene2 for pair in answer.pairs)
@@ -224,6 +270,24 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
             return f"pairs: none with {', '.join(lacking)}"
         if others:
             return f"pairs: {', '.join(others)[:200]}, not asked for or twice"
+    if isinstance(answer, (CutsAnswer, RatesAnswer)):
+        return _beside_the_features(answer, json.loads(values["features"]))
+    return ""
+
+
+def _beside_the_features(answer: CutsAnswer | RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
+    """Features that were not asked for, twice or left out; probabilities of a side that does not exist."""
+    given = Counter(each.feature for each in answer.features)
+    if lacking := [name for name in ends if name not in given]:
+        return f"features: none with {', '.join(lacking)}"
+    if others := [name for name, times in given.items() if times > 1 or name not in ends]:
+        return f"features: {', '.join(others)[:200]}, not asked for or twice"
+    for each in answer.features if isinstance(answer, RatesAnswer) else ():
+        low, high = ends[each.feature] or (None, None)
+        for end, other, name in ((low, high, "low"), (high, low, "high")):
+            stated = max(getattr(each, f"p_{name}_with"), getattr(each, f"p_{name}_without"))
+            if end is None and other is not None and stated > 0:
+                return f"{each.feature}: it cannot be {name}, so that p_{name}_with and p_{name}_without are 0"
     return ""
 
 

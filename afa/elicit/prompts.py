@@ -22,12 +22,14 @@ from afa.elicit.answers import (
     Answer,
     BinaryTurn,
     ConditionalAnswer,
+    CutsAnswer,
     MulticlassTurn,
     PairAnswer,
+    RatesAnswer,
     UnaryAnswer,
 )
 from afa.elicit.record import Entry, Messages, Question, Request
-from afa.elicit.study import ANCHOR, CONDITIONAL, PAIRWISE, UNARY, Study
+from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY, Study
 from afa.errors import ElicitationError, Fault
 
 ANSWERS: Mapping[str, type[Answer]] = {
@@ -35,6 +37,8 @@ ANSWERS: Mapping[str, type[Answer]] = {
     PAIRWISE: PairAnswer,
     ANCHOR: AnchorAnswer,
     CONDITIONAL: ConditionalAnswer,
+    CUTS: CutsAnswer,
+    RATES: RatesAnswer,
     "binary_potentials": BinaryTurn,
     "binary_literature": BinaryTurn,
     "multiclass_potentials": MulticlassTurn,
@@ -51,13 +55,13 @@ _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e
 
 def request(question: Question, study: Study, abstracts: Abstracts, kept: pd.DataFrame | None = None) -> Request:
     """A question of a study, rendered; `kept` has the directions of its genes."""
-    settings, phenotype = study.settings, question.values["phenotype"]
+    settings, phenotype = study.settings, question.values.get("phenotype", "")
     values = {
         "disease": settings.disease,
         "tissue": settings.tissue,
         "word": settings.words.model_dump(),
         "vocabulary": study.vocabulary,
-        "definition": study.definition(phenotype),
+        "definition": study.definition(phenotype) if phenotype else "",
         "most_genes": settings.most_genes,
         "bibliography": settings.bibliography,
         "exactly": settings.exactly,
@@ -68,12 +72,34 @@ def request(question: Question, study: Study, abstracts: Abstracts, kept: pd.Dat
         "abstracts": list(abstracts(question)),
         **question.values,
     }
+    if "features" in question.values:
+        values["rows"] = feature_rows(study, json.loads(question.values["features"]))
     if kept is not None and "gene1" in question.values:
         own = kept[kept["phenotype"] == phenotype]
         words = dict(zip(own["gene"], own["potential"].map(WORDS), strict=True))
         values["direction1"] = words[question.values["gene1"]]
         values["partners"] = [(gene, words[gene]) for gene in question.values.get("partners", "").split()]
     return Request(question, render(question.prompt, values))
+
+
+def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
+    """What a prompt says of each feature that it asks about, with a voter's cut points where there are any."""
+    if study.features is None:
+        return []
+    table = study.features.to_frame().set_index("feature").loc[list(ends)]
+    rows = []
+    for name, kind, unit, coding, definition in zip(
+        table.index, table["kind"], table["unit"], table["values"], table["definition"], strict=True
+    ):
+        low, high = ends[name] or (None, None)
+        said = [
+            f"{word} {end:g} {unit}".rstrip()
+            for word, end in (("Low: below", low), ("High: above", high))
+            if end is not None
+        ]
+        words = "High: it is there." if kind == "binary" else f"{'. '.join(said)}."
+        rows.append({"name": name, "unit": unit, "coding": coding, "definition": definition, "ends": words})
+    return rows
 
 
 def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:

@@ -18,7 +18,16 @@ from afa.elicit.citations import checked, citation_counts, citation_table, refer
 from afa.elicit.consensus import agreement, check_voters, consensus, evidence_filter
 from afa.elicit.raw import imported
 from afa.elicit.record import UNKNOWN, Entry, Question, first_answer
-from afa.elicit.study import Study, load_study, pair_questions, unary_questions
+from afa.elicit.study import (
+    Ends,
+    Study,
+    cut_questions,
+    known_features,
+    load_study,
+    pair_questions,
+    rate_questions,
+    unary_questions,
+)
 from afa.elicit.tables import (
     DROPPED_COLUMNS,
     REFERENCE_COLUMNS,
@@ -30,11 +39,14 @@ from afa.elicit.tables import (
     usable_genes,
 )
 from afa.errors import ElicitationError, Fault
+from afa.features import Features
+from afa.files import atomic_folder
 
 if TYPE_CHECKING:  # its ranking is slow to import, and most runs retrieve nothing
     from afa.elicit.retrieval import Literature, Retrieved
 
 Tables = Mapping[str, pd.DataFrame]
+RATE_COLUMNS = ("direction", "p_high_with", "p_high_without", "p_low_with", "p_low_without", "confidence", "reason")
 UNCLEAR = "unclear: no coupling, which equals a zero"
 
 
@@ -114,8 +126,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     entries = source.answers(questions)
     asked = outcomes(questions, entries)
     check_answered(asked, source.place)
-    given = {entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries if entry is not None}
-    check_voters(given, study)
+    _check_voters(entries, study)
     if literature is not None:
         literature.check(entries, study)
     retrieved = _retrieved(questions, literature)
@@ -126,6 +137,40 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     references = reference_table(entries, map(_abstracts, retrieved), study)
     tables = {"asked": asked, "named": named, "dropped": dropped, "references": references}
     return {**tables, **_citations(entries, retrieved, literature)}
+
+
+def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
+    """Ask every voter, or look up what was recorded, and write `cuts_<voter>.csv` and `unary_<voter>.csv` into `out`.
+
+    Returns
+    -------
+    DataFrame : what came of every question, a row each, as `afa.elicit.tables.outcomes` has it
+
+    Raises
+    ------
+    ElicitationError : a study without features; a question without an answer; no direction in any answer.
+
+    """
+    features = known_features(study)
+    cuts = source.answers(cut_questions(study))
+    asked = outcomes(cut_questions(study), cuts)
+    check_answered(asked, source.place)
+    ends = {voter: _ends(features, voter, cuts, source.place) for voter in study.settings.voters}
+    questions = rate_questions(study, ends)
+    entries = source.answers(questions)
+    found = outcomes(questions, entries)
+    check_answered(found, source.place)
+    _check_voters(entries, study)
+    rows = _rows(entries, source.place)
+    if not rows["direction"].any():
+        step = "ask other voters, or other words in study.yaml"
+        raise ElicitationError(Fault(source.place, "no direction in any answer", "one or more", step))
+    with atomic_folder(out) as made:
+        for voter in study.settings.voters:
+            own = [{"feature": name, "low": low, "high": high} for name, (low, high) in ends[voter].items()]
+            _write(pd.DataFrame(own), made / f"cuts_{voter}.csv")
+            _write(rows[rows["voter"] == voter].drop(columns="voter"), made / f"unary_{voter}.csv")
+    return pd.concat([asked, found], ignore_index=True)
 
 
 def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tables:
@@ -274,7 +319,35 @@ def _citations(
     return tables if literature is None else {**tables, **literature.tables(filter(None, retrieved))}
 
 
+def _check_voters(entries: Sequence[Entry | None], study: Study) -> None:
+    given = {entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries if entry is not None}
+    check_voters(given, study)
+
+
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Tables below one another; empty ones, whose columns have no type, are passed over."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]
+
+
+def _ends(features: Features, voter: str, entries: Sequence[Entry | None], place: str) -> Ends:
+    """A voter's cut points of all features; a binary one is high where it is there."""
+    given: Ends = dict.fromkeys(features.names, (None, 0.5))
+    for entry in entries:
+        if entry is not None and entry.question.run == voter:
+            given |= {cut.feature: (cut.low, cut.high) for cut in answer_of(entry, place).features}
+    return given
+
+
+def _rows(entries: Sequence[Entry | None], place: str) -> pd.DataFrame:
+    rows = [
+        {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
+        for entry in entries
+        if entry is not None
+        for rate in answer_of(entry, place).features
+    ]
+    return pd.DataFrame(rows, columns=["voter", "entity", "feature", *RATE_COLUMNS])
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, lineterminator="\n", float_format="%.12g")

@@ -6,6 +6,7 @@ It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,17 +22,22 @@ from afa.csvfile import RowFaults, name_column, quoted, read_table
 from afa.elicit.endpoint import BASE_URL, KEY, MODEL, USUAL, Endpoint, Manner
 from afa.elicit.record import Question
 from afa.errors import ElicitationError, Fault
-from afa.features import read_features
+from afa.features import Features, read_features
 from afa.yamlfile import load_model
 
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
-ENTITIES_FILE, FEATURES_FILE = "entities.csv", "features.csv"
+ENTITIES_FILE, FEATURES_FILE, DICTIONARY_FILE = "entities.csv", "features.csv", "dictionary.csv"
+ONE_OF_SEVERAL = "categorical-as-binary"
+"""The kind, in a dictionary, of a feature that is one value of a variable."""
 RECORD_FOLDER = "record"
 PAIR_RUN = "pairs"
 """The one run of the pairwise pass, and its voter's name in `models`."""
 Kind = Literal["article", "preprint"]
 PairMode = Literal["each", "by_anchor", "conditional"]
 UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
+CUTS, RATES = "cuts", "rates"
+Ends = dict[str, tuple[float | None, float | None]]
+"""Cut points by feature; None where a side does not exist."""
 PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
 
 
@@ -171,13 +177,15 @@ class Study:
     """Settings, and phenotypes with the columns phenotype, group, definition, in the order of the bundle's entities.
 
     aliases : other names of a gene, for searches and for the evidence filter. vocabulary : the features that answers
-    may name, of `features.csv`; without such a file they name genes.
+    may name, of `features.csv`; without such a file they name genes. features : what is known of them, of
+    `features.csv` or, before there are cut points, `dictionary.csv`.
     """
 
     settings: Settings
     phenotypes: pd.DataFrame
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     vocabulary: tuple[str, ...] = ()
+    features: Features | None = None
 
     @property
     def usable(self) -> dict[str, Any]:
@@ -205,14 +213,16 @@ def load_study(folder: str | Path) -> Study:
     faults: list[Fault] = []
     own = root / PHENOTYPES_FILE
     phenotypes = read_entities(own if own.exists() else root / ENTITIES_FILE, faults)
-    vocabulary = read_features(root / FEATURES_FILE).names if (root / FEATURES_FILE).exists() else ()
+    tables = (path for path in (root / FEATURES_FILE, root / DICTIONARY_FILE) if path.exists())
+    features = next((read_features(path, {ONE_OF_SEVERAL: "binary"}) for path in tables), None)
+    vocabulary = features.names if features else ()
     if settings.pairs == "by_anchor" and (spaced := [name for name in vocabulary if " " in name]):
         found, step = f"the feature {quoted(spaced[0])}", "rename it, or ask for pairs one by one"
         faults.append(Fault(str(root / FEATURES_FILE), found, "names without blanks, for pairs by anchor", step))
     aliases = _read_aliases(root / ALIASES_FILE, faults) if (root / ALIASES_FILE).exists() else {}
     if faults:
         raise ElicitationError(faults)
-    return Study(settings, phenotypes, aliases, vocabulary)
+    return Study(settings, phenotypes, aliases, vocabulary, features)
 
 
 def unary_questions(study: Study) -> list[Question]:
@@ -237,6 +247,31 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
             values = [{"gene1": one, "gene2": other} for one, other in combinations(genes, 2)]
         questions += [Question(PAIR_PROMPTS[mode], {"phenotype": name, **each}, PAIR_RUN) for each in values]
     return questions
+
+
+def cut_questions(study: Study) -> list[Question]:
+    """One question per voter on all features that are not binary; none where all are."""
+    features = known_features(study)
+    numbers = [name for name, binary in zip(features.names, features.is_binary, strict=True) if not binary]
+    values = {"features": json.dumps(dict.fromkeys(numbers))}
+    return [Question(CUTS, values, voter) for voter in study.settings.voters] if numbers else []
+
+
+def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
+    """One question per voter and entity on all features, with the voter's own cut points."""
+    return [
+        Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
+        for voter in study.settings.voters
+        for name in study.names
+    ]
+
+
+def known_features(study: Study) -> Features:
+    """Those that a study asks about by name; an `ElicitationError` where it has none."""
+    if study.features is None:
+        found, step = "no features.csv and no dictionary.csv", "add one: feature, kind, unit, values, definition"
+        raise ElicitationError(Fault(f"study {study.settings.name}", found, "the features to ask about", step))
+    return study.features
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:

@@ -23,14 +23,16 @@ from afa.elicit.answers import (
     AnchorAnswer,
     Answer,
     ConditionalAnswer,
+    CutsAnswer,
     PairAnswer,
+    RatesAnswer,
     RecordedPair,
     RecordedUnary,
     UnaryAnswer,
     read_answer,
 )
 from afa.elicit.record import UNKNOWN, Entry, Question
-from afa.elicit.study import ANCHOR, CONDITIONAL, PAIRWISE, UNARY
+from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY
 from afa.errors import ElicitationError, Fault
 from afa.files import atomic_file, atomic_folder
 
@@ -89,6 +91,8 @@ SCHEMAS: Mapping[tuple[str, bool], type[Answer]] = {
     (PAIRWISE, True): RecordedPair,
     (ANCHOR, False): AnchorAnswer,
     (CONDITIONAL, False): ConditionalAnswer,
+    (CUTS, False): CutsAnswer,
+    (RATES, False): RatesAnswer,
 }
 """By prompt, and whether the record was made elsewhere."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
@@ -103,7 +107,7 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
         (
             question.prompt,
             question.run,
-            question.values["phenotype"],
+            question.values.get("phenotype", ""),
             question.values.get("gene1", ""),
             question.values.get("gene2", question.values.get("partners", "")),
             NEVER_ASKED if entry is None else entry.outcome,

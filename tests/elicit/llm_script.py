@@ -15,6 +15,8 @@ SCHEMAS = {
     "PairAnswer": "pairwise",
     "AnchorAnswer": "anchor",
     "ConditionalAnswer": "conditional",
+    "CutsAnswer": "cuts",
+    "RatesAnswer": "rates",
     "BinaryTurn": "binary",
     "MulticlassTurn": "multiclass",
 }
@@ -38,7 +40,7 @@ def line(document: Document, name: str) -> str:
 
 def scripted(document: Document) -> str:
     """An answer of the schema that is asked for, as JSON."""
-    makers = (unary, pairwise, anchor, conditional, binary, multiclass)
+    makers = (unary, pairwise, anchor, conditional, cuts, rates, binary, multiclass)
     answers = {maker.__name__: maker for maker in makers}
     return json.dumps(answers[SCHEMAS[schema(document)]](document))
 
@@ -63,6 +65,42 @@ def _gene(phenotype: str, gene: str) -> dict[str, Any]:
         "snippet": "",
         "reference_indices": [],
     }
+
+
+def features(document: Document) -> list[str]:
+    """The features that are listed."""
+    return re.findall(r"^- (.+?): ", document["messages"][1]["content"], re.MULTILINE)
+
+
+def cuts(document: Document) -> dict[str, Any]:
+    """A low end for every second feature, a high one for all; the voter's own are a little apart."""
+    own = _draw("cuts", document["model"])
+    ends = [(None if place % 2 else 10 + own, 20 + own) for place in range(len(features(document)))]
+    return {
+        "features": [{"feature": n, "low": a, "high": b} for n, (a, b) in zip(features(document), ends, strict=True)]
+    }
+
+
+def rates(document: Document) -> dict[str, Any]:
+    """Probabilities by phenotype and feature; of a low value only where the prompt has one."""
+    phenotype, text = line(document, "Phenotype").split(" (")[0], document["messages"][1]["content"]
+    rows = []
+    for name in features(document):
+        shift = 1 if _draw(phenotype, name) < 0.5 else -1
+        below = 0.1 if re.search(rf"^- {re.escape(name)}: .*Low: ", text, re.MULTILINE) else 0.0
+        rows.append(
+            {
+                "feature": name,
+                "direction": shift,
+                "p_high_with": 0.5 + 0.3 * shift,
+                "p_high_without": 0.5 - 0.3 * shift,
+                "p_low_with": below,
+                "p_low_without": below,
+                "confidence": 0.8,
+                "reason": "as the script has it",
+            }
+        )
+    return {"phenotype": phenotype, "features": rows}
 
 
 def pairwise(document: Document) -> dict[str, Any]:

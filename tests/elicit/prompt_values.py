@@ -28,6 +28,7 @@ VALUES = {
     "direction1": "Upregulated",
     "gene2": "MUC2",
     "partners": [("MUC2", "Downregulated"), ("TFF3", "Upregulated")],
+    "rows": [{"name": "heat", "unit": "C", "coding": "", "definition": "Heat.", "ends": "High: above 70 C."}],
     "condition": "Fibrosis",
     "potentials": POTENTIALS,
     "labels": ["Fibrosis", "Stricture, late", "Fistula"],
