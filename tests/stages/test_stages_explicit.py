@@ -15,6 +15,8 @@ from afa.stages.binary import binary_tasks
 from afa.stages.calibration import NOT_COMPILED, run
 from afa.stages.labels.numbers import summarise_labels
 from afa.stages.labels.tables import explicit_references, label_tables
+from afa.stages.labels_needed.numbers import summarise_labels_needed
+from afa.stages.labels_needed.tables import needed_tables
 from afa.stages.settings import Calibration, Closure
 from afa.stages.stopping.levels import Levels
 from afa.stages.stopping.tables import stopping_tables
@@ -97,3 +99,17 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
     assert explicit_references(bundle_tiny) == []
     with pytest.raises(BundleError, match="directions alone"):
         binary_tasks(bundle_tiny, cohort, [0], seeds=[0], solver=Solver(), coupling="explicit")
+
+
+def test_labels_needed_hold_classifiers_against_it_too(case):
+    found, cohort = case
+    options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 1, "whole_permutations": 1}
+    scores = label_tables(found.bundle, cohort, {0.5: cohort}, **options)["scores"]
+    limits = {"sizes": [4], "repeats": 2, "permuted": 1, "most_labels": 2, "tested": 2, "of_each_class": 1}
+    tables = needed_tables(found.bundle, {"controls": cohort}, scores, name="small", **limits)
+    assert set(tables["zero_shot"]["coupling"]) == {"differential", "explicit"}
+    rows = summarise_labels_needed(tables, resamples=20, confidence=0.9)
+    shown = rows[(rows["method"] == "posterior") & (rows["stratum"] == "n=4") & (rows["t"] == 100)]
+    for coupling in ("differential", "explicit"):
+        assert len(shown[(shown["coupling"] == coupling) & (shown["metric"] == "auroc")]) > 0
+    assert not rows.duplicated(["metric", "method", "coupling", "allocation", "t", "stratum", "entity"]).any()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,8 @@ TABLES = ("predictions", "zero_shot", "splits", "left_out")
 ZERO_SHOT = "posterior"
 """Method of the zero-shot score: less its value at no observation, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
+EXPLICIT = "explicit"
+"""Method of the zero-shot score by how often, where the bundle says it; in the summary a coupling of `ZERO_SHOT`."""
 
 Mask = NDArray[np.bool_]
 
@@ -193,19 +196,21 @@ def _runs(predictions: pd.DataFrame, patients: Sequence[str]) -> dict[tuple[str,
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """Scores (P,) by reference, entity, allocation, t and seed, -1 where there is none.
+    """Scores (P,) by reference, entity, method, allocation, t and seed, -1 where there is none.
 
     labels : by reference and entity, places of the patients with a label and whose is positive.
     """
 
-    scores: Mapping[tuple[str, str, str, int, int], Floats]
+    scores: Mapping[tuple[str, str, str, str, int, int], Floats]
     labels: Mapping[tuple[str, str], tuple[NDArray[np.int64], Mask]]
 
     @classmethod
     def of(cls, table: pd.DataFrame, patients: Sequence[str]) -> ZeroShot:
         place, calibrated = axis_among(table["patient"], patients).codes, table["calibrated"].to_numpy()
         scores, labels = {}, {}
-        for key, rows in rows_by(table, ["reference", "entity", "allocation", "t", "seed"]).items():
+        columns = ["reference", "entity", "coupling", "allocation", "t", "seed"]
+        for (reference, entity, coupling, *run), rows in rows_by(table, columns).items():
+            key = reference, entity, EXPLICIT if coupling == EXPLICIT else ZERO_SHOT, *run
             scores[key] = np.full(len(patients), np.nan)
             scores[key][place[rows]] = calibrated[rows]
             labels[key[:2]] = place[rows], table["label"].to_numpy()[rows] == 1
@@ -213,11 +218,16 @@ class ZeroShot:
 
     def runs(self, reference: str, entity: str, seeds: Sequence[int], like: Runs) -> Runs:
         """The scores at the states that classifiers have, along the random order of each repeat."""
+        methods = dict.fromkeys(method for name, of, method, *_ in self.scores if (name, of) == (reference, entity))
+        states = dict.fromkeys((allocation, t) for _, allocation, t in like)
         return {
-            (ZERO_SHOT, allocation, t): np.stack(
-                [self.scores[reference, entity, allocation, t, seed if allocation == RANDOM else -1] for seed in seeds]
+            (method, allocation, t): np.stack(
+                [
+                    self.scores[reference, entity, method, allocation, t, seed if allocation == RANDOM else -1]
+                    for seed in seeds
+                ]
             )
-            for allocation, t in dict.fromkeys((allocation, t) for _, allocation, t in like)
+            for method, (allocation, t) in product(methods, states)
         }
 
 
@@ -248,8 +258,9 @@ def _curves(found: Found, cases: Mapping[tuple[int, bool], Mapping[str, int]], c
 
 def _of(key: Key) -> dict[str, object]:
     """What the summary calls a key; a classifier has no couplings."""
-    coupling = COUPLINGS[key.reference] if key.method == ZERO_SHOT else None
-    names = {"method": key.method, "reference": key.reference, "coupling": coupling}
+    coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
+    method = ZERO_SHOT if key.method == EXPLICIT else key.method
+    names = {"method": method, "reference": key.reference, "coupling": coupling}
     return {**names, "allocation": key.allocation, "t": key.t}
 
 

@@ -127,13 +127,13 @@ def _tasks(
 
 
 def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
-    """The scores of these tasks under the settings that classifiers are held against."""
+    """The scores of these tasks under the settings that classifiers are held against, and by how often beside them."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
     parts = [none]
     for task in tasks:
         key = (task.setting.reference, task.setting.coupling, task.entity)
-        parts.append(fixed.get(key, none))
+        parts += [fixed.get((key[0], "explicit", task.entity), none), fixed.get(key, none)]
         if set(parts[-1]["patient"]) != set(task.patients):
             found = f"scores of {parts[-1]['patient'].nunique()} patients for {task.entity}, reference {key[0]}"
             step = "run the stage labels again, on the same bundle and cohort"
