@@ -55,6 +55,7 @@ nightly: ## what takes hours: every test, every Python, the workflow on Slurm (a
 	$(MAKE) storm
 	$(MAKE) fuzz
 	$(MAKE) reproduce RUN=nightly
+	afa carry results/nightly --check --out resources/paper/carried/gse109142.yaml
 	afa crate results/nightly --license https://spdx.org/licenses/MIT
 
 bench: $(VENV)/.ready ## speed against a plain NumPy version, and where the seconds of a run go, in results/bench; COHORT_FOLDER= chooses another cohort than the demo

@@ -72,19 +72,24 @@ def compare_with_paper(
 def carry_run(
     run: Annotated[Path, typer.Argument(help="folder of a finished run")],
     out: Annotated[Path, typer.Option(help="file, such as resources/paper/carried/NAME.yaml")],
+    check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
 ) -> None:
     """Keep the effects of a run's first screen, to be shown beside those of other runs."""
     import yaml
 
-    from afa.cohort.cohort import load_cohort
-    from afa.files import atomic_file, sha256_of
-    from afa.report.screen import carried_of, made_by
-    from afa.stats.tables import read_table
+    from afa.errors import Fault, ReportError
+    from afa.files import atomic_file
+    from afa.report.screen import Carried, carried_of, stale
+    from afa.yamlfile import load_model
 
-    table, cohort = read_table(run / "comparison", "screen"), load_cohort(run / "cohort").name
-    carried = carried_of(table, cohort, made_by(), sha256_of(run / "config.json"))
+    found = carried_of(run)
+    if check:
+        if differing := stale(load_model(out, Carried), found):
+            step = f"look why, then: afa carry {run} --out {out}"
+            raise ReportError(Fault(str(out), "; ".join(differing), f"what {run} has", step))
+        return
     with atomic_file(out) as temporary:
-        text = yaml.safe_dump(carried.model_dump(mode="json"), sort_keys=False, default_flow_style=None)
+        text = yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, default_flow_style=None)
         temporary.write_text(text, encoding="utf-8")
 
 

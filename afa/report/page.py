@@ -29,7 +29,7 @@ from afa.report.page_parts import packed, style, template
 from afa.report.page_text import caption, document, items, linked
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
-from afa.report.screen import figure, load_carried, made_by, sentences, title_of, verdict_words
+from afa.report.screen import basis, figure, load_carried, sentences, title_of, verdict_words
 from afa.report.sections import findings, language_model, paper_shapes
 from afa.stats.summary import read_summary
 from afa.stats.tables import read_table
@@ -234,7 +234,7 @@ def _compared(run: Path, texts: Texts, left_out: Mapping[str, str], cohort: str)
         "sentences": sentences(screen),
         "effects": [row | {"words": verdict_words(row)} for row in screen.to_dict("records")],
         "carried": carried,
-        "other_code": made_by() if carried else "",
+        "settings": basis(json.loads((run / "config.json").read_text(encoding="utf-8"))) if carried else "",
         "figure": figure(screen, carried, cohort),
         "figure_title": title_of(screen),
         "tenth": lambda value: digits(round(value, 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -11,10 +12,15 @@ import pandas as pd
 from markupsafe import Markup, escape
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from afa.codedigest import Code
+from afa import __version__
+from afa.bundle import load_bundle
+from afa.cohort.cohort import load_cohort
 from afa.errors import ConfigError, Fault
+from afa.files import sha256_of
 from afa.report.readings import Reader
 from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, REVERSES, SIMULATED, UNCLEAR, Printed, judge
+from afa.stages import stages
+from afa.stats.tables import read_table
 from afa.yamlfile import load_model
 
 Cause = Literal["data", "elicitation", "reading", "the paper"]
@@ -36,7 +42,9 @@ COLUMNS = [
     "because",
 ]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
-"""The stages behind the effects, whose code a stored run is bound to."""
+"""The stages behind the effects, to whose settings a stored run is bound."""
+CARRIED_ROUNDING = 0.015
+"""Points by which a stored effect may differ from one computed again: it has two decimals."""
 HIGH = 90.0
 """Per cent that a constant answer has right from which little is left to gain."""
 WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 40
@@ -75,13 +83,15 @@ class Statements(BaseModel):
 class Carried(BaseModel):
     """What another run had for the same effects: `rows` by id, value, low, high; percentage points or per cent.
 
-    code, settings : digests of what made it.
+    version : of afa. settings, data : digests of the settings that the stages behind the effects read (`basis`), and of
+    the encoded patients and the bundle.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     cohort: str
-    code: str
+    version: str
     settings: str
+    data: str
     rows: Mapping[str, tuple[float, float, float]]
 
 
@@ -248,20 +258,44 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup
     return Markup(f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(words)}">{"".join(parts)}</svg>')  # noqa: S704
 
 
-def carried_of(table: pd.DataFrame, cohort: str, code: str, settings: str) -> Carried:
-    """The effects of a run, to be shown beside other runs."""
+def carried_of(run: Path) -> Carried:
+    """The effects of a finished run, to be shown beside other runs."""
+    table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]})
     kept = {
         row["id"]: (round(row["ours"], 2), round(row["low"], 2), round(row["high"], 2))
         for row in rows.to_dict("records")
     }
-    return Carried(cohort=cohort, code=code, settings=settings, rows=kept)
+    features, bundle = sha256_of(run / "cohort" / "features.parquet"), load_bundle(run / "bundle").digest
+    return Carried(
+        cohort=load_cohort(run / "cohort").name,
+        version=__version__,
+        settings=basis(json.loads((run / "config.json").read_text(encoding="utf-8"))),
+        data=sha256(f"{features} {bundle}".encode()).hexdigest(),
+        rows=kept,
+    )
 
 
-def made_by() -> str:
-    """Digest of the code that makes the effects: of the stages behind them."""
-    code = Code()
-    return sha256("".join(code.stage(name, "run") for name in CARRIED_STAGES).encode()).hexdigest()
+def basis(config: Mapping[str, Any]) -> str:
+    """Digest of the settings behind the effects, of a whole configuration as in `config.json`."""
+    described = [stages()[name] for name in CARRIED_STAGES]
+    keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
+    text = json.dumps({key: config.get(key) for key in sorted(keys)}, sort_keys=True)
+    return sha256(text.encode()).hexdigest()
+
+
+def stale(carried: Carried, found: Carried) -> list[str]:
+    """What differs between stored effects and those of a run of the same cohort, in words; nothing where they agree."""
+    said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
+    for name in sorted({*carried.rows, *found.rows}):
+        stored, now = carried.rows.get(name), found.rows.get(name)
+        if (
+            stored is None
+            or now is None
+            or max(abs(a - b) for a, b in zip(stored, now, strict=True)) > CARRIED_ROUNDING
+        ):
+            said.append(f"{name}: {stored} stored, {now} found")
+    return said
 
 
 def load_carried(folder: Path) -> list[Carried]:

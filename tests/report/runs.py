@@ -86,8 +86,9 @@ EFFECTS = (
 )
 CARRIED = """
 cohort: other <b>
-code: "0"
+version: "0"
 settings: "0"
+data: "0"
 rows: {a_b: [3.0, 2.0, 4.0]}
 """
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1200" height="500"><rect width="9" height="9"/></svg>'

@@ -1,12 +1,17 @@
 """The first screen: other numbers make other sentences, and a second implementation of five verdicts agrees."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
+from runs import finished_run
+from typer.testing import CliRunner
 
+from afa.cli import app
+from afa.config import RunConfig
 from afa.errors import ConfigError
 from afa.report.answers import load_answers
 from afa.report.comparison import compare, load_printed
@@ -14,13 +19,16 @@ from afa.report.lines import Lines
 from afa.report.readings import Facts, Reader
 from afa.report.screen import (
     COLUMNS,
+    Carried,
     Statement,
     Statements,
+    basis,
     carried_of,
     figure,
     load_carried,
     screen_table,
     sentences,
+    stale,
     title_of,
 )
 from afa.stats.summary import summary_rows
@@ -136,7 +144,9 @@ def test_the_table_has_every_effect_and_the_best_constant_of_its_task():
 
 def test_the_figure_has_every_difference_and_escapes_what_people_wrote(tmp_path):
     table = screen([0.121, -0.03, 0.34, 0.305, 0.10])
-    (tmp_path / "a.yaml").write_text("cohort: a <b>\ncode: c\nsettings: s\nrows: {cmi_10: [20.0, 19.0, 21.0]}\n")
+    (tmp_path / "a.yaml").write_text(
+        "cohort: a <b>\nversion: v\nsettings: s\ndata: d\nrows: {cmi_10: [20.0, 19.0, 21.0]}\n"
+    )
     drawn = str(figure(table, load_carried(tmp_path), "here <i>"))
     assert drawn.count("<circle") == drawn.count("<path") == 5
     assert drawn.count("<rect") == 1
@@ -145,11 +155,30 @@ def test_the_figure_has_every_difference_and_escapes_what_people_wrote(tmp_path)
     assert f"paper {table.set_index('id').loc['cmi_10', 'paper']:.1f}, here 30.5" in drawn
 
 
-def test_a_stored_run_has_the_numbers_of_its_screen(tmp_path):
-    kept = carried_of(screen([0.121, -0.03, 0.34, 0.305, 0.10]), "here", "c", "s")
-    assert kept.rows["cmi_10"] == (30.5, 28.5, 32.5)
-    assert "layer0" not in kept.rows
+def test_a_stored_run_has_the_numbers_of_its_screen_and_says_when_they_are_no_longer_found(tmp_path):
+    run, _ = finished_run(tmp_path)
+    kept = carried_of(run)
+    assert kept.cohort == "odd"
+    assert kept.rows == {"a_b": (-1.9, -2.6, -1.2), "level": (91.0, 90.0, 92.0)}
+    out, words = str(tmp_path / "odd.yaml"), ("carry", str(run), "--out")
+    assert CliRunner().invoke(app, [*words, out]).exit_code == 0
+    assert load_model(tmp_path / "odd.yaml", Carried) == kept
+    assert CliRunner().invoke(app, [*words, out, "--check"]).exit_code == 0
+    (run / "config.json").write_text(json.dumps({"bootstrap": {"confidence": 0.8}}))
+    assert stale(kept, carried_of(run)) == ["other settings"]
+    changed = kept.model_copy(update={"data": "0", "rows": {**kept.rows, "a_b": (-1.9, -2.6, -1.1)}})
+    assert stale(changed, kept) == ["other data", "a_b: (-1.9, -2.6, -1.1) stored, (-1.9, -2.6, -1.2) found"]
+    failed = CliRunner().invoke(app, [*words, out, "--check"])
+    assert "other settings" in str(failed.exception)
     assert load_carried(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("carried", load_carried(PAPER / "carried"), ids=lambda each: each.cohort)
+def test_what_the_project_carries_was_made_with_the_default_settings(carried):
+    assert carried.settings == basis(RunConfig(cohort=carried.cohort).model_dump(mode="json"))
+    assert set(carried.rows) <= {each.id for each in STATEMENTS}
+    assert len(carried.rows) >= 10
+    assert all(low <= value <= high for value, low, high in carried.rows.values())
 
 
 def test_an_effect_of_no_claim_is_named_and_one_without_a_place_refused():

@@ -302,6 +302,7 @@ rule report_page:
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
         paper=collect(home("resources/paper/{name}"), name=["claims.csv"]),
+        carried=files_of(home("resources/paper"), "carried/*.yaml"),
         docs=collect(
             home("docs/{name}.md"), name=["decisions", "errata", "past_the_paper"]
         ),
