@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from afa.report.figures import without_data
 from afa.report.lines import Lines
 from afa.report.paper_tables import ALLOCATIONS, START
 
@@ -82,7 +83,7 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
             marker=style["marker"],
             markersize=3.5,
             # Shares of the axes' diagonal: markers of lines that run together do not cover each other.
-            markevery=(0.02 * place, 0.18),
+            markevery=(0.02 * place, 0.18) if rows["value"].notna().any() else None,
             label=rule_name(rule),
         )
     axes.set_xlim(0, None)
@@ -98,8 +99,11 @@ def shared_legend(figure: Figure, *, columns: int) -> None:
 
 
 def fit(axes: Axes, *numbers: pd.Series) -> None:
-    """Limits of the vertical axis that hold all numbers; columns without any do not count."""
-    every = pd.concat([pd.Series(column, dtype=float) for column in numbers])
+    """Limits of the vertical axis that hold all numbers; columns without any do not count. Words say that all are."""
+    every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
+    if every.empty:
+        without_data(axes, "no such case")
+        return
     margin = max(0.05 * (every.max() - every.min()), 0.01)
     axes.set_ylim(every.min() - margin, every.max() + margin)
 

@@ -183,15 +183,15 @@ class Attempt:
         """How many jobs it has reported as finished."""
         return self.said().count("Finished jobid")
 
-    def wait(self, seconds: float = 900) -> int:
-        """Its exit code; fails after some minutes."""
+    def wait(self, seconds: float = 7200) -> int:
+        """Its exit code; fails after hours, as a busy machine needs many times the minutes of an idle one."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
 
-    def wait_until(self, holds: Callable[[], bool], seconds: float = 300) -> bool:
+    def wait_until(self, holds: Callable[[], bool], seconds: float = 3600) -> bool:
         """Whether `holds()` came true before the end of the run."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:

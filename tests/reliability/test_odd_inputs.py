@@ -48,6 +48,14 @@ CASES = {
     "one feature": (some_bundle(PLAIN_NAMES, FEATURES[:1]), labels_of(("bleeding",))),
     "one entity": (some_bundle(PLAIN_NAMES[:1]), labels_of(PLAIN_NAMES[:1])),
 }
+SAID = {
+    "names": ("summary.csv", ODD_NAMES[0]),
+    "no label": ("report.html", "No labels: labels, labels_needed"),
+    "a label that nobody has": ("figures/labels.svg", "no label with both classes"),
+    "one feature": ("figures/allocation.svg", "no such case"),
+    "one entity": ("report.html", "One entity: no duels and no top k: "),
+}
+"""Where a reader finds what a case has, or has not."""
 
 
 def set_case(run: SmallRun, case: str, folder: Path) -> None:
@@ -70,3 +78,6 @@ def test_the_whole_workflow_ends_with_a_report(run: SmallRun, case: str, tmp_pat
     set_case(run, case, tmp_path / "bundle")
     run.finish()
     assert (run.folder / RUN / "report.html").is_file()
+    if case in SAID:
+        file, words = SAID[case]
+        assert words in (run.folder / RUN / file).read_text(encoding="utf-8")

@@ -137,6 +137,14 @@ def test_the_limits_hold_all_numbers_and_are_never_empty():
     assert axes.get_ylim() == pytest.approx((0.99, 1.01))
 
 
+def test_where_no_case_has_a_value_the_panel_says_so_and_is_drawn():
+    figure, (axes,) = new_figure(4, 3)
+    draw_rules(axes, {"greedy": pd.DataFrame({"t": [0, 1], **dict.fromkeys(("value", "low", "high"), np.nan)})})
+    fit(axes, pd.Series([np.nan]))
+    figure.canvas.draw()
+    assert [text.get_text() for text in axes.texts] == ["no such case"]
+
+
 def test_a_table_by_round_keeps_the_order_of_the_cells_and_the_rounds_that_are_there():
     rows = summary(
         accuracy("random", None, "every", value=0.1),
