@@ -20,8 +20,8 @@ from afa.engine.duels import Pairs, all_pairs, sides_of
 from afa.engine.patient import DuelWeights
 from afa.gain import ZERO_GAIN, site_probabilities
 from afa.inference.exact import exact
-from afa.inference.meanfield import Solver, mean_field
-from afa.inference.result import Marginals
+from afa.inference.meanfield import Solver, mean_field, moments_of
+from afa.inference.result import Marginals, spread
 from afa.mrf import Evidence, Floats
 from afa.planner.menu import implied_by
 from afa.planner.sides import Fixed, Indices
@@ -36,7 +36,7 @@ class ExplicitPatient:
 
     rivals : whether exactly one side holds, so that a duel learns which of two; else it learns of each by itself.
     inference : `mean_field` or `exact`. gain : `cmi` or `wald_magnitude`. tau : how far log-odds are believed (F16);
-    sides with `repeats` say it themselves.
+    sides with `repeats` say it themselves. A side is solved when it is next asked about, not at each observation.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class ExplicitPatient:
         self.predictive = np.broadcast_to(packed.background, (2, n, m, 3)).copy()
         self._round, self._changed_at = 1, np.ones(n, dtype=np.int64)
         self._bounds, self._bounds_at = np.zeros((self.n_duels, 2)), np.zeros(self.n_duels, dtype=np.int64)
-        for v in range(n):
-            self._solve(v)
+        self._stale = np.ones(n, dtype=bool)
+        self._solve_stale()
         self._empty = self.log_odds.copy()
 
     def observe(self, feature: int, value: int) -> None:
@@ -67,8 +67,12 @@ class ExplicitPatient:
             if place >= 0 and not grouped:
                 one, zero = self._states[v]
                 self._states[v] = one.observe(int(place), value), zero.observe(int(place), value)
-            if place >= 0 or grouped:
-                self._solve(v)
+            self._stale[v] |= place >= 0 or grouped
+
+    def _solve_stale(self) -> None:
+        for v in np.flatnonzero(self._stale):
+            self._solve(int(v))
+        self._stale[:] = False
 
     def _solve(self, v: int) -> None:
         """Log-odds, predictive and terms of one side from its evidence (F2c, F3, F11)."""
@@ -89,6 +93,8 @@ class ExplicitPatient:
         self._changed_at[v] = self._round
 
     def _solved(self, state: Evidence) -> tuple[float, Marginals]:
+        if not state.mrf.couplings.nnz:
+            return state.constant, spread(state, *moments_of(state.mrf.terms[state.free]))
         if self._exactly:
             found = exact(state.mrf, state)
             return found.log_partition, found.marginals
@@ -123,6 +129,7 @@ class ExplicitPatient:
 
     def log_evidence(self) -> Floats:
         """(N,) log-odds of each side, its prior included, believed as far as `tau` says (F16)."""
+        self._solve_stale()
         return self._believed(self.log_odds)
 
     def _believed(self, log_odds: Floats) -> Floats:
@@ -134,12 +141,14 @@ class ExplicitPatient:
 
     def scores(self, score: str) -> Floats:
         """(N, N) preference scores, `two_elbo` or `wald`; magnitudes of rounding are 0."""
+        self._solve_stale()
         by_side = self._believed(self.leads if score == "wald" else self.log_odds)
         values = by_side[:, None] - by_side[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def lead(self, duels: Indices | None = None) -> Floats:
         """(q,) what has been observed says for a over b, of some duels, ascending, or of all."""
+        self._solve_stale()
         a, b = self._sides(duels).T
         leads = self._believed(self.leads)
         return np.asarray(leads[a] - leads[b])
@@ -149,6 +158,7 @@ class ExplicitPatient:
 
         By mean-field and by exact inference, which differ by kappa, where that is known.
         """
+        self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
         pairs = self._sides(duels)
         stale = self._changed_at[pairs].max(axis=1, initial=0) > self._bounds_at[chosen]
@@ -162,6 +172,7 @@ class ExplicitPatient:
 
     def intervals(self) -> Floats:
         """(N, 2) least and greatest S_v of each side under any completion."""
+        self._solve_stale()
         return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
@@ -250,9 +261,11 @@ class ExplicitPatient:
 
     def total_unary(self) -> Floats:
         """(M,) half the range of what a feature can add, summed over sides; 0 where observed (A7, F11)."""
+        self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def _gains(self, duels: Indices) -> Floats:
+        self._solve_stale()
         a, b = self._sides(duels).T
         if self.gain == "wald_magnitude":
             return self._half_range(self.terms[a] - self.terms[b])
