@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.errors import CohortError
 from afa.files import atomic_file
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind = Literal["continuous", "ordinal", "binary"]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
@@ -82,6 +84,8 @@ class Features:
 
     def to_frame(self) -> pd.DataFrame:
         """The rows of `features.csv`."""
+        import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+
         columns = (self.names, self.kinds, self.units, self.low, self.high, self.codings, self.p_low, self.p_high)
         return pd.DataFrame(dict(zip(FEATURE_COLUMNS, (*columns, self.definitions), strict=True)))
 
@@ -113,7 +117,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
     """The features that a path, a table with the columns of `features.csv`, or `Features` stand for."""
     if isinstance(features, Features):
         return features
-    if not isinstance(features, pd.DataFrame):
+    if isinstance(features, str | Path):
         return read_features(features)
     faults = RowFaults("features")
     for name in features.columns:
@@ -125,10 +129,11 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
     if listed := faults.listed():
         raise CohortError(listed)
     lines = np.arange(1, len(features) + 1, dtype=np.int64)
-    texts = {
-        name: ["" if pd.isna(cell) else str(cell) for cell in features[name]] if name in features else [""] * len(lines)
-        for name in FEATURE_COLUMNS
-    }
+    texts = dict.fromkeys(FEATURE_COLUMNS, [""] * len(lines))
+    for name in features.columns:
+        texts[name] = [
+            "" if gap else str(cell) for cell, gap in zip(features[name], features[name].isna(), strict=True)
+        ]
     return _checked(CsvTable(lines, texts), faults)
 
 
@@ -175,9 +180,9 @@ def _checked(table: CsvTable, faults: RowFaults) -> Features:
 
 
 def _unique(table: CsvTable, faults: RowFaults) -> None:
-    names = np.array(table.columns["feature"], dtype=object)
-    codes = pd.factorize(names)[0].astype(np.int64)
-    for row, earlier in enumerate(earlier_row(codes)):
+    names = table.columns["feature"]
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    for row, earlier in enumerate(earlier_row(np.array([place[name] for name in names], dtype=np.int64))):
         if earlier >= 0 and names[row]:
             found = f"{quoted(names[row])}, as on line {table.lines[earlier]}"
             faults.add(

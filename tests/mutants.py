@@ -48,7 +48,7 @@ TESTS = {  # the first pattern that fits a file names its tests
     "engine/walk": "engine/test_walk engine/test_engine",
     "engine/*": ENGINE,
 }
-NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "allocate/check")
+NOT_MATHEMATICS = ("engine/warm", "engine/compile", "engine/kept", "*/__init__", "allocate/check")
 SECONDS = 300
 """Of processor time that the tests of a mutant may take."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {

@@ -1,11 +1,14 @@
-"""What every allocation rule must do, as a check to run on a custom rule."""
+"""A custom allocation rule: found by its name, and held to what every rule must do."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +19,29 @@ from afa.allocate.vantage import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient
-from afa.errors import Fault, PlannerError
+from afa.errors import ConfigError, Fault, PlannerError
 from afa.mrf import VALUES, Floats
 
 CUTS = 8
 Order = NDArray[np.int64]
+
+
+def rule_of(name: str) -> Callable[[], Rule]:
+    """The class that `module:Class` names, found as Python finds modules, the working folder first."""
+    module_name, _, class_name = name.partition(":")
+    where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.allocate"
+    if not (module_name and class_name.isidentifier()):
+        raise ConfigError(Fault(where, "no module and class", expected, "name a rule of afa.allocate or your own"))
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(import_module(module_name), class_name, None)
+    except ImportError as error:
+        raise ConfigError(Fault(where, str(error), expected, "check the module's name and its imports")) from error
+    if not callable(getattr(found, "choose", None)):
+        raise ConfigError(Fault(where, f"{class_name} without choose", expected, "check the class's name"))
+    make: Callable[[], Rule] = found  # type: ignore[assignment]
+    return make
 
 
 def check_policy(

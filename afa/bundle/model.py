@@ -10,10 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
@@ -23,6 +22,9 @@ from afa.bundle.rates import CONDITION, FLOOR, SHARED, Rates
 from afa.csvfile import suggestion
 from afa.errors import BundleError, Fault
 from afa.mrf import PairwiseMRF
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,8 @@ class Bundle:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the unary potentials, entities down and features across."""
+        import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli.options import Out
+from afa.cli.options import AsJson, Out, as_json
 
 app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
 
@@ -86,21 +86,16 @@ def bundle_stamp(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) 
 def bundle_show(
     bundle: Annotated[Path, typer.Argument(help="bundle folder")],
     features: Annotated[bool, typer.Option("--features", help="a row per feature instead, with costs")] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="for another program: name, version, digest and the rows")
-    ] = False,
+    json: AsJson = False,
 ) -> None:
     """Print a bundle's entities, or its features: unaries up and down, couplings, and what there is beside them."""
-    from json import dumps, loads
-
     from afa.bundle import load_bundle
     from afa.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
     if json:
-        rows = (feature_table if features else bundle_table)(model).to_json(orient="records")
-        told = {"name": model.name, "version": model.version, "digest": model.digest, "rows": loads(rows)}
-        typer.echo(dumps(told, ensure_ascii=False))
+        table = (feature_table if features else bundle_table)(model)
+        typer.echo(as_json(table, name=model.name, version=model.version, digest=model.digest))
         return
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
     if model.rates is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afa.cli.options import Out
+from afa.cli.options import AsJson, Out, as_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -195,6 +195,7 @@ def elicit_estimate(
     min_agree: MinAgree = 2,
     prompt_price: PromptPrice = 0.0,
     answer_price: AnswerPrice = 0.0,
+    json: AsJson = False,
 ) -> None:
     """What a live run would still use at most; nothing is asked."""
     from afa.elicit.budget import Prices
@@ -204,7 +205,7 @@ def elicit_estimate(
     settings = load_study(study)
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
     table = _live(settings, study, record, terms, asks=False)[0].outlook(min_agree=min_agree)
-    typer.echo(table.to_string(index=False))
+    typer.echo(as_json(table) if json else table.to_string(index=False))
 
 
 @app.command("account")
@@ -212,6 +213,7 @@ def elicit_account(
     record: Annotated[Path, typer.Argument(help="folder of answers")],
     prompt_price: PromptPrice = 0.0,
     answer_price: AnswerPrice = 0.0,
+    json: AsJson = False,
 ) -> None:
     """What the answers of a record have used, by prompt, run, model and outcome."""
     from afa.elicit.budget import Prices, account_table
@@ -219,6 +221,9 @@ def elicit_account(
 
     answers = Record(record)
     table = account_table(answers, Prices(prompt_price, answer_price))
+    if json:
+        typer.echo(as_json(table))
+        return
     typer.echo(table.to_string(index=False) if len(table) else f"no answers in {record}")
     if answers.torn:
         typer.echo(f"{answers.torn} attempts broke off while they were written, and are not counted")

@@ -1,11 +1,15 @@
-"""Options that several commands share, each with its help text."""
+"""Options that several commands share, each with its help text, and the JSON of a table."""
 
 from __future__ import annotations
 
+from json import dumps, loads
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Out = Annotated[Path, typer.Option("--out", help="where to write; appears only when complete")]
 CohortFile = Annotated[Path, typer.Argument(help="a file of config/cohorts")]
@@ -28,3 +32,9 @@ Tolerance = Annotated[float, typer.Option(help="largest change of a probability 
 MaxIterations = Annotated[int, typer.Option(help="damped sweeps before coordinate ascent takes over")]
 Resamples = Annotated[int, typer.Option(help="bootstrap resamples of the patients")]
 Confidence = Annotated[float, typer.Option(help="of the intervals")]
+AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
+
+
+def as_json(table: DataFrame, **more: Any) -> str:
+    """One JSON object in one line: `rows`, one object each, and what else there is to say."""
+    return dumps(more | {"rows": loads(table.to_json(orient="records"))}, ensure_ascii=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -124,19 +125,11 @@ def plan(
     """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
     import sys
 
-    from afa.bundle import load_bundle
-    from afa.cli.first_use import prepare
-
     _tolerate_any_bytes()
-    model = load_bundle(bundle)
-    prepare(model)
-
-    from afa.dialogue.conversation import converse
-    from afa.dialogue.keeping import open_session
-
-    with open_session(session) as keeper:
-        planner = question.planner(model, session, keeper)
+    with _opened(bundle, question, session) as (planner, keeper):
         if json:
+            from afa.dialogue.conversation import converse
+
             for line in converse(planner, sys.stdin, keeper):
                 typer.echo(line)
                 sys.stdout.flush()
@@ -154,63 +147,73 @@ def serve(
     show: Annotated[bool, typer.Option("--open", help="open the page in this machine's browser")] = False,
 ) -> None:
     """Plan on a page of this machine: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
-    from afa.bundle import load_bundle
-    from afa.cli.first_use import prepare
-
-    model = load_bundle(bundle)
-    prepare(model)
-
-    from afa.dialogue.keeping import open_session
-
-    with open_session(session) as keeper:
-        planner = question.planner(model, session, keeper)
+    with _opened(bundle, question, session) as (planner, keeper):
         _serve(planner, keeper, "" if session is None else str(session), host=host, port=port, show=show)
 
 
 def demo(
+    example: Annotated[
+        Literal["anaemia", "cooling"], typer.Option(help="causes of anaemia, or faults of an air conditioner")
+    ] = "anaemia",
     patient: Annotated[
-        str, typer.Option(help="one of the made-up patients of the example")
-    ] = "typical_iron_deficiency",
+        str | None, typer.Option(help="one of the example's made-up cases; its first unless given")
+    ] = None,
     page: Annotated[bool, typer.Option("--page", help="on a page of this machine, opened in its browser")] = False,
     copy: Annotated[Path | None, typer.Option(help="write the example's files to this new folder, and end")] = None,
 ) -> None:
-    """Plan a made-up patient on an example: ten causes of anaemia. Return takes the value that the patient has."""
+    """Plan a made-up case on an example. Return takes the value that the case has."""
+    import csv
     import shutil
 
-    import pandas as pd
-
-    from afa.bundle import load_bundle
-    from afa.cli.first_use import prepare
     from afa.errors import CohortError, ConfigError, Fault
 
-    example = EXAMPLES / "anaemia"
+    folder = EXAMPLES / example
     if copy is not None:
         if copy.exists():
             raise ConfigError(Fault(f"--copy {copy}", "something there", "a new folder", "choose another name"))
-        shutil.copytree(example, copy)
+        shutil.copytree(folder, copy)
         typer.echo(f"wrote {copy}: try `afa plan {copy / 'bundle'}`, and `afa bundle show {copy / 'bundle'}`")
         return
-    table = pd.read_csv(example / "vignettes.csv")
-    rows = table[table["patient"] == patient]
-    if rows.empty:
-        known = ", ".join(table["patient"].unique())
-        raise CohortError(Fault("--patient", repr(patient), f"one of {known}", "choose one of these"))
-    model = load_bundle(example / "bundle")
-    prepare(model)
-
-    from afa.dialogue.keeping import Keeper
-
-    planner = Question(posterior=0.8).planner(model, None, Keeper())
-    values = dict(zip(rows["feature"], rows["value"].tolist(), strict=True))
-    if page:
-        typer.echo(f"An example: {patient}, a made-up patient, whose values are marked on the page.")
-        _serve(planner, Keeper(), "", host="127.0.0.1", port=0, show=True, patient=values)
-        return
-    typer.echo(f"An example: {patient}, a made-up patient. Press Return to take what was measured, or type a value.")
-    _talk(planner, Keeper(), values)
+    patients: dict[str, dict[str, int]] = {}
+    with (folder / "vignettes.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            patients.setdefault(row["patient"], {})[row["feature"]] = int(row["value"])
+    patient = patient or next(iter(patients))
+    if patient not in patients:
+        raise CohortError(Fault("--patient", repr(patient), f"one of {', '.join(patients)}", "choose one of these"))
+    values = patients[patient]
+    with _opened(folder / "bundle", Question(posterior=0.8), None) as (planner, keeper):
+        if page:
+            typer.echo(f"An example: {patient}, a made-up case, whose values are marked on the page.")
+            _serve(planner, keeper, "", host="127.0.0.1", port=0, show=True, patient=values)
+            return
+        typer.echo(f"An example: {patient}, a made-up case. Return takes what was measured; or type a value.")
+        _talk(planner, keeper, values)
     typer.echo(
         "Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)"
     )
+
+
+@contextmanager
+def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
+    """A planner that knows its first suggestion, and what keeps its session; a line says what is waited for."""
+    from rich.console import Console
+
+    from afa.cli.first_use import LOADING, prepare
+
+    with ExitStack() as until_the_end:
+        with Console(stderr=True).status(LOADING) as waiting:
+            from afa.bundle import load_bundle
+
+            bundle = load_bundle(folder)
+            waiting.update(prepare(bundle))
+
+            from afa.dialogue.keeping import open_session
+
+            keeper = until_the_end.enter_context(open_session(session))
+            planner = question.planner(bundle, session, keeper)
+            planner.suggest()
+        yield planner, keeper
 
 
 def _talk(planner: Planner, keeper: Keeper, patient: dict[str, int] | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from afa.cli.options import Confidence, Out, Resamples, Threads
+from afa.cli.options import AsJson, Confidence, Out, Resamples, Threads, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ def simulate(
     bundle: Annotated[Path, typer.Argument(help="bundle folder")],
     cohort: Annotated[Path, typer.Argument(help="measured patients: a .csv or .parquet table, or a cohort folder")],
     out: Out,
-    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 5 unless given")] = None,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")] = None,
     entity: Annotated[str | None, typer.Option(help="ask whether this one holds, instead of for the top k")] = None,
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
@@ -58,13 +58,17 @@ def simulate(
     resamples: Resamples = 1000,
     confidence: Confidence = 0.95,
     threads: Threads = 1,
+    json: AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
+    import sys
+    from functools import partial
+
     from rich.console import Console
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
-    from afa.cli.first_use import prepare
+    from afa.cli.first_use import LOADING, prepare
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.errors import ConfigError, Fault
     from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
@@ -91,12 +95,12 @@ def simulate(
     given = read_patients(cohort, model, drop_missing=drop_missing)
     if labels is not None:
         given = read_labels(labels, given)
-    _tell(given)
+    say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
+    _tell(given, say)
     chosen = some_patients(given.cohort, patients, seed)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
-    if entity is None and k is None and len(given.bundle.entities) <= 5:
-        typer.echo(f"k = {len(given.bundle.entities) - 1}, since the bundle has {len(given.bundle.entities)} entities")
-    prepare()
+    if sys.stderr.isatty() and (waited_for := prepare()) != LOADING:
+        typer.echo(waited_for, err=True)
     drawn = list(range(seed, seed + seeds))
     walks = len(runs_of(ways, drawn)) * len(chosen.patients)
     with tqdm(total=walks, unit="walk", disable=None) as bar:
@@ -104,7 +108,7 @@ def simulate(
             given.bundle,
             chosen,
             ways,
-            k=k,
+            k=k or 1,
             entity=entity,
             coupling=coupling,
             holds=holds,
@@ -136,7 +140,10 @@ def simulate(
         "resamples": resamples,
         "confidence": confidence,
     }
-    write_simulation(made, card, out, _drawing())
+    write_simulation(made, card, out, _drawing(say))
+    if json:
+        typer.echo(as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
+        return
     Console().print(needed_table(made.features_needed, len(given.bundle.features)))
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
 
@@ -145,7 +152,7 @@ def _setting(
     given: Given, gauge: str, entity: str | None, k: int | None, holds: str | None, tau: float | str | None
 ) -> dict[str, object]:
     """What was asked, for the card; of the explicit gauge all that it takes."""
-    asked: dict[str, object] = {"k": k or min(5, len(given.bundle.entities) - 1)}
+    asked: dict[str, object] = {"k": k or 1}
     if entity:
         asked = {"entity": entity, "coupling": gauge}
     if gauge != "explicit":
@@ -165,25 +172,25 @@ def _distinct(option: str, text: str) -> list[str]:
     return parts
 
 
-def _drawing() -> Callable[[DataFrame, str, Path], None] | None:
+def _drawing(say: Callable[[str], None]) -> Callable[[DataFrame, str, Path], None] | None:
     """What draws the curves; None, and said aloud, where a package is not installed."""
     from afa.extras import installing
 
     try:
         from afa.report.simulation_figure import draw_curves
     except ModuleNotFoundError as error:
-        typer.echo(f"no figure was drawn: {error.name} is not installed ({installing(error)})")
+        say(f"no figure was drawn: {error.name} is not installed ({installing(error)})")
         return None
     return draw_curves
 
 
-def _tell(given: Given) -> None:
+def _tell(given: Given, say: Callable[[str], None]) -> None:
     """Say aloud what of the input is not used, or not there."""
     from afa.csvfile import visible
 
     if not given.measured.all():
         share = 100 * (1 - given.measured.mean())
-        typer.echo(f"{share:.2g} % of the values were not measured: they are not asked for")
+        say(f"{share:.2g} % of the values were not measured: they are not asked for")
 
     for names, words in (
         (given.ignored, "columns ignored, since the bundle does not know them"),
@@ -192,4 +199,4 @@ def _tell(given: Given) -> None:
     ):
         if names:
             more = ", ..." if len(names) > LISTED else ""
-            typer.echo(f"{words} ({len(names)}): {', '.join(map(visible, names[:LISTED]))}{more}")
+            say(f"{words} ({len(names)}): {', '.join(map(visible, names[:LISTED]))}{more}")

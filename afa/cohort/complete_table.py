@@ -125,7 +125,7 @@ def _cell_faults(path: Path, cells: Cells, wrong: NDArray[np.bool_], expected: s
     for row, column in places[:SHOWN]:
         text = cells.columns[names[column]][row]
         where = f"{path}, {cells.rows[row]} (patient {visible(cells.names[row])}), column {visible(names[column])}"
-        yield Fault(where, quoted(text), expected, "encode what was measured so")
+        yield Fault(where, quoted(text), expected, "encode it first, with `afa encode`")
     if len(places) > SHOWN:
         yield Fault(str(path), f"{len(places) - SHOWN} more such cells", expected, "mend them in the same way")
 

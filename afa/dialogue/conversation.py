@@ -27,7 +27,9 @@ from afa.dialogue.words import (
 )
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
+from afa.planner.log import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
+from afa.planner.why import outcomes
 from afa.yamlfile import check_model
 
 PROTOCOL = 1
@@ -154,7 +156,7 @@ class Conversation:
                     raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
                 return {"ranking": standings(planner), "resolved": planner.resolved()}
             case _Show(do="history"):
-                return {"history": self._history()}
+                return {"history": history_of(planner.actions)}
             case _Show(do="view"):
                 return {"view": self._view()}
             case _Explain():
@@ -201,21 +203,17 @@ class Conversation:
             "values": planner.observed,
             "skipped": sorted(planner.skipped),
             "open": [name for name in planner.bundle.features if name not in closed],
-            "history": self._history(),
+            "history": history_of(planner.actions),
             "outcomes": outcomes_of(planner, item),
             "runners_up": [other.name for other in planner.runners_up()],
             "priced": planner.priced,
             "panels": list(planner.panels),
         }
 
-    def _history(self) -> list[dict[Any, Any]]:
-        table = self.planner.history().astype({"value": object})
-        return table.where(table.notna(), None).to_dict(orient="records")
-
     def _candidates(self, most: int) -> list[dict[Any, Any]]:
         rows = self.planner.explain(most).to_dict(orient="records")
         if len(self.planner.bundle.entities) <= ALL_DUELS_UP_TO:
-            rows = [row | {"outcomes": _outcomes(self.planner, row["feature"])} for row in rows]
+            rows = [row | {"outcomes": outcomes(self.planner, row["feature"])} for row in rows]
         return rows
 
 
@@ -223,12 +221,7 @@ def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dic
     """By feature of a suggestion, what each of its values would do to the answer; {} among too many entities."""
     if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
         return {}
-    return {feature: _outcomes(planner, feature) for feature in item.features}
-
-
-def _outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
-    table = planner.outcomes(feature)
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict(orient="records")]
+    return {feature: outcomes(planner, feature) for feature in item.features}
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.errors import Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.session import load_session
-from afa.stages.allocation.own_rule import rule_of
 from afa.yamlfile import check_model, read_mapping
 
 KEPT_AS = {

@@ -26,6 +26,7 @@ from afa.dialogue.words import (
 )
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
+from afa.planner.log import history_of
 
 BARS, WIDTH = 5, 20
 """Entities that have a bar, and the letters of a bar that is full."""
@@ -233,7 +234,7 @@ class Terminal:
     def _history(self) -> None:
         rows = [
             (str(row["step"]), row["kind"], row["feature"], _short(row["value"]), f"{row['spent']:g}", row["reason"])
-            for row in self.planner.history().astype({"value": object}).to_dict("records")
+            for row in history_of(self.planner.actions)
         ]
         self._table(("step", "kind", "feature", "value", "spent", "reason"), rows)
 

@@ -128,7 +128,7 @@ def _own_rule_faults(run: RunConfig) -> list[Finding]:
     own = [name for name in run.allocation.rules if ":" in name]
     if not own or (lost := _tried(own_rule_files, run)):
         return lost if own else []
-    from afa.stages.allocation.own_rule import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
+    from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
 
     findings = []
     for name in own:

@@ -236,13 +236,15 @@ class Watched(NamedTuple):
 
 
 class WatchedTask(NamedTuple):
-    """P paths of one task, rounds t from 0 to M; scores by `two_elbo`, gains by `cmi`.
+    """P paths of one task, rounds t from 0 to M; scores by `two_elbo`.
 
+    log_odds : (P, M + 1) nats, `BinaryPlanner.log_odds`; of a tie 0.
     decision : (P, M + 1) int8, `BinaryPlanner.decision`. certain : (P, M + 1) whether no completion can change it.
     probability : (P, M + 1) in [1/2, 1], `BinaryPlanner.confidence`.
     gain : (P, M + 1) nats, the largest gain of an unobserved feature, 0 once it is certain.
     """
 
+    log_odds: Floats
     decision: NDArray[np.int8]
     certain: NDArray[np.bool_]
     probability: Floats
@@ -277,15 +279,21 @@ def watch(
 
 
 def watch_task(
-    task: Task, values: NDArray[np.int8], orders: NDArray[np.int64] | None, *, threads: int | None = None
+    task: Task,
+    values: NDArray[np.int8],
+    orders: NDArray[np.int64] | None,
+    *,
+    gain: str = "cmi",
+    target: str | None = None,
+    threads: int | None = None,
 ) -> WatchedTask:
-    """Follow P patients along one order each, or as `greedy` chooses by `cmi`; the same bytes for any threads.
+    """Follow P patients along one order each, or as `greedy` chooses by a gain; the same bytes for any threads.
 
     values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features; None for `greedy`. Rounds that
     observe no feature of the support change nothing.
     """
     read = CERTAIN | LARGEST | ENTITIES
-    settings: dict[str, Any] = {"gain": "cmi", "k": 1, "only_changes": True, "calibrated": True}
+    settings: dict[str, Any] = {"gain": gain, "target": target, "k": 1, "only_changes": True, "calibrated": True}
     settings |= {"solver": task.solver, "threads": threads}
     if orders is None:
         found = choose(task.bundle, values, read, allocation="greedy", **settings)
@@ -293,9 +301,10 @@ def watch_task(
         found = follow(task.bundle, values, orders, read, **settings)
     evidence = np.array(task.bundle.priors) + found.elbo - task.empty
     odds = evidence[..., 0] - evidence[..., 1]
-    decision = np.where(np.abs(odds) <= task.tie, 0, np.sign(odds)).astype(np.int8)
+    odds[np.abs(odds) <= task.tie] = 0.0
+    decision = np.sign(odds).astype(np.int8)
     probability = 1.0 / (1.0 + np.exp(-np.abs(odds)))
     every = np.arange(values.shape[1] + 1)
     row = np.array([np.searchsorted(t, every, side="right") - 1 for t in found.t]).reshape(len(values), len(every))
-    read_at: tuple[NDArray[Any], ...] = (decision, found.resolved[:, :, 0], probability, found.gain)
+    read_at: tuple[NDArray[Any], ...] = (odds, decision, found.resolved[:, :, 0], probability, found.gain)
     return WatchedTask(*(np.take_along_axis(array, row, axis=1) for array in read_at))

@@ -8,10 +8,9 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from afa.allocate import View
@@ -21,12 +20,14 @@ from afa.cluster import Clustering
 from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
-from afa.planner.choosing import chosen_item
 from afa.planner.explicit import ExplicitPatient, explicit_view
-from afa.planner.log import Action, Log, affordable, checked, log_of, unknown
-from afa.planner.menu import Suggestion, check_exclusive, implied_by, menu_of, panels_of
+from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
+from afa.planner.menu import Suggestion, check_exclusive, chosen_item, implied_by, menu_of, panels_of
 from afa.planner.options import ALL_DUELS_UP_TO, Explicit, Options
 from afa.planner.why import explained, outcomes, told_apart
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
@@ -194,7 +195,7 @@ class Planner(ABC):
 
         values : by feature, such as a row of a table; what is missing (None, NaN) is left out.
         """
-        values = {str(name): value for name, value in values.items() if not pd.isna(value)}
+        values = {str(name): value for name, value in values.items() if not is_missing(value)}
         if not values:
             raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
         for feature, value in values.items():
@@ -281,13 +282,10 @@ class Planner(ABC):
 
         The cost of a panel stands at its first row.
         """
-        rows, spent = [], 0.0
-        for step, action in enumerate(self._log.actions, start=1):
-            spent += action.cost
-            for i, (feature, value) in enumerate(zip(action.features, action.values, strict=True)):
-                rows.append((step, action.kind, feature, value, 0.0 if i else action.cost, spent, action.reason))
+        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
+
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason"]
-        return pd.DataFrame(rows, columns=columns).astype({"value": "Int8"})
+        return pd.DataFrame(history_of(self._log.actions), columns=columns).astype({"value": "Int8"})
 
     def explain(self, most: int = 10) -> pd.DataFrame:
         """The open features of largest total gain: feature, gain, duels it would move, its share, whom it tells apart.
@@ -308,8 +306,10 @@ class Planner(ABC):
 
     def outcomes(self, feature: str) -> pd.DataFrame:
         """What each value of an open feature would do: `value`, `answer`, its posterior `probability`, `certain`."""
+        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
+
         checked(self.bundle, feature)
-        return outcomes(self, feature)
+        return pd.DataFrame(outcomes(self, feature))
 
     def _open_duels(self) -> NDArray[np.int64]:
         """Places of the duels that gains are summed over when people are told of them."""

@@ -53,12 +53,35 @@ class Log:
                 self.observed[feature] = value  # a correction keeps its place in the order
 
 
+def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """One row for each value, in order: step, kind, feature, value (None where skipped), cost, spent, reason.
+
+    The cost of a panel stands at its first row.
+    """
+    rows, spent = list[dict[str, Any]](), 0.0
+    for step, action in enumerate(actions, start=1):
+        spent += action.cost
+        for i, (feature, value) in enumerate(zip(action.features, action.values, strict=True)):
+            row = {"step": step, "kind": action.kind, "feature": feature, "value": value}
+            rows.append(row | {"cost": 0.0 if i else action.cost, "spent": spent, "reason": action.reason})
+    return rows
+
+
 def log_of(actions: Iterable[Action]) -> Log:
     """The log of these actions, in their order."""
     log = Log()
     for action in actions:
         log.add(action)
     return log
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell of a table holds nothing: None, NaN or pandas' NA."""
+    if isinstance(value, int | np.integer):
+        return False
+    import pandas as pd  # noqa: PLC0415 (slow to load, and who gives whole numbers does without)
+
+    return bool(pd.isna(value))
 
 
 def checked(bundle: Bundle, feature: Any, value: Any = 0) -> None:

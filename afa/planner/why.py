@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
@@ -17,6 +16,8 @@ from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Menu
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from afa.planner.base import Planner
 
 NUMBERS_AT_ONCE = 5_000_000
@@ -63,6 +64,8 @@ def explained(
     most: int,
 ) -> pd.DataFrame:
     """The table of `Planner.explain`: price (I,) of each item, open_ (M,) features, duels (q,) by their places."""
+    import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+
     total, moved = np.zeros(len(open_)), np.zeros(len(open_), dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
@@ -95,11 +98,12 @@ def listed(names: list[str], most: int) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def outcomes(planner: Planner, feature: str) -> pd.DataFrame:
+def outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
     """What each possible value of an open feature would do: `value`, `answer`, `probability`, `certain`, a row each."""
-    rows = []
+    rows = list[dict[str, Any]]()
     for value in itertools.compress(VALUES, planner.bundle.possible[planner.bundle.features.index(feature)]):
         after = planner.copy()
         after.observe(feature, value, cost=0.0)
-        rows.append((value, after.answer(), after.answer_probability(), after.certain()))
-    return pd.DataFrame(rows, columns=["value", "answer", "probability", "certain"])
+        row = {"value": value, "answer": after.answer(), "probability": after.answer_probability()}
+        rows.append(row | {"certain": after.certain()})
+    return rows

@@ -129,7 +129,7 @@ def simulate(
         model,
         cohort,
         ways,
-        k=None if entity else k,
+        k=k,
         entity=entity,
         coupling=coupling,
         holds=holds,

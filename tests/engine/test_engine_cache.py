@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from afa.engine import compile as compiling
+from afa.engine import kept
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(compiling, "CACHE_FOLDER", str(tmp_path))
-    monkeypatch.setattr(compiling._CheckedFiles, "complained", False)
+    monkeypatch.setattr(kept._CheckedFiles, "complained", False)
     return tmp_path
 
 
@@ -46,19 +47,17 @@ def test_what_was_damaged_is_compiled_again_with_one_line_that_names_the_cache(
     from_cache()
     (file,) = folder.rglob(f"*{suffix}")
     whole = file.read_bytes()
-    contents = whole[compiling.DIGEST_SIZE :]
+    contents = whole[kept.DIGEST_SIZE :]
     file.write_bytes(
         {
             "emptied": b"",
             "cut": whole[:-7],
             "flipped": whole[:-7] + bytes([whole[-7] ^ 255]) + whole[-6:],
-            "of another kernel": compiling._digest("another", contents) + contents,
+            "of another kernel": kept._digest("another", contents) + contents,
         }[damage]
     )
     with caplog.at_level(logging.WARNING):
         assert [from_cache(), from_cache()] == [False, True]
     (line,) = caplog.messages
     assert line.startswith(f"afa: kernel cache {folder}: found {file.name} damaged")
-    assert file.read_bytes()[: compiling.DIGEST_SIZE] == compiling._digest(
-        file.name, file.read_bytes()[compiling.DIGEST_SIZE :]
-    )
+    assert file.read_bytes()[: kept.DIGEST_SIZE] == kept._digest(file.name, file.read_bytes()[kept.DIGEST_SIZE :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -143,14 +144,37 @@ def test_the_numbers_that_rules_look_at_are_the_planners_at_every_round(six: Bun
 
 
 def test_greedy_stops_of_a_task_lie_on_the_path_of_its_decision_tree(six: Bundle) -> None:
-    values = patients(six, 20)
+    values, walked = patients(six, 20), 0
     for entity in six.entities:
         task = task_of(six, entity)
         watched, paths = watch_task(task, values, None, threads=1), follow_gain(task, values, gain="cmi")
         for i in range(len(values)):
-            t, steps = paths.t[i, 0], paths.two_elbo[i, 0]
-            odds = steps - steps[0]  # calibrated: without what the classes say before any observation
-            assert (watched.decision[i, t] == np.where(np.abs(odds) <= task.tie, 0, np.sign(odds))).all()
+            # both choose alike until one of them is certain: of the posterior's side here, of the sign of S there
+            settled = watched.certain[i, paths.t[i, 0]] | (paths.calls[i, 0, :, 0] != 0)
+            alike = int(np.argmax(settled)) + 1 if settled.any() else len(settled)
+            odds = paths.two_elbo[i, 0, :alike] - task.shift
+            expected = np.where(np.abs(odds) <= task.tie, 0, np.sign(odds))
+            assert (watched.decision[i, paths.t[i, 0, :alike]] == expected).all()
+            walked += alike
+    assert walked > 3 * len(values) * len(six.entities)
+
+
+def test_a_certain_task_is_decided_as_every_completion_decides_it(six: Bundle) -> None:
+    values, seen = patients(six, 6), 0
+    orders = np.array([random_order(six.features, patient=f"p{i}", seed=1) for i in range(len(values))])
+    for entity in six.entities:
+        task = task_of(six, entity)
+        watched = watch_task(task, values, orders, threads=1)
+        one, zero = (task.bundle.mrf(name) for name in task.bundle.entities)
+        for i, row in enumerate(values):
+            for t in np.flatnonzero(watched.certain[i]):
+                open_ = orders[i, t:]
+                completions = np.tile(row, (3 ** len(open_), 1))
+                completions[:, open_] = list(product((-1, 0, 1), repeat=len(open_)))
+                odds = one.energies(completions) - zero.energies(completions) - (task.empty[0] - task.empty[1])
+                assert (np.sign(odds) == watched.decision[i, t]).all()
+                seen += 1
+    assert seen > 50
 
 
 def test_the_number_of_threads_changes_no_byte(six: Bundle) -> None:

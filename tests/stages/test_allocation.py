@@ -6,12 +6,13 @@ import pytest
 from bundles import bundle_of
 
 from afa.allocate import RULES
+from afa.allocate.check import rule_of
 from afa.cohort.cohort import Cohort
 from afa.engine.rounds import follow_rule, full_observation
 from afa.errors import ConfigError
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
-from afa.stages.allocation.own_rule import follow_own_rule, rule_of
+from afa.stages.allocation.own_rule import follow_own_rule
 from afa.stages.allocation.tables import (
     GAINS,
     SCHEDULES,

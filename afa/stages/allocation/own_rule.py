@@ -5,11 +5,8 @@ Slower than the compiled rules by one or two orders of magnitude, and with the s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +19,8 @@ from afa.cluster import Clustering
 from afa.engine.patient import Patient
 from afa.engine.ranks import is_certified, ranks_of
 from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, record_of
-from afa.errors import ConfigError, Fault, PlannerError
+from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
-
-
-def rule_of(name: str) -> Callable[[], Rule]:
-    """The class that `module:Class` names, found as Python finds modules, the working folder first."""
-    module_name, _, class_name = name.partition(":")
-    where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.allocate"
-    if not (module_name and class_name.isidentifier()):
-        raise ConfigError(Fault(where, "no module and class", expected, "name a rule of afa.allocate or your own"))
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(import_module(module_name), class_name, None)
-    except ImportError as error:
-        raise ConfigError(Fault(where, str(error), expected, "check the module's name and its imports")) from error
-    if not callable(getattr(found, "choose", None)):
-        raise ConfigError(Fault(where, f"{class_name} without choose", expected, "check the class's name"))
-    make: Callable[[], Rule] = found  # type: ignore[assignment]
-    return make
 
 
 def follow_own_rule(

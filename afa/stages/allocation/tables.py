@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
@@ -26,7 +27,7 @@ from afa.engine.rules import RULE_NAMES, WITHOUT_GAIN
 from afa.inference.meanfield import Solver
 from afa.orders import PAPER_ROUNDS, random_order
 from afa.stages.allocation.cubes import Cell
-from afa.stages.allocation.own_rule import follow_own_rule, rule_of
+from afa.stages.allocation.own_rule import follow_own_rule
 
 GAINS = ("wald_magnitude", "cmi", "f_target")
 TARGET = {"f_target": "linearity"}

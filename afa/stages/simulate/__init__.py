@@ -75,7 +75,7 @@ def simulate(
     cohort: Cohort,
     ways: Sequence[Way],
     *,
-    k: int | None = None,
+    k: int = 1,
     entity: str | None = None,
     coupling: Closure | None = None,
     holds: str | None = None,
@@ -91,7 +91,7 @@ def simulate(
 ) -> Simulation:
     """Follow the patients of a cohort on the bundle's features through every way; the same for any number of threads.
 
-    The top-k setting with `k` entities (5, or one less than there are, unless given), or with `entity` the binary one.
+    The top-k setting with `k` entities, or with `entity` the binary one.
     coupling, holds, tau : as of the planners. measured : (P, M) which values of the cohort were; all unless given.
     costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. Rules that draw their order are followed
     once for each seed. `tick` is told how many walks of a patient are done.
@@ -145,7 +145,7 @@ def _setting(
     blocks: Sequence[slice],
     ways: Sequence[Way],
     *,
-    k: int | None,
+    k: int,
     entity: str | None,
     gauge: Gauge,
     prices: Floats | None,
@@ -170,11 +170,10 @@ def _setting(
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the one with --entity"
         raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
-    size = min(5, len(bundle.entities) - 1) if k is None else k
     for way in ways:
-        planner_of(bundle, way, size, gauge, solver)
+        planner_of(bundle, way, k, gauge, solver)
     return TopKTask.of(
-        bundle, values, labels, blocks, k=size, prices=prices, gauge=gauge, solver=solver, threads=threads
+        bundle, values, labels, blocks, k=k, prices=prices, gauge=gauge, solver=solver, threads=threads
     )
 
 

@@ -2,7 +2,8 @@
 
 The numbers are those of a `BinaryPlanner` that is asked and told until everything has been measured: by the compiled
 engine, or by the planner itself where there are costs to weigh, exclusive groups or a tau. Random orders look at no
-costs. What of a patient was not measured is never asked for (docs/decisions.md, F8).
+costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A patient is decided by the sign of
+the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision at all that was measured.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import contrast
 from afa.engine.compile import in_threads
 from afa.engine.course import MISSING
+from afa.engine.paths import watch_task
 from afa.engine.tasks import (
     METHODS,
     TASK_BRACKETS,
@@ -49,11 +50,14 @@ BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
 """With one duel there is nothing to allocate: every rule that weighs duels chooses as `greedy` does."""
 
 SCORES = METHODS
+DECIDES = "two_elbo"
+"""The score whose calibrated sign is the decision; others are only what the gain `f_target` is of."""
+
 CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class Shown(NamedTuple):
-    """A block of patients, the sign of S at all that was measured and of the label, 0 where there is none."""
+    """A block of patients, the decision at all that was measured and the sign of the label, 0 where there is none."""
 
     names: Sequence[str]
     values: NDArray[np.int8]
@@ -123,9 +127,12 @@ class BinaryTask:
     def _winners(self, values: NDArray[np.int8]) -> NDArray[np.int8]:
         """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
         if self.gauge.coupling != "explicit" and self.task is not None:
-            mrf = contrast(self.bundle.mrf(self.entity), self.gauge.coupling or "differential")
-            score = np.array([mrf.energy(np.where(profile == MISSING, 0, profile)) for profile in values])
-            return np.sign(np.where(np.abs(score) <= 2 * self.task.tie, 0.0, score)).astype(np.int8)
+            one, zero = (
+                self.task.bundle.mrf(name).energies(np.where(values == MISSING, 0, values))
+                for name in self.task.bundle.entities
+            )
+            odds = one - zero - self.task.shift
+            return np.where(np.abs(odds) <= 2 * self.task.tie, 0, np.sign(odds)).astype(np.int8)
         if self.task is not None:
             seen = values != MISSING
             odds = elbo_differences(
@@ -184,6 +191,11 @@ class BinaryTask:
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
         parts: dict[int, TaskPaths] = {}
         orders = self._orders(seen, way, seed)
+        if self.gauge.coupling != "explicit":
+            gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
+            given = orders if way.allocation in DRAWN else None
+            found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.threads)
+            return BinaryPaths(orders, found.log_odds, found.certain)
 
         def work(first: int, last: int) -> None:
             values = seen.values[first:last]
@@ -209,7 +221,11 @@ class BinaryTask:
             given = drawn[patient] if way.allocation in DRAWN else None
             for t, taken in enumerate(steps(planner, values, given)):
                 order[patient, t - 1] = taken  # of t = 0 the last, which is written again
-                scores[patient, t], certified[patient, t] = planner.score(), planner.resolved()
+                certified[patient, t] = planner.resolved()
+                if self.gauge.coupling == "explicit":
+                    scores[patient, t] = planner.score()
+                elif planner.decision():
+                    scores[patient, t] = planner.log_odds()
             tick(1)
         return BinaryPaths(order, scores, certified)
 
@@ -246,10 +262,10 @@ def check_binary(way: Way, bundle: Bundle, entity: str, gauge: Gauge, solver: So
     if way.allocation not in BINARY_RULES:
         expected, step = f"with --entity one of {', '.join(BINARY_RULES)}", "greedy stands for the others"
         raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
-    if way.score not in SCORES:
-        raise ConfigError(
-            Fault("--score", repr(way.score), f"with --entity {', '.join(SCORES)}", "choose one of these")
-        )
+    scores = SCORES if way.gain == "f_target" or gauge.coupling == "explicit" else (DECIDES,)
+    if way.score not in scores:
+        expected = f"with --entity {' or '.join(scores)}"
+        raise ConfigError(Fault("--score", repr(way.score), expected, "leave it out, or choose one of these"))
     if way.gain == "f_target" and way.score == "wald":
         raise ConfigError(Fault("--gain", "f_target of wald", "a score that expects something", "choose another score"))
     if gauge.holds is not None:

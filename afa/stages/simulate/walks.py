@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, Closure
 from afa.engine.course import MISSING
@@ -28,7 +29,6 @@ from afa.orders import random_order
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.allocation.fixed_topk import overlap, positives_by_prevalence
-from afa.stages.allocation.own_rule import rule_of
 from afa.stages.allocation.tables import Targets
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")

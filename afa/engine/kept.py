@@ -1,0 +1,94 @@
+"""Numba, and its cache of compiled kernels, in which damaged machine code is compiled again and never run.
+
+Each file of the cache begins with a digest of its name and of what follows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from afa.errors import Fault
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CONFIG: Any = numba.config
+DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+def compiled(function: Function, folder: str, *, inline: bool) -> Function:
+    """The function as a kernel whose machine code is kept in a folder."""
+    if CONFIG.DISABLE_JIT:
+        return function
+    before = CONFIG.CACHE_DIR
+    CONFIG.CACHE_DIR = folder
+    try:
+        kernel = numba.njit(nogil=True, error_model="numpy", inline="always" if inline else "never")(function)
+        kernel._cache = _CheckedCache(function)  # type: ignore[attr-defined]
+    finally:
+        CONFIG.CACHE_DIR = before
+    return cast(Function, kernel)
+
+
+class _CheckedFiles(IndexDataCacheFile):
+    """The index and the machine code of one kernel, each behind a digest of its file's name and its contents.
+
+    Unpickled or run unchecked, an emptied index ends the process and a flipped byte is an illegal instruction.
+    """
+
+    complained = False
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            stamp, overloads = self._read(self._index_name)
+        except FileNotFoundError:
+            return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._save_data(self._index_name, (self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        return self._read(name)
+
+    def _save_data(self, name: str, data: Any) -> None:
+        contents: bytes = self._dump(data)  # type: ignore[no-untyped-call]
+        with self._open_for_write(str(Path(self._cache_path) / name)) as file:
+            file.write(_digest(name, contents) + contents)
+
+    def _read(self, name: str) -> Any:
+        """What a file holds; a damaged one is removed, which has Numba compile the kernel again."""
+        path = Path(self._cache_path) / name
+        whole = path.read_bytes()
+        contents = whole[DIGEST_SIZE:]
+        if whole[:DIGEST_SIZE] == _digest(name, contents):
+            return pickle.loads(contents)  # noqa: S301 (our own file, whole)
+        if not _CheckedFiles.complained:
+            _CheckedFiles.complained = True
+            found, expected = f"{name} damaged", "compiled kernels as they were kept"
+            fault = Fault(f"kernel cache {path.parent.parent}", found, expected, "none; it is compiled again")
+            logging.getLogger("afa").warning("afa: %s", fault)
+        with suppress(OSError):
+            path.unlink()
+        raise FileNotFoundError(path)
+
+
+class _CheckedCache(FunctionCache):
+    """Numba's cache of one kernel, in `_CheckedFiles`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        stamp = self._impl.locator.get_source_stamp()
+        base = self._impl.filename_base
+        self._cache_file = _CheckedFiles(self._cache_path, base, stamp)  # type: ignore[no-untyped-call]
+
+
+def _digest(name: str, contents: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + contents).digest()
