@@ -27,6 +27,7 @@ from afa.dialogue.words import (
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
 from afa.planner.log import history_of
+from afa.planner.why import listed
 
 BARS, WIDTH = 5, 20
 """Entities that have a bar, and the letters of a bar that is full."""
@@ -111,6 +112,8 @@ class Terminal:
         if len(item.features) == 1:
             for row in outcomes_of(self.planner, item).get(item.features[0], []):
                 answer = f"{', '.join(row['answer'])} {row['probability']:.2f}"
+                if tied := row["undecided"]:
+                    answer = f"undecided between {listed(tied, 2)}"
                 self._say(f"  [dim]if {row['value']:2}:[/dim] {escape(answer)}{', certain' * row['certain']}")
         if others := self.planner.runners_up():
             self._say(f"  [dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
@@ -124,9 +127,10 @@ class Terminal:
         """The entities of largest posterior, each with a bar."""
         posterior = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])
         shown = posterior[: min(BARS, len(posterior))]
-        width = min(max(len(name) for name, _ in shown), self.console.width - WIDTH - 10)
+        width = max(len(name) for name, _ in shown)
+        full = min(WIDTH, max(self.console.width - width - 10, 0))
         for name, share in shown:
-            self._say(f"  {escape(name.ljust(width))}  {share:.2f}  {'█' * round(WIDTH * share)}")
+            self._say(f"  {escape(name.ljust(width))}  {share:.2f}  {'█' * round(full * share)}".rstrip())
 
     def _prompt(self, item: Suggestion | None) -> str:
         return f"{item.name}> " if item else "> "
@@ -217,7 +221,9 @@ class Terminal:
 
     def _why(self) -> None:
         table = self.planner.explain()
-        columns = [name for name in ("feature", "item", "cost", "gain", "gain_per_cost", "tells") if name in table]
+        columns = ["feature", *(["item"] if self.planner.panels else []), "cost", "gain", "gain_per_cost", "tells"]
+        columns = [name for name in columns if name in table]
+        table["tells"] = table["tells"].str.removeprefix("tells ")
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         self._table(tuple(name.replace("_", " ") for name in columns), rows)
 
@@ -242,9 +248,16 @@ class Terminal:
         table = Table(*columns, show_header=any(columns), box=None, pad_edge=False)
         for column in table.columns:
             column.overflow = "fold"  # a name is never cut
-        for row in rows:
+        cells = list(rows)
+        for row in cells:
             table.add_row(*map(escape, row))
-        self.console.print(table)
+        wide = self.console.options.update(width=10_000)
+        if not any(columns) or self.console.measure(table, options=wide).maximum <= self.console.width:
+            self.console.print(table)
+            return
+        for first, *rest in cells:  # too wide for a table: a line each, which wraps at words
+            parts = [f"{name} {cell}" for name, cell in zip(columns[1:], rest, strict=True) if cell]
+            self._say(f"[bold]{escape(first)}[/bold]  {escape(', '.join(parts))}")
 
     def _say(self, text: str = "") -> None:
         self.console.print(text, highlight=False)

@@ -305,7 +305,7 @@ class Planner(ABC):
         )
 
     def outcomes(self, feature: str) -> pd.DataFrame:
-        """What each value of an open feature would do: `value`, `answer`, its posterior `probability`, `certain`."""
+        """What each value of an open feature would do: `value`, `answer`, its `probability`, `undecided`, `certain`."""
         import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
 
         checked(self.bundle, feature)

@@ -99,11 +99,11 @@ def listed(names: list[str], most: int) -> str:
 
 
 def outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
-    """What each possible value of an open feature would do: `value`, `answer`, `probability`, `certain`, a row each."""
+    """What each possible value of an open feature would do: one row each, with the columns of `Planner.outcomes`."""
     rows = list[dict[str, Any]]()
     for value in itertools.compress(VALUES, planner.bundle.possible[planner.bundle.features.index(feature)]):
         after = planner.copy()
         after.observe(feature, value, cost=0.0)
         row = {"value": value, "answer": after.answer(), "probability": after.answer_probability()}
-        rows.append(row | {"certain": after.certain()})
+        rows.append(row | {"undecided": after.undecided(), "certain": after.certain()})
     return rows

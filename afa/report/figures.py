@@ -54,10 +54,21 @@ STYLE: Any = {
 }
 
 
-def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+class Shown(Figure):
+    """A figure that a notebook shows at the end of a cell, whatever has been imported there."""
+
+    def _repr_png_(self) -> bytes:
+        picture = BytesIO()
+        self.savefig(picture, format="png")
+        return picture.getvalue()
+
+
+def new_figure(
+    width: float, height: float, columns: int = 1, rows: int = 1, kind: type[Figure] = Figure
+) -> tuple[Figure, list[Axes]]:
     """A figure of the common style with its axes, row by row; sizes in inches."""
     mpl.rcParams.update(STYLE)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = kind(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 

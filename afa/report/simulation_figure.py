@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from afa.report.figures import draw_accuracy, new_figure
+from afa.report.figures import Shown, draw_accuracy, new_figure
 
 PANELS = {
     "sign_accuracy": "sign accuracy against full observation",
@@ -42,7 +42,7 @@ def curves_figure(curves: pd.DataFrame, title: str) -> Figure:
     """All runs of each way together, with their intervals: one panel a metric."""
     together = curves[curves["seed"].isna()]
     shown = [metric for metric in PANELS if (together["metric"] == metric).any()]
-    figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
+    figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2, Shown)
     keys = ["allocation", "gain", "score"]
     several = [name for name in keys[1:] if len(set(together[name]) - {""}) > 1]
     colours = cycle(STYLES)

@@ -1,16 +1,29 @@
-"""A first bundle by hand and a first plan with it: each mistake on the way is named, with what to do about it."""
+"""A first bundle by hand and a first plan with it: every mistake on the way is one line that names the next step.
+
+In files, on the command line, in the terminal, by JSON lines, on the page and from Python.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from pages import write_files
+from rich.console import Console
 from typer.testing import CliRunner
 
+import afa
 from afa.cli import app
+from afa.dialogue.conversation import Conversation
+from afa.dialogue.keeping import Keeper
+from afa.dialogue.server import Served
+from afa.dialogue.terminal import Terminal
 from afa.errors import AfaError
 
 
@@ -26,9 +39,17 @@ def told(words: str, found: str) -> str:
     """The next step in the first line with these words that a command which fails says to its user."""
     ran = CliRunner().invoke(app, words.split())
     assert isinstance(ran.exception, AfaError), ran.output
-    lines = [str(fault) for fault in ran.exception.faults if found in str(fault)]
-    assert lines, ran.exception
-    return lines[0].partition("Next step: ")[2]
+    return next_step(ran.exception, found)
+
+
+def next_step(error: AfaError, found: str) -> str:
+    """The next step of the first fault with these words, which is one line."""
+    lines = [str(fault) for fault in error.faults if found in str(fault)]
+    assert lines, error
+    line, _, step = lines[0].partition(" Next step: ")
+    assert "\n" not in lines[0]
+    assert line.endswith(".")
+    return step
 
 
 def edited(name: str, old: str, new: str) -> Callable[[Path], None]:
@@ -79,7 +100,14 @@ def test_a_mistake_in_a_file_is_named_by_its_line_or_key(
         ("plan plants --probability 95", "found 95.0; expected a number above 0.5 and below 1", "such a number"),
         ("plan plants --panels panels.yaml", "panels.yaml: found No such file", "check the path"),
         ("plan plants --session plants/bundle.yaml", "key name: found an unknown key", "remove it"),
+        ("plan plants --posterior 90", "found 90.0; expected a number above 0 and below 1", "such a number"),
+        ("plan plants --first grwth", "found the unknown name 'grwth'", "did you mean growth"),
+        ("plan plants --allocation gredy", "found 'gredy'; expected random or ", "choose one of these"),
+        ("plan plants --holds one", "'one' with differential couplings", "leave it out"),
+        ("demo --patient nobody", "expected one of typical_iron_deficiency", "choose one of these"),
         ("simulate plants nowhere.csv --out made", "nowhere.csv: found ", "check the path"),
+        ("simulate plants plants/unary.csv --out made", "expected each patient once", "remove or rename"),
+        ("simulate plants plants/unary.csv --out plants", "a folder with other files", "choose another"),
     ],
 )
 @pytest.mark.usefixtures("plants")
@@ -96,6 +124,10 @@ def test_a_mistake_on_the_command_line_is_named_by_what_was_typed(words: str, fo
         ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "a valid integer"),
         ('{"do": "observe", "value": {"growth": 1}}', "request, key observe.value", "only known keys"),
         ('{"do": "observe", "values": {"gorwth": 1}}', "feature 'gorwth'", "a feature of the bundle"),
+        ('{"do": "observe", "numbers": {"growth": 3.5}}', "feature growth", "a feature with a range in features.csv"),
+        ('{"do": "undo"}', "undo", "one or more"),
+        ('{"do": "correct", "feature": "growth", "value": 1}', "feature growth", "an earlier one to correct"),
+        ('["show"]', "request", "a JSON object"),
     ],
 )
 @pytest.mark.usefixtures("plants")
@@ -117,3 +149,101 @@ def test_a_place_where_nothing_can_be_saved_ends_no_conversation() -> None:
     request = '{"do": "save", "file": "plants/unary.csv/mine"}\n{"do": "show"}\n'
     ran = CliRunner().invoke(app, ["plan", "plants", "--json"], input=request)
     assert [json.loads(line)["ok"] for line in ran.stdout.splitlines()] == [True, False, True]
+
+
+@pytest.fixture
+def planner(plants: Path) -> afa.TopKPlanner:
+    planner = afa.TopKPlanner(plants)
+    planner.observe("soil_moisture", -1)
+    return planner
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "step"),
+    [
+        ("2", "found '2'; expected -1, 0 or 1, NAME=VALUE, or a command", "type ? for the commands"),
+        ("0 1", "found 2 values; expected 1, for growth", "name the others as NAME=VALUE"),
+        ("gorwth=1", "found an unknown name", "did you mean growth"),
+        ("growth=high growth=low", "found two values", "leave one out"),
+        ("growth=much", "found 'much'; expected -1, 0 or 1", "write one of these"),
+        ("soil_moisture=0", "found the earlier value -1", "write fix soil_moisture 0 to replace it, or undo"),
+        ("fix growth 1", "found no earlier value", "write growth=1"),
+        ("skip soil_moisture", "found already observed", "undo() where the value is wrong"),
+        ("save nowhere/mine.yaml", "found no such folder", "make the folder first"),
+        ("save plants/unary.csv", "found a file of that name", "choose another name"),
+        ("what's that", "expected quotes in pairs", "close the quote"),
+    ],
+)
+def test_a_mistake_in_the_terminal_is_answered_and_changes_nothing(
+    planner: afa.TopKPlanner, line: str, found: str, step: str
+) -> None:
+    lines, console = iter([line, "quit"]), Console(record=True, width=400)
+    Terminal(planner, console, lambda _: next(lines), Keeper()).run()
+    (told,) = [words for words in console.export_text().splitlines() if "Next step" in words]
+    assert found in told
+    assert step in told.partition("Next step: ")[2]
+    assert planner.observed == {"soil_moisture": -1}
+
+
+@pytest.mark.parametrize(
+    ("step", "request_", "found", "next_step_"),
+    [
+        (7, {"do": "undo"}, "a page that is older than the last step", "it shows the last step now"),
+        (0, {"do": "observe", "values": {"growth": 3}}, "3", "correct the value"),
+        (0, {"do": "observe", "numbers": {"growth": 12.5}}, "a number", "give -1, 0 or 1"),
+        (0, {"do": "skip", "feature": "gorwth"}, "an unknown name", "did you mean growth"),
+        (0, {"do": "dance"}, "'dance'", "choose one of these"),
+    ],
+)
+def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
+    planner: afa.TopKPlanner, step: int, request_: dict[str, Any], found: str, next_step_: str
+) -> None:
+    async def said() -> dict[str, Any]:
+        return Served(Conversation(planner, Keeper())).say(step, request_)
+
+    told = asyncio.run(said())
+    assert told["answer"]["ok"] is False
+    assert found in told["answer"]["error"]["found"]
+    assert next_step_ in told["answer"]["error"]["next_step"]
+    assert (told["state"]["step"], told["state"]["observed"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found", "step"),
+    [
+        (lambda planner: planner.observe("gorwth", 1), "'gorwth': found an unknown name", "did you mean growth"),
+        (lambda planner: planner.observe("growth", 0.4), "found 0.4; expected -1, 0 or 1", "encode the measurement"),
+        (lambda planner: planner.observe("growth", "high"), "found 'high'; expected -1, 0 or 1", "encode"),
+        (lambda planner: planner.observe("soil_moisture", 0), "found a second observation", "use correct()"),
+        (lambda planner: planner.observe_all(pd.Series({"growth": np.nan})), "found none", "name a feature"),
+        (lambda planner: planner.correct("growth", 1), "found no observation", "use observe()"),
+        (lambda planner: afa.TopKPlanner("plant"), "plant: found nothing", "check the path"),
+        (lambda planner: afa.TopKPlanner({"plants": 1}), "found dict", "give afa.load_bundle(folder)"),
+        (lambda planner: afa.TopKPlanner("plants", k=3), "found 3; expected 1 to 2", "choose a smaller k"),
+        (lambda planner: afa.TopKPlanner("plants", costs={"growth": -1}), "found -1", "give"),
+        (lambda planner: afa.BinaryPlanner("plants", entity="drougt"), "'drougt'", "did you mean drought"),
+        (lambda planner: afa.Stop(posterior=95), "found 95; expected a number above 0 and below 1", "such a number"),
+        (
+            lambda planner: afa.simulate("plants", pd.DataFrame({"soil": [1]})),
+            "no column of a feature",
+            "name the columns as the bundle's features",
+        ),
+        (
+            lambda planner: afa.simulate("plants", pd.DataFrame({"growth": [0.5]}, index=["fern"])),
+            "patient fern, column growth: found 0.5",
+            "afa.encode(X, features)",
+        ),
+        (
+            lambda planner: afa.Bundle.from_frame(pd.DataFrame({"growth": ["high"]}, index=["drought"])),
+            "found 'high'",
+            "correct the number",
+        ),
+    ],
+)
+def test_a_mistake_in_python_names_the_next_step(
+    planner: afa.TopKPlanner, mistake: Callable[[afa.TopKPlanner], Any], found: str, step: str
+) -> None:
+    with pytest.raises(AfaError) as caught:
+        mistake(planner)
+    assert step in next_step(caught.value, found)
+    assert planner.observed == {"soil_moisture": -1}

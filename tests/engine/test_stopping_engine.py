@@ -171,7 +171,7 @@ def test_a_certain_task_is_decided_as_every_completion_decides_it(six: Bundle) -
                 open_ = orders[i, t:]
                 completions = np.tile(row, (3 ** len(open_), 1))
                 completions[:, open_] = list(product((-1, 0, 1), repeat=len(open_)))
-                odds = one.energies(completions) - zero.energies(completions) - (task.empty[0] - task.empty[1])
+                odds = one.energies(completions) - zero.energies(completions) - task.shift
                 assert (np.sign(odds) == watched.decision[i, t]).all()
                 seen += 1
     assert seen > 50

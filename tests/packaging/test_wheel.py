@@ -235,7 +235,7 @@ def test_a_bundle_is_checked_stamped_and_shown(place: Place) -> None:
 def test_the_planner_answers_in_a_terminal(place: Place) -> None:
     ran = place.run("afa", "plan", "plants", given="-1\nleaf_firmness=-1 brown_edges=1\n")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "top 1: drought  (certain; 3 measured)" in ran.stdout
+    assert "drought (probability 0.84, certain)  3 measured" in ran.stdout
 
 
 @pytest.mark.slow
@@ -253,7 +253,7 @@ def test_the_planner_answers_in_python(place: Place) -> None:
     code = f"measure = {plant}.get\n{code}".replace("my_bundle", "plants")
     ran = place.run("python", "-I", "-c", code)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("['drought'] ")
+    assert "\n['drought'] 0." in ran.stdout
 
 
 @pytest.mark.slow

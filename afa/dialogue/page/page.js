@@ -109,7 +109,8 @@ function row(feature) {
   const outcomes = state.view.outcomes[feature] || [];
   const buttons = possible(feature).map((value) => {
     const then = outcomes.find((one) => one.value === value);
-    const words = then ? `then ${then.answer.join(", ")} ${percent(then.probability)}${then.certain ? ", certain" : ""}` : null;
+    const after = then && (then.undecided.length ? `undecided between ${then.undecided.slice(0, 2).join(", ")}${then.undecided.length > 2 ? ", ..." : ""}` : `${then.answer.join(", ")} ${percent(then.probability)}`);
+    const words = then ? `then ${after}${then.certain ? ", certain" : ""}` : null;
     const has = state.patient[feature] === value ? " (this patient)" : "";
     const button = make("button", [make("strong", `${signed(value)}: ${meaning(feature, value)}${has}`), words && make("small", words)], { type: "button" });
     button.dataset.value = value;
