@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -57,10 +58,10 @@ STYLE: Any = {
 class Shown(Figure):
     """A figure that a notebook shows at the end of a cell, whatever has been imported there."""
 
-    def _repr_png_(self) -> bytes:
+    def _repr_png_(self) -> str:
         picture = BytesIO()
         self.savefig(picture, format="png")
-        return picture.getvalue()
+        return b64encode(picture.getvalue()).decode()
 
 
 def new_figure(
