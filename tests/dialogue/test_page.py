@@ -37,14 +37,16 @@ def serve(tmp_path):
     """Start a server with some options; answer with its process and address."""
     running = []
 
-    def start(bundle, *options):
-        command = ["env", "--default-signal=INT", sys.executable, "-m", "afa", "serve", str(bundle), *map(str, options)]
+    def start(bundle, *options, words=("serve",)):
+        words = [*words, str(bundle)] if bundle else words
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "afa", *words, *map(str, options)]
+        quiet = {**os.environ, "BROWSER": "true"}  # a program that opens nothing
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env={**os.environ}
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=quiet
         )
         running.append(process)
-        address = process.stdout.readline().strip()
-        assert address.startswith("http"), process.stderr.read()
+        address = next((line.strip() for line in process.stdout if line.startswith("http")), None)
+        assert address, process.stderr.read()
         return process, address
 
     yield start
@@ -244,3 +246,33 @@ def test_a_number_is_read_by_its_range(serve, browser, tmp_path):
     step_by(browser, button(browser, 1).click)
     kept = load_session(tmp_path / "s.yaml", load_bundle(tmp_path / "ranged"))
     assert kept.observed == {"a": -1, "c": 0, "b": 1}
+
+
+@NEEDS_BROWSER
+def test_the_example_is_planned_on_its_page_by_what_is_marked(serve, browser):
+    """Ranges, a panel, the marked values of the made-up case; looked at wide, narrow, dark and printed."""
+    _, address = serve(None, "--page", "--example", "cooling", words=("demo",))
+    opened(browser, address)
+    assert text(browser, "asked").startswith("gauges")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".number input")) == 4
+    for width in (1400, 390):
+        size(browser, width, 900)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        screenshot(browser, f"demo_panel_{width}")
+
+    def marked():
+        buttons = browser.find_elements(By.CSS_SELECTOR, "#rows .choice button[aria-pressed=false]")
+        return [each for each in buttons if "(this case)" in each.text]
+
+    for _ in range(4):  # a click draws the rows anew
+        browser.execute_script("arguments[0].click()", marked()[0])
+    step_by(browser, browser.find_element(By.ID, "send").click)
+    while left := marked():
+        step_by(browser, lambda: browser.execute_script("arguments[0].click()", left[0]))
+    assert text(browser, "asked").startswith("dirty_condenser (probability 0.9")
+    for name, features in (("dark", [{"name": "prefers-color-scheme", "value": "dark"}]), ("print", [])):
+        media = {"media": "print" if name == "print" else "", "features": features}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        screenshot(browser, f"demo_{name}_390")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})

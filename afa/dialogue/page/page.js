@@ -111,7 +111,7 @@ function row(feature) {
     const then = outcomes.find((one) => one.value === value);
     const after = then && (then.undecided.length ? `undecided between ${then.undecided.slice(0, 2).join(", ")}${then.undecided.length > 2 ? ", ..." : ""}` : `${then.answer.join(", ")} ${percent(then.probability)}`);
     const words = then ? `then ${after}${then.certain ? ", certain" : ""}` : null;
-    const has = state.patient[feature] === value ? " (this patient)" : "";
+    const has = state.patient[feature] === value ? " (this case)" : "";
     const button = make("button", [make("strong", `${signed(value)}: ${meaning(feature, value)}${has}`), words && make("small", words)], { type: "button" });
     button.dataset.value = value;
     button.setAttribute("aria-pressed", String(chosen[feature] === value));
