@@ -172,9 +172,7 @@ def _setting(
         raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
     for way in ways:
         planner_of(bundle, way, k, gauge, solver)
-    return TopKTask.of(
-        bundle, values, labels, blocks, k=k, prices=prices, gauge=gauge, solver=solver, threads=threads
-    )
+    return TopKTask.of(bundle, values, labels, blocks, k=k, prices=prices, gauge=gauge, solver=solver, threads=threads)
 
 
 def _labels(bundle: Bundle, cohort: Cohort) -> Floats:

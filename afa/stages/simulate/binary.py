@@ -2,8 +2,8 @@
 
 The numbers are those of a `BinaryPlanner` that is asked and told until everything has been measured: by the compiled
 engine, or by the planner itself where there are costs to weigh, exclusive groups or a tau. Random orders look at no
-costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A patient is decided by the sign of
-the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision at all that was measured.
+costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A patient is decided by the sign
+of the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision at all that was measured.
 """
 
 from __future__ import annotations
