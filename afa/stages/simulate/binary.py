@@ -126,7 +126,7 @@ class BinaryTask:
 
     def _winners(self, values: NDArray[np.int8]) -> NDArray[np.int8]:
         """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
-        if self.gauge.coupling != "explicit" and self.task is not None:
+        if self.task is not None and isinstance(self.task.bundle, Bundle):
             one, zero = (
                 self.task.bundle.mrf(name).energies(np.where(values == MISSING, 0, values))
                 for name in self.task.bundle.entities
