@@ -17,7 +17,8 @@ import pandas as pd
 from afa.errors import CohortError, Fault
 from afa.formats.hpo import DiseaseTerms
 from afa.formats.ontology import Ontology
-from afa.inference.hierarchy import Answers, Hierarchy
+from afa.inference.answers import Answers
+from afa.inference.hierarchy import Hierarchy
 from afa.mrf import Floats
 from afa.stats.resampling import ratio_interval
 

@@ -10,7 +10,7 @@ from commands import afa
 from afa.errors import CohortError
 from afa.formats.hpo import DiseaseTerms, disease_terms, read_annotations
 from afa.formats.ontology import Ontology, read_ontology
-from afa.inference.hierarchy import Answers
+from afa.inference.answers import Answers
 from afa.phenotypes import (
     ORDERS,
     Patient,

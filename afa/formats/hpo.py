@@ -10,7 +10,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from afa.csvfile import quoted, suggestion
 from afa.errors import BundleError, Fault
 from afa.formats.ontology import Ontology, text_of
 from afa.formats.phenopacket import TERM
-from afa.inference.hierarchy import NOWHERE, Hierarchy
+from afa.inference.hierarchy import Hierarchy
 
 PHENOTYPE = "HP:0000118"
 """The root of phenotypic abnormalities; beside it stand inheritance, onset and modifiers."""
@@ -104,28 +104,10 @@ class DiseaseTerms:
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
-        """The same for inference: one disease a patient, all alike before; several signs make their ancestor likelier.
-
-        An ancestor is there by each of the annotated signs below it, or for a reason that has nothing to do with the
-        disease, at the rate of the background: 1 - (1 - b) prod (1 - P). With the largest of them alone a patient
-        whose *abnormality of the ear* comes from one sign would be certain to have the other one.
-        """
-        plain = Hierarchy(self.diseases, self.terms, self.probabilities, self.background, self.parents, self.floor)
-        starts, entities, largest = plain.columns
-        absent, below, p = np.zeros(len(largest)), np.zeros(len(largest)), largest.copy()
-        for term in range(len(self.terms) - 1, -1, -1):  # descendants first
-            own = slice(*starts[term : term + 2])
-            stated = np.where(largest[own] > below[own], largest[own], 0.0)
-            some = np.maximum(1.0 - (1.0 - stated) * np.exp(absent[own]), largest[own])
-            if (above := plain.parent[term]) != NOWHERE:
-                among = slice(*starts[above : above + 2])
-                places = among.start + np.searchsorted(entities[among], entities[own])
-                absent[places] += np.log1p(-np.minimum(some, 1.0 - self.floor))
-                below[places] = np.maximum(below[places], largest[own])
-            p[own] = np.where(largest[own] > self.floor, 1.0 - (1.0 - some) * (1.0 - self.background[term]), self.floor)
-        shape = self.probabilities.shape
-        made = sparse.csc_array((np.minimum(p, 1.0 - self.floor), entities, starts), shape=shape)
-        return replace(plain, probabilities=sparse.csr_array(made))
+        """The same for inference: one disease a patient, all alike before; several signs make their ancestor likelier."""
+        return Hierarchy.closed(
+            self.diseases, self.terms, self.probabilities, self.background, self.parents, self.floor
+        )
 
 
 def read_annotations(path: str | Path) -> Annotations:

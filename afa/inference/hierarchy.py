@@ -1,31 +1,26 @@
-"""Exact inference over entities, one of which holds, from features that imply one another (decisions.md F14a, F15).
+"""Entities, one of which holds, and features that imply one another (decisions.md F14a).
 
 A feature is there or not, and a feature that is there implies its ancestors: *seizure* implies *abnormality of the
-nervous system*. An implied answer is no evidence, so that each feature is read given its parent: with one parent a
-feature the features of an entity form a tree, in which the likelihood of any answers is a product. Without ancestors
-this is naive Bayes. Everything is sparse: an entity speaks of a few dozen features, and of all others it has the
-background.
+nervous system*. With one parent a feature the features of an entity form a tree. Everything is sparse: an entity speaks
+of a few dozen features, and of all others it has the background. `afa.inference.answers` has what follows from answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.special import softmax
 
-from afa.engine.compile import kernel
+from afa.bundle import Bundle
+from afa.engine.implications import NOWHERE, Indices, given
+from afa.errors import Fault, InferenceError
 from afa.mrf import Floats
 
-Indices = npt.NDArray[np.int64]
-NEGLIGIBLE = 1e-12
-"""A posterior whose entropy of a feature is not computed; all of them together are below N times this, in nats."""
-NOWHERE = -1
-"""The nearest present ancestor of a feature that has none: above the root, where P = 1."""
+Pairs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +47,50 @@ class Hierarchy:
     parents: sparse.csr_array
     floor: float
     prior: Floats | None = None
+
+    @classmethod
+    def closed(
+        cls,
+        entities: tuple[str, ...],
+        features: tuple[str, ...],
+        stated: sparse.csr_array,
+        background: Floats,
+        parents: sparse.csr_array,
+        floor: float,
+        prior: Floats | None = None,
+    ) -> Hierarchy:
+        """What is stated of some features, (N, T), closed under the hierarchy (decisions.md F14a).
+
+        A P of at most `floor` says that the feature does not occur. A feature occurs by each of those stated below it,
+        or for a reason that has nothing to do with the entity, at the rate of the background: 1 - (1 - b) prod (1 - P).
+        With the largest of them alone, a patient whose *abnormality of the ear* comes from one sign would be certain
+        to have the other one.
+        """
+        bare = cls(entities, features, stated, background, parents, floor, prior)
+        said = _with_ancestors(stated, bare.ancestors, floor)
+        starts, rows, largest = (
+            said.indptr.astype(np.int64),
+            said.indices.astype(np.int64),
+            np.where(np.isnan(said.data), 0.0, said.data),
+        )
+        silent, tree, p = np.isnan(said.data), bare.parent, largest.copy()
+        absent, below = np.zeros(len(p)), np.zeros(len(p))
+        columns = [slice(*starts[at : at + 2]) for at in range(len(features))]
+        up = _places_above(starts, rows, tree)
+        for at in range(len(features) - 1, -1, -1):  # descendants first
+            own, leak = columns[at], background[at]
+            by_itself = np.where(largest[own] > below[own], largest[own], 0.0)
+            some = np.maximum(1.0 - (1.0 - by_itself) * np.exp(absent[own]), largest[own])
+            if tree[at] != NOWHERE:
+                absent[up[own]] += np.log1p(-np.minimum(some, 1.0 - floor))
+                below[up[own]] = np.maximum(below[up[own]], largest[own])
+            p[own] = np.where(largest[own] > floor, 1.0 - (1.0 - some) * (1.0 - leak), floor)
+        for at in range(len(features)):  # what only a feature below makes an entry follows the background
+            own, above = columns[at], tree[at]
+            usual = background[at] * (1.0 if above == NOWHERE else p[up[own]] / background[above])
+            p[own] = np.where(silent[own], usual, p[own])
+        made = sparse.csc_array((np.clip(p, floor, 1.0 - floor), rows, starts), shape=stated.shape)
+        return cls(entities, features, sparse.csr_array(made), background, parents, floor, prior)
 
     @cached_property
     def parent(self) -> Indices:
@@ -88,291 +127,121 @@ class Hierarchy:
         by_feature.sort_indices()
         return by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int64), by_feature.data
 
+    @cached_property
+    def up(self) -> Indices:
+        """For each place of `columns`, that of the same entity in the column of the feature's parent."""
+        return _places_above(*self.columns[:2], self.parent)
+
     def given(self, feature: int, above: int) -> Floats:
         """(N,) P(feature | ancestor) of each entity, in [floor, 1 - floor]; `NOWHERE` stands for no condition."""
         usual = self.background[feature] / (self.background[above] if above != NOWHERE else 1.0)
         own, starts, entities = np.full(len(self.entities), usual), *self.columns[:2]
         spoken = np.empty(len(self.entities))
-        top = _given(feature, above, self.parent, *self.columns, self.background, spoken)
+        top = given(feature, above, self.parent, *self.columns, self.background, spoken)
         told = entities[starts[top] : starts[top + 1]]
         own[told] = spoken[told]
         kept: Floats = np.clip(own, self.floor, 1.0 - self.floor)
         return kept
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What is known of one patient: features that are there, and features that are not.
+KNOWN: WeakKeyDictionary[Bundle, tuple[Hierarchy, Indices]] = WeakKeyDictionary()
 
-    Parameters
-    ----------
-    hierarchy : the entities and features
-    present : (T,) bool, closed: with a feature all its ancestors
-    absent : (T,) bool, closed: with a feature all its descendants
-    asked : absent features without an absent ancestor; with `present` the evidence
+
+def hierarchy_of(bundle: Bundle) -> tuple[Hierarchy, Indices]:
+    """What a bundle with implies.csv says, and the place of each of its features in `Hierarchy.features`; made once.
+
+    Raises
+    ------
+    InferenceError : several entities may hold, a feature can be -1, or there are couplings or exclusive groups.
 
     """
-
-    hierarchy: Hierarchy
-    present: npt.NDArray[np.bool_]
-    absent: npt.NDArray[np.bool_]
-    asked: Indices
-
-    @classmethod
-    def of(cls, hierarchy: Hierarchy, present: Iterable[int] = (), absent: Iterable[int] = ()) -> Answers:
-        """The closure of some answers; a feature may be absent below one that is present.
-
-        Raises
-        ------
-        ValueError : a feature is absent that a present one implies.
-
-        """
-        there, missing = np.zeros((2, len(hierarchy.features)), dtype=bool)
-        for feature in present:
-            there[feature] = True
-            there[hierarchy.ancestors[feature]] = True
-        given = np.unique(np.fromiter(absent, dtype=np.int64))
-        for feature in given:
-            missing[feature] = True
-            missing[hierarchy.descendants[feature]] = True
-        if (there & missing).any():
-            name = hierarchy.features[int(np.flatnonzero(there & missing)[0])]
-            raise ValueError(f"{name} is absent, and implied by what is present")
-        top = [feature for feature in given if not missing[hierarchy.ancestors[feature]].any()]
-        return cls(hierarchy, there, missing, np.array(top, dtype=np.int64))
-
-    @property
-    def open(self) -> npt.NDArray[np.bool_]:
-        """(T,) features of which the answers say nothing."""
-        return ~self.present & ~self.absent
-
-    @cached_property
-    def nearest(self) -> Indices:
-        """(T,) the nearest present ancestor of each feature along `parent`, or `NOWHERE`."""
-        found = np.empty(len(self.present), dtype=np.int64)
-        _nearest(self.hierarchy.parent, self.present, found)
-        return found
-
-    @cached_property
-    def log_likelihood(self) -> Floats:
-        """(N,) log P(answers | entity).
-
-        The product over present features of P(f | parent), and over absent ones of 1 - P(f | nearest present ancestor).
-        Exact on trees, whatever the order of the answers; too small where two absent features have a common
-        ancestor of which nothing is known.
-        """
-        own, there = np.zeros(len(self.hierarchy.entities)), np.flatnonzero(self.present)
-        shared = _add_up(there, self.hierarchy.parent[there], True, *self._numbers, own)
-        shared += _add_up(self.asked, self.nearest[self.asked], False, *self._numbers, own)
-        return own + shared
-
-    @cached_property
-    def posterior(self) -> Floats:
-        """(N,) P(entity | answers), one entity holding; sums to 1."""
-        prior = self.hierarchy.prior
-        posterior: Floats = softmax(self.log_likelihood + (0.0 if prior is None else prior))
-        return posterior
-
-    def information(self, features: Sequence[int] | Indices, least: float = 0.0) -> Floats:
-        """Mutual information of the entity and each of some open features, given the answers, in nats.
-
-        `I_f = sum_v w_v KL(theta_v, m)`: theta the predictive of f under v, w the posterior, m the mean of theta.
-        Features that cannot have `least` count as 0.
-        """
-        asked = np.asarray(features, dtype=np.int64)
-        above, means, found = self.nearest[asked], np.empty(len(asked)), np.empty(len(asked))
-        _mean(asked, above, self.posterior, *self._numbers, means)
-        _information(asked, above, self.posterior, means, least, *self._numbers, found)
-        for place, feature in enumerate(asked if self._absent_below else ()):
-            if related := self._absent_relatives(int(feature)):
-                theta = self._predictive(int(feature), related)
-                mean = float(self.posterior @ theta)
-                found[place] = max(0.0, _entropy(mean) - float(self.posterior @ _entropy(theta)))
-        return found
-
-    def most_informative(self, features: Sequence[int] | Indices) -> int:
-        """The feature of largest `information`, the first of equal ones.
-
-        The features of most uncertain answer set the mark; of the others only those that could pass it are computed.
-        """
-        asked = np.asarray(features, dtype=np.int64)
-        means = np.empty(len(asked))
-        _mean(asked, self.nearest[asked], self.posterior, *self._numbers, means)
-        uncertain = asked[np.argsort(np.abs(means - 0.5), kind="stable")[:64]]
-        mark = float(self.information(uncertain).max())
-        return int(asked[np.argmax(self.information(asked, least=mark))])
-
-    def predictive(self, feature: int) -> Floats:
-        """(N,) P(feature | entity, answers) of an open feature: what is absent makes their common ancestors rarer."""
-        return self._predictive(feature, self._absent_relatives(feature))
-
-    def _predictive(self, feature: int, related: Sequence[tuple[int, int]]) -> Floats:
-        above, floor = int(self.nearest[feature]), self.hierarchy.floor
-        theta = self.hierarchy.given(feature, above)
-        for one, common in related:
-            theta = theta * (1.0 - self.hierarchy.given(one, common)) / (1.0 - self.hierarchy.given(one, above))
-        return np.clip(theta, floor, 1.0 - floor)
-
-    def _absent_relatives(self, feature: int) -> list[tuple[int, int]]:
-        """The absent features that share an unknown ancestor with a feature, or lie below it, with the nearest one."""
-        found: dict[int, int] = {}
-        at = feature
-        while at != NOWHERE and not self.present[at]:
-            for one in self._absent_below.get(at, ()):
-                found.setdefault(one, at)
-            at = int(self.hierarchy.parent[at])
-        return list(found.items())
-
-    @cached_property
-    def _absent_below(self) -> dict[int, list[int]]:
-        """The absent features below each open one, along `parent`."""
-        found: dict[int, list[int]] = {}
-        for feature in self.asked.tolist():
-            at = int(self.hierarchy.parent[feature])
-            while at != NOWHERE and not self.present[at]:
-                found.setdefault(at, []).append(feature)
-                at = int(self.hierarchy.parent[at])
-        return found
-
-    @cached_property
-    def _numbers(self) -> tuple[Indices, Indices, Indices, Floats, Floats, float]:
-        return (self.hierarchy.parent, *self.hierarchy.columns, self.hierarchy.background, self.hierarchy.floor)
+    if bundle not in KNOWN:
+        KNOWN[bundle] = _hierarchy_of(bundle)
+    return KNOWN[bundle]
 
 
-@kernel()
-def _nearest(parent: Indices, present: npt.NDArray[np.bool_], found: Indices) -> None:
-    """The nearest present ancestor of each feature; ancestors come first."""
-    for feature in range(parent.size):
-        above = parent[feature]
-        found[feature] = NOWHERE if above == NOWHERE else above if present[above] else found[above]
+def _hierarchy_of(bundle: Bundle) -> tuple[Hierarchy, Indices]:
+    rates = bundle.rates
+    expected = "implications (implies.csv) of binary features alone, `holds: one` and no couplings"
+    wrong = {
+        "no implications": rates is None or not rates.parents,
+        "`holds` that is not `one`": rates is not None and rates.holds != "one",
+        "features that can be -1": bool(bundle.possible[:, 0].any()),
+        "couplings": len(bundle.packed.value) > 0,
+        "exclusive groups": bool(bundle.exclusive),
+    }
+    if found := [what for what, there in wrong.items() if there]:
+        raise InferenceError(Fault(f"bundle {bundle.name}", ", ".join(found), expected, "correct the bundle"))
+    assert rates is not None
+    edges = np.array(rates.parents, dtype=np.int64)
+    order = _ancestors_first(len(bundle.features), edges)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    shape = len(order), len(order)
+    parents = sparse.csr_array((np.ones(len(edges)), (place[edges[:, 0]], place[edges[:, 1]])), shape=shape)
+    p, v, j = rates.stated.with_entity[:, 2], rates.stated.entity, rates.stated.feature
+    said = np.isfinite(p)
+    lean, of = (part.astype(np.int64) for part in np.nonzero(bundle.unary))
+    alone = ~np.isin(lean * len(order) + of, v * len(order) + j)
+    lean, of = lean[alone], of[alone]
+    tilted = bundle.background[of, 2] * np.exp(bundle.unary[lean, of])
+    tilted = tilted / (tilted + bundle.background[of, 1])
+    table = (np.r_[p[said], tilted], (np.r_[v[said], lean], place[np.r_[j[said], of]]))
+    stated = sparse.csr_array(table, shape=(len(bundle.entities), len(order)))
+    stated.data = np.clip(stated.data, rates.floor, 1.0 - rates.floor)
+    names = tuple(bundle.features[i] for i in order)
+    background = _monotone(bundle.background[order, 2], parents)
+    prior = bundle.priors if bundle.priors.any() else None
+    return Hierarchy.closed(bundle.entities, names, stated, background, parents, rates.floor, prior), place
+
+
+def _ancestors_first(n: int, edges: Pairs) -> Indices:
+    """The features (n,) in an order in which parents come first, and which changes nothing where they do already."""
+    depth = np.zeros(n, dtype=np.int64)
+    if (edges[:, 0] > edges[:, 1]).all():
+        return np.arange(n)
+    for _ in range(n):
+        deeper = depth.copy()
+        np.maximum.at(deeper, edges[:, 0], depth[edges[:, 1]] + 1)
+        if (deeper == depth).all():
+            break
+        depth = deeper
+    return np.argsort(depth, kind="stable").astype(np.int64)
+
+
+def _monotone(background: Floats, parents: sparse.csr_array) -> Floats:
+    """(T,) the background, that of a parent at least that of each child."""
+    found = background.copy()
+    for feature in range(len(found) - 1, -1, -1):
+        for above in _row(parents, feature):
+            found[above] = max(found[above], found[feature])
+    return found
+
+
+def _with_ancestors(stated: sparse.csr_array, ancestors: list[Indices], floor: float) -> sparse.csc_array:
+    """The same with every ancestor: of what occurs the largest below it, of what does not NaN where nothing is said."""
+    rows, columns = (part.astype(np.int64) for part in stated.tocoo().coords)
+    sizes = np.array([len(ancestors[at]) for at in columns], dtype=np.int64)
+    above = np.concatenate([ancestors[at] for at in columns]) if len(columns) else columns
+    value = np.where(stated.tocoo().data > floor, stated.tocoo().data, -1.0)
+    row, column = np.r_[rows, np.repeat(rows, sizes)], np.r_[columns, above]
+    largest = np.r_[stated.tocoo().data, np.repeat(value, sizes)]
+    order = np.lexsort((-largest, row, column))
+    row, column, largest = row[order], column[order], largest[order]
+    first = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(column) != 0)][: len(row)])
+    kept = np.where(largest[first] < 0, np.nan, largest[first])
+    starts = np.searchsorted(column[first], np.arange(stated.shape[1] + 1))
+    return sparse.csc_array((kept, row[first], starts), shape=stated.shape)
+
+
+def _places_above(starts: Indices, entities: Indices, parent: Indices) -> Indices:
+    found = np.zeros(len(entities), dtype=np.int64)
+    for feature in np.flatnonzero(parent != NOWHERE):
+        own, among = (slice(*starts[at : at + 2]) for at in (feature, parent[feature]))
+        found[own] = among.start + np.searchsorted(entities[among], entities[own])
+    return found
 
 
 def _row(matrix: sparse.csr_array, row: int) -> Indices:
     columns: Indices = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].astype(np.int64)
     return np.sort(columns)
-
-
-def _entropy(p: Floats | float) -> Floats | float:
-    return -p * np.log(p) - (1.0 - p) * np.log1p(-p)
-
-
-@kernel(inline=True)
-def _kept(ratio: float, floor: float) -> float:
-    return min(max(ratio, floor), 1.0 - floor)
-
-
-@kernel()
-def _given(
-    feature: int, above: int, parent: Indices, starts: Indices, entities: Indices, p: Floats, b: Floats, own: Floats
-) -> int:
-    """Write P(feature | ancestor) of the entities that speak of anything between the two into `own` (N,).
-
-    Returns the feature whose column names them: the last one below the ancestor, since who speaks of a feature speaks
-    of its ancestors. All others follow the background.
-    """
-    top, n_between, at = feature, 1, parent[feature]
-    while at != above:
-        top, n_between, at = at, n_between + 1, parent[at]
-    for step in range(n_between - 1, -1, -1):  # from the top down: the lowest statement counts
-        at = feature
-        for _ in range(step):
-            at = parent[at]
-        for place in range(starts[at], starts[at + 1]):
-            own[entities[place]] = p[place] * (b[feature] / b[at])
-    if above >= 0:
-        whole = starts[above]
-        for place in range(starts[top], starts[top + 1]):
-            while entities[whole] < entities[place]:
-                whole += 1
-            own[entities[place]] /= p[whole]
-    return top
-
-
-@kernel()
-def _add_up(
-    features: Indices,
-    aboves: Indices,
-    is_there: bool,
-    parent: Indices,
-    starts: Indices,
-    entities: Indices,
-    p: Floats,
-    b: Floats,
-    floor: float,
-    total: Floats,
-) -> float:
-    """Add log P(features | ancestors), or of their absence, to `total` (N,) but for the sum that all share."""
-    shared, own = 0.0, np.empty(total.size)
-    for i in range(features.size):
-        feature, above = features[i], aboves[i]
-        usual = _kept(b[feature] / (b[above] if above >= 0 else 1.0), floor)
-        log_usual = np.log(usual if is_there else 1.0 - usual)
-        shared += log_usual
-        top = _given(feature, above, parent, starts, entities, p, b, own)
-        for place in range(starts[top], starts[top + 1]):
-            v = entities[place]
-            ratio = _kept(own[v], floor)
-            total[v] += np.log(ratio if is_there else 1.0 - ratio) - log_usual
-    return shared
-
-
-@kernel()
-def _mean(
-    features: Indices,
-    aboves: Indices,
-    weight: Floats,
-    parent: Indices,
-    starts: Indices,
-    entities: Indices,
-    p: Floats,
-    b: Floats,
-    floor: float,
-    found: Floats,
-) -> None:
-    """The mean m = sum_v w_v theta_v of each feature."""
-    own = np.empty(weight.size)
-    for i in range(features.size):
-        feature, above = features[i], aboves[i]
-        top = _given(feature, above, parent, starts, entities, p, b, own)
-        mass = mean = 0.0
-        for place in range(starts[top], starts[top + 1]):
-            w = weight[entities[place]]
-            mass += w
-            mean += w * _kept(own[entities[place]], floor)
-        usual = _kept(b[feature] / (b[above] if above >= 0 else 1.0), floor)
-        found[i] = mean + max(0.0, 1.0 - mass) * usual
-
-
-@kernel()
-def _information(
-    features: Indices,
-    aboves: Indices,
-    weight: Floats,
-    means: Floats,
-    least: float,
-    parent: Indices,
-    starts: Indices,
-    entities: Indices,
-    p: Floats,
-    b: Floats,
-    floor: float,
-    found: Floats,
-) -> None:
-    """H(m) - sum_v w_v H(theta_v) of each feature; 0 where H(m), which it cannot exceed, is below `least`."""
-    own = np.empty(weight.size)
-    for i in range(features.size):
-        feature, above, mean = features[i], aboves[i], means[i]
-        found[i] = 0.0
-        whole = -mean * np.log(mean) - (1.0 - mean) * np.log(1.0 - mean)
-        if whole < least:
-            continue
-        top = _given(feature, above, parent, starts, entities, p, b, own)
-        mass = inside = 0.0
-        for place in range(starts[top], starts[top + 1]):
-            w, theta = weight[entities[place]], _kept(own[entities[place]], floor)
-            mass += w
-            if w > NEGLIGIBLE:
-                inside -= w * (theta * np.log(theta) + (1.0 - theta) * np.log(1.0 - theta))
-        usual = _kept(b[feature] / (b[above] if above >= 0 else 1.0), floor)
-        inside -= max(0.0, 1.0 - mass) * (usual * np.log(usual) + (1.0 - usual) * np.log(1.0 - usual))
-        found[i] = max(0.0, whole - inside)

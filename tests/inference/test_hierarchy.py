@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from afa.inference.hierarchy import NOWHERE, Answers, Hierarchy
+from afa.engine.implications import NOWHERE
+from afa.inference.answers import Answers
+from afa.inference.hierarchy import Hierarchy
 
 
 @st.composite
