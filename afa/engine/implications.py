@@ -34,7 +34,8 @@ def _kept(ratio: float, floor: float) -> float:
 
 @kernel(inline=True)
 def _entropy(p: float) -> float:
-    return -p * np.log(p) - (1.0 - p) * np.log(1.0 - p)
+    entropy: float = -p * np.log(p) - (1.0 - p) * np.log(1.0 - p)
+    return entropy
 
 
 @kernel()

@@ -104,7 +104,7 @@ class DiseaseTerms:
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
-        """The same for inference: one disease a patient, all alike before; several signs make their ancestor likelier."""
+        """The same for inference, one disease a patient, all alike before."""
         return Hierarchy.closed(
             self.diseases, self.terms, self.probabilities, self.background, self.parents, self.floor
         )

@@ -120,7 +120,12 @@ class Answers:
         return found
 
     def most_informative(self, features: Sequence[int] | Indices) -> int:
-        """The feature of largest `information`, the first of equal ones.
+        """The feature of largest `information`, the first of equal ones."""
+        asked = np.asarray(features, dtype=np.int64)
+        return int(asked[np.argmax(self.largest(asked))])
+
+    def largest(self, features: Sequence[int] | Indices) -> Floats:
+        """The same as `information`, but 0 of features that cannot tell the most.
 
         No feature tells more than the entropy of its answer. Those of most uncertain answer set the mark; of the
         others only those that could pass it are computed.
@@ -130,10 +135,10 @@ class Answers:
         order = np.argsort(-bound, kind="stable")
         first = self.information(asked[order[:MARKED]])
         rest = order[MARKED:][bound[order[MARKED:]] >= first.max()]
-        found = np.full(len(asked), -1.0)
+        found = np.zeros(len(asked))
         found[order[:MARKED]] = first
         found[rest] = self.information(asked[rest])
-        return int(asked[np.argmax(found)])
+        return found
 
     def bounds(self) -> Floats:
         """(T,) what each open feature can tell at most, in nats; 0 of the others.
@@ -145,9 +150,9 @@ class Answers:
         means(order, self.nearest, self.posterior, *self._numbers[:-1], self.hierarchy.up, found)
         floor = self.hierarchy.floor
         likely = np.clip(found[open_], floor, 1.0 - floor)
-        uncertain = np.clip(likely + np.where(likely < 0.5, floor, -floor), floor, 1.0 - floor)
-        uncertain = np.where((np.abs(likely - 0.5) <= floor) | (self._near_an_absent_one[open_] & (likely > 0.5)), 0.5, uncertain)
-        found[open_] = _entropy(uncertain)
+        nearer = np.clip(likely + np.sign(0.5 - likely) * floor, floor, 1.0 - floor)  # ratios are kept from 0 and 1
+        any_share = (np.abs(likely - 0.5) <= floor) | (self._near_an_absent_one[open_] & (likely > 0.5))
+        found[open_] = _entropy(np.where(any_share, 0.5, nearer))
         return found
 
     def predictive(self, feature: int) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,8 +18,8 @@ from scipy import sparse
 
 from afa.bundle import Bundle
 from afa.engine.implications import NOWHERE, Indices, given
-from afa.errors import Fault, InferenceError
-from afa.mrf import Floats
+from afa.errors import BundleError, Fault
+from afa.mrf import ROUNDING, Floats
 
 Pairs = npt.NDArray[np.int64]
 
@@ -37,9 +38,11 @@ class Hierarchy:
     parents : (T, T) CSR, nonzero where the column is a direct parent of the row
     floor : what a ratio of two probabilities is kept away from 0 and 1
     prior : (N,) log prior up to a constant; None is uniform
+    tie : log-evidence that differs by at most this much is equal but for rounding
 
     """
 
+    tie: ClassVar[float] = ROUNDING
     entities: tuple[str, ...]
     features: tuple[str, ...]
     probabilities: sparse.csr_array
@@ -152,7 +155,7 @@ def hierarchy_of(bundle: Bundle) -> tuple[Hierarchy, Indices]:
 
     Raises
     ------
-    InferenceError : several entities may hold, a feature can be -1, or there are couplings or exclusive groups.
+    BundleError : several entities may hold, a feature can be -1, or there are couplings or exclusive groups.
 
     """
     if bundle not in KNOWN:
@@ -171,7 +174,7 @@ def _hierarchy_of(bundle: Bundle) -> tuple[Hierarchy, Indices]:
         "exclusive groups": bool(bundle.exclusive),
     }
     if found := [what for what, there in wrong.items() if there]:
-        raise InferenceError(Fault(f"bundle {bundle.name}", ", ".join(found), expected, "correct the bundle"))
+        raise BundleError(Fault(f"bundle {bundle.name}", ", ".join(found), expected, "correct the bundle"))
     assert rates is not None
     edges = np.array(rates.parents, dtype=np.int64)
     order = _ancestors_first(len(bundle.features), edges)

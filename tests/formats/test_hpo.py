@@ -240,6 +240,21 @@ def test_an_ancestor_comes_by_each_of_its_signs_or_by_the_background(ontology: O
     assert found[0, head] == pytest.approx(min(1 - (1 - some) * (1 - b[head]), 1 - made.floor))
 
 
+def test_what_does_not_occur_leaves_what_nothing_is_said_of_to_the_background(
+    annotations: Annotations, ontology: Ontology
+) -> None:
+    made = disease_terms(annotations, ontology, unstated=0.5)
+    model = made.hierarchy
+    head, ear, large = (made.terms.index(hp(number)) for number in (3, 4, 6))
+    found = model.probabilities.toarray()[2]  # Three: no abnormal ear, nothing of the head
+    assert found[head] == pytest.approx(model.background[head])
+    assert found[[ear, large]].tolist() == pytest.approx([made.floor] * 2)
+    others = disease_terms(
+        Annotations(annotations.table[~annotations.table["negated"]], {}), ontology, unstated=0.5
+    ).hierarchy
+    np.testing.assert_allclose(model.probabilities.toarray()[:2], others.probabilities.toarray()[:2])
+
+
 def test_annotations_of_another_ontology_are_refused(annotations: Annotations, tmp_path: Path) -> None:
     (tmp_path / "other.obo").write_text("[Term]\nid: HP:0000118\nname: x\n")
     with pytest.raises(BundleError, match="no phenotypic term of the ontology"):

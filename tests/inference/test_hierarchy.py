@@ -133,6 +133,18 @@ def test_likelihood_and_information_are_those_of_enumeration(data):
 
 
 @given(st.data())
+def test_no_feature_tells_more_than_its_bound_and_the_largest_is_found(data):
+    model, _ = data.draw(trees())
+    answers = Answers.of(model, *answers_of(data.draw, model))
+    open_ = np.flatnonzero(answers.open)
+    if not len(open_):
+        return
+    told = answers.information(open_)
+    assert (told <= answers.bounds()[open_] + 1e-9).all()
+    assert told[open_.tolist().index(answers.most_informative(open_))] == pytest.approx(told.max(), abs=1e-12)
+
+
+@given(st.data())
 def test_the_order_of_answers_does_not_matter_and_an_implied_one_is_no_evidence(data):
     model, _ = data.draw(trees())
     present, absent = answers_of(data.draw, model)
