@@ -133,7 +133,10 @@ def kappa_of(bundle: Bundle, entity: str) -> float:
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
-    """Log Z_1 - log Z_0 of two class models at no observation, without the prior, by exact inference."""
+    """Log Z_1 - log Z_0 of two class models at no observation, without the prior, by exact inference.
+
+    memory_limit : bytes of tables, as of `afa.inference.exact`.
+    """
     if not (one.couplings.nnz or zero.couplings.nnz):
         return 0.0
     of_one, of_zero = (exact(model, memory_limit=memory_limit).log_partition for model in (one, zero))

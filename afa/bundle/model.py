@@ -183,7 +183,7 @@ class Bundle:
     def energies_of(
         self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
     ) -> NDArray[np.float64]:
-        """(n,) the column of `energies` of one entity."""
+        """(n,) the column of `energies` of one entity; values, closure, kappa : as there."""
         if closure != "explicit":
             return self.contrast(entity, closure).energies(values)
         one, zero = bundle_models(self, entity, kappa)
