@@ -47,7 +47,7 @@ CARRIED_ROUNDING = 0.015
 """Points by which a stored effect may differ from one computed again: it has two decimals."""
 HIGH = 90.0
 """Per cent that a constant answer has right from which little is left to gain."""
-WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 40
+WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 32
 """Pixels of the figure: its width, what is free on the left and on the right, the height of an effect."""
 
 
@@ -227,7 +227,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup
     values = [*rows["paper"], *rows["low"].fillna(rows["ours"]), *rows["high"].fillna(rows["ours"]), 0.0]
     values += [end for each in carried for name in rows["id"] if name in each.rows for end in each.rows[name]]
     low, high = min(values) - 2, max(values) + 2
-    height = ROW * (len(rows) + 2) + 30
+    height = ROW * len(rows) + 84
 
     def x(value: float) -> float:
         return float(LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low))
