@@ -19,9 +19,10 @@ def league_field(
     tables: Annotated[Path | None, typer.Option(help="folder with tables that are not carried, as NAME/FILE")] = None,
 ) -> None:
     """Follow the patients of one field; where its table is not there, write a line that says so."""
-    from afa.experiments.league import Settings, follow_field, read_entrant
     from afa.files import atomic_folder
     from afa.report.league import NOT_FETCHED
+    from afa.stages.league import Settings, follow_field
+    from afa.stages.league.entrants import read_entrant
     from afa.stats.tables import write_tables
 
     entrant = read_entrant(folder, tables)

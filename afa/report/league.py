@@ -11,10 +11,10 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from afa.experiments.league import FIXED, HEADLINE, PLANNER, RANDOM
 from afa.files import atomic_folder
 from afa.report.figures import new_figure, save_figure
 from afa.report.page_parts import style
+from afa.stages.league import FIXED, HEADLINE, PLANNER, RANDOM
 from afa.stats.tables import read_table
 
 NOT_FETCHED = "not_fetched.txt"
@@ -29,6 +29,8 @@ NAMES = {
     "average_precision": "average precision",
     "by_class": "first place, mean over conditions",
 }
+LEGEND = 6.5
+"""Inches that the figure's legend takes in one line."""
 LINES = {
     PLANNER: ("#0072B2", "-", "chosen for each patient"),
     FIXED: ("#009E73", "--", "one order for all"),
@@ -78,12 +80,13 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
-    """By field, task and t: what is stated less what is observed, and the mean distance by tenths of the stated."""
+    """By field, task, model and t: stated less observed, and their mean distance by tenths of what is stated."""
     rows = []
-    for (field, task, t), part in reliability.groupby(["field", "task", "t"], sort=False):
+    keys = ["field", "task", "model", "t"]
+    for own, part in reliability.groupby(keys, sort=False):
         weight, gap = part["n"] / part["n"].sum(), part["stated"] - part["observed"]
         numbers = {"stated_less_observed": (gap * weight).sum(), "mean_distance": (gap.abs() * weight).sum()}
-        rows.append({"field": field, "task": task, "t": t, **numbers})
+        rows.append(dict(zip(keys, own, strict=True)) | numbers)
     return pd.DataFrame(rows)
 
 
@@ -123,7 +126,8 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
     """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge."""
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
-    figure, panels = new_figure(2.5 * columns, 2.2 * height + 0.5, columns, height)
+    wide = max(2.5 * columns, LEGEND)
+    figure, panels = new_figure(wide, 2.2 * height + 0.5, columns, height)
     for axes, row in zip(panels, rows.to_dict("records"), strict=False):
         own = of_task(tables["curves"], row)
         own = own[(own["model"] == HEADLINE) & (own["metric"] == row["metric"])]
@@ -158,13 +162,14 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every model of every field in the planner's order, by each metric, at 3, 5 and all features."""
+    """Every reading of every field in the planner's order, and by other rules, by each metric, at 3, 5 and all."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)
-        own = own[(own["allocation"] == PLANNER) & own["t"].isin([*SHOWN, row["features"]])]
-        for (model, metric), part in own.groupby(["model", "metric"], sort=False):
-            head = {"field": row["field"], "task": row["task"], "model": model, "metric": NAMES[str(metric)]}
+        own = own[~own["allocation"].isin([RANDOM, FIXED]) & own["t"].isin([*SHOWN, row["features"]])]
+        for (model, rule, metric), part in own.groupby(["model", "allocation", "metric"], sort=False):
+            name = model if rule == PLANNER else f"{model}, order by `{rule}`"
+            head = {"field": row["field"], "task": row["task"], "model": name, "metric": NAMES[str(metric)]}
             values = {
                 "all" if t == row["features"] else str(t): value
                 for t, value in zip(part["t"], part["value"], strict=True)

@@ -160,3 +160,15 @@ def test_a_field_is_a_cohort_of_its_own_name_with_a_bundle_of_its_own_and_what_m
         assert f"rule {rule}:" not in text
     missing = snakemake(checkout, "-n", "--config", "cohort=nowhere")
     assert "kidney" in missing.stdout + missing.stderr
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in ROOT.glob("resources/fields/*/study.yaml")))
+def test_every_field_is_planned_down_to_its_report(checkout, name):
+    mirror = ROOT.parent / "shared" / "fields"
+    carried = (ROOT / "resources/fields" / name / "labels.csv").is_file()
+    if not carried and not mirror.is_dir():
+        pytest.skip("needs ../shared/fields")
+    planned = snakemake(checkout, "-n", "--config", f"cohort={name}", f"tables={mirror}")
+    assert planned.returncode == 0, planned.stderr
+    for rule in ("field_bundle", "encode_cohort", "labels", "report_page"):
+        assert f"rule {rule}:" in planned.stdout + planned.stderr

@@ -235,7 +235,7 @@ def files_of_field(wildcards):
     """What a field is made of, its table included where that is in a mirror."""
     folder = Path(home(f"resources/fields/{wildcards.field}"))
     mirrored = [] if settings.tables is None else [settings.tables / wildcards.field]
-    parts = ["study.yaml", "entities.csv", "features.csv", "record/*.csv"]
+    parts = ["study.yaml", "entities.csv", "features.csv", "groups.csv", "record/*.csv"]
     return [
         *files_of(folder, *parts),
         *(

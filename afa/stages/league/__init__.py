@@ -1,0 +1,327 @@
+"""The league: on tables with real labels, what a few measurements tell that were chosen without one label.
+
+One field at a time. Its bundle is read in several ways (`afa.stages.league.readings`), its patients are followed by
+the planner's own order, by random ones and by one fixed order, and what is known along the way is held against the
+labels. Beside it stand a null, the same knowledge at other features of the same values, and classifiers that were given
+labels. Equal rows are drawn together: intervals are over distinct rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import log_softmax
+
+from afa.engine.course import MISSING
+from afa.mrf import Floats
+from afa.orders import random_order
+from afa.stages.base import Section
+from afa.stages.drawn import generator_of
+from afa.stages.labels.metrics import accuracies, ranking
+from afa.stages.labels_needed.classifiers import METHODS
+from afa.stages.labels_needed.tables import one_thread
+from afa.stages.league.entrants import NOBODY, Answers, Entrant, Task, facts
+from afa.stages.league.readings import (
+    RULES,
+    Reading,
+    Trained,
+    Values,
+    measured_first,
+    plainly_coupled,
+    uncoupled,
+    which,
+    with_and_without,
+)
+from afa.stats.resampling import interval, patient_weights
+
+PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
+CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
+HEADLINE, UNCOUPLED = "how often", "how often, without couplings"
+"""The whole bundle, beside which the null and the classifiers stand; and without its couplings, naive Bayes."""
+
+
+class Settings(Section):
+    """What the league follows and repeats; nothing is tuned on labels."""
+
+    rounds: tuple[int, ...] = Field((0, 1, 2, 3, 5, 8, 12, 20), description="features observed, beside all of them")
+    patients: int = Field(2000, ge=20, description="at most so many patients of a field are followed, drawn by name")
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of each patient")
+    shuffles: int = Field(20, ge=1, description="bundles whose knowledge is shuffled among features")
+    shuffled: int = Field(300, ge=20, description="at most so many patients that these are asked about")
+    sizes: tuple[int, ...] = Field((10, 20, 50, 100), description="labelled patients that classifiers are given")
+    repeats: int = Field(3, ge=1, description="draws of the labelled patients")
+    tested: int = Field(1000, ge=20, description="at most so many patients that classifiers are asked about")
+    resamples: int = Field(500, ge=100)
+    confidence: float = Field(0.95, gt=0, lt=1)
+
+
+def follow_field(entrant: Entrant, settings: Settings) -> dict[str, pd.DataFrame]:
+    """All tables of one field: `curves`, `leads`, `null`, `trained`, `reliability` and `facts`."""
+    parts: dict[str, list[pd.DataFrame]] = {}
+    followed = entrant.some(settings.patients)
+    for task in followed.tasks:
+        for name, table in _Question(followed, task, settings).tables().items():
+            parts.setdefault(name, []).append(table)
+    tables = {name: pd.concat(found, ignore_index=True) for name, found in parts.items()}
+    tables["facts"] = facts(entrant, len(followed.patients))
+    return {name: table.assign(field=entrant.name) for name, table in tables.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """One question to the patients of one field."""
+
+    entrant: Entrant
+    task: Task
+    settings: Settings
+
+    @property
+    def rounds(self) -> list[int]:
+        most = len(self.entrant.features)
+        return [*(t for t in self.settings.rounds if t < most), most]
+
+    @property
+    def asked(self) -> NDArray[np.bool_]:
+        """(P,) of whom the answer is known."""
+        return self.task.answers >= 0
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        own = self.readings()
+        followed = [self.followed(name, *reading) for name, reading in own.items()]
+        found = {
+            "curves": pd.concat([curves for curves, _, _ in followed]),
+            "leads": pd.concat([x for _, x, _ in followed]),
+        }
+        if not self.task.main:
+            return found
+        found["curves"] = pd.concat([found["curves"], *self.groups_as_one()])
+        found["null"] = self.null(own[HEADLINE][0])
+        evidence = {name: planned for name, (_, _, planned) in zip(own, followed, strict=True)}
+        with one_thread():
+            found["trained"] = self.trained(evidence[HEADLINE])
+        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in (HEADLINE, UNCOUPLED)])
+        return found
+
+    def readings(self) -> dict[str, tuple[Reading, NDArray[np.bool_], Values]]:
+        """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
+        entrant, entity = self.entrant, self.task.entity
+        if entity is not None:
+            own = with_and_without(entrant.bundle, entity, "explicit")
+        else:
+            own = which(entrant.bundle, NOBODY if NOBODY in self.task.hypotheses else None)
+        found = {HEADLINE: (own, self.asked, entrant.values)}
+        if entrant.confounded:
+            hidden = entrant.values.copy()
+            hidden[:, [entrant.features.index(name) for name in entrant.confounded]] = MISSING
+            found[f"{HEADLINE}, without {', '.join(entrant.confounded)}"] = (own, self.asked, hidden)
+        if not self.task.main:
+            return found
+        complete = self.asked & (entrant.values != MISSING).all(axis=1)
+        if complete.sum() < 0.95 * self.asked.sum() and np.unique(self.task.answers[complete]).size > 1:
+            found[f"{HEADLINE}, of complete patients"] = (own, complete, entrant.values)
+        found[UNCOUPLED] = (uncoupled(own), self.asked, entrant.values)
+        found[f"{HEADLINE}, plain couplings"] = (plainly_coupled(own), self.asked, entrant.values)
+        if entity is not None:
+            for name, closure in (("directions", "differential"), ("directions, shared couplings", "shared")):
+                reading = with_and_without(entrant.directions, entity, closure)  # type: ignore[arg-type]
+                found[name] = (reading, self.asked, entrant.values)
+        else:  # the paper's models have no hypothesis `none`
+            labelled = self.asked & (self.task.answers < len(entrant.bundle.entities))
+            found["directions"] = (Reading(entrant.directions), labelled, entrant.values)
+        return found
+
+    def followed(
+        self, name: str, reading: Reading, among: NDArray[np.bool_], values: Values
+    ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
+        """Curves and leads of a reading, and log-evidence (P, T, C) along the planner's order of all patients asked."""
+        sample = _Sample(self.entrant, self.task, among, self.settings)
+        planned = reading.planned(values[among], self.rounds)
+        several = {
+            PLANNER: [planned],
+            FIXED: [reading.planned(values[among], self.rounds, fixed=True)],
+            RANDOM: [reading.along(values[among], orders, self.rounds) for orders in sample.random(values[among])],
+        }
+        if name == HEADLINE and self.task.entity is None:
+            several |= {rule: [reading.planned(values[among], self.rounds, rule=rule)] for rule in RULES[1:]}
+        found = {
+            allocation: _mean([sample.statistics(evidence) for evidence in each])
+            for allocation, each in several.items()
+        }
+        curves = [sample.rows(each, self.rounds, model=name, allocation=key) for key, each in found.items()]
+        ahead = {metric: found[PLANNER][metric] - found[RANDOM][metric] for metric in self.task.metrics}
+        leads = sample.rows(ahead, self.rounds, model=name, allocation=f"{PLANNER} less {RANDOM}")
+        return pd.concat(curves), leads, planned
+
+    def groups_as_one(self) -> Iterator[pd.DataFrame]:
+        """At all that was measured, each exclusive group as one variable (docs/decisions.md, F13)."""
+        bundle, entity = self.entrant.bundle, self.task.entity
+        if not bundle.exclusive or entity is None:
+            return
+        values = np.where(self.entrant.values == MISSING, np.nan, self.entrant.values)[self.asked]
+        score = bundle.energies(values, "explicit")[:, bundle.index(entity)]
+        sample = _Sample(self.entrant, self.task, self.asked, self.settings)
+        evidence = np.stack([score, 0 * score], axis=1)[:, None]
+        name = f"{HEADLINE}, {', '.join(group for group, _ in bundle.exclusive)} as one variable"
+        yield sample.rows(sample.statistics(evidence), self.rounds[-1:], model=name, allocation=PLANNER)
+
+    def null(self, reading: Reading) -> pd.DataFrame:
+        """The same knowledge, couplings with it, at other features that can take the same values."""
+        drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
+        some = np.sort(drawn[: self.settings.shuffled])
+        values, answers = self.entrant.values[some], self.task.answers[some]
+        rates = self.entrant.bundle.rates
+        alike = np.zeros(values.shape[1]) if rates is None else rates.possible @ [1, 2, 4]
+        found = []
+        for shuffle in range(self.settings.shuffles):
+            places = np.arange(len(alike))
+            generator = generator_of("league", "shuffled knowledge", shuffle)
+            for kind in np.unique(alike):
+                places[alike == kind] = generator.permutation(places[alike == kind])
+            evidence = reading.planned(np.ascontiguousarray(values[:, places]), self.rounds)
+            found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
+        rows = []
+        for metric in self.task.metrics:
+            drawn = np.concatenate([each[metric] for each in found])
+            low, high = interval(drawn, confidence=self.settings.confidence)
+            for place, t in enumerate(self.rounds):
+                row = {
+                    "metric": metric,
+                    "t": t,
+                    "value": drawn[:, place].mean(),
+                    "low": low[place],
+                    "high": high[place],
+                }
+                keys = {"task": self.task.name, "model": "shuffled", "allocation": PLANNER}
+                rows.append({**keys, **row, "n": len(values)})
+        return pd.DataFrame(rows, columns=CURVES)
+
+    def trained(self, own: Floats) -> pd.DataFrame:
+        """Classifiers given labels, and the bundle, on the same other patients; a row for each size and repeat.
+
+        own : (P, T, C) log-evidence of the bundle, of all patients asked.
+        """
+        rows, place = [], np.cumsum(self.asked) - 1
+        for size in self.settings.sizes:
+            for repeat in range(self.settings.repeats):
+                generator = generator_of("league", self.entrant.name, self.task.name, size, repeat)
+                given, tested = split(self.task, size, self.settings.tested, generator)
+                if given is None:
+                    continue
+                evidence = {HEADLINE: own[place[tested]]}
+                for method in METHODS:
+                    labelled = self.entrant.values[given], self.task.answers[given]
+                    model = Trained.of(method, *labelled, self.entrant.features, generator)
+                    evidence[method] = model.planned(self.entrant.values[tested], self.rounds)
+                for name, each in evidence.items():
+                    found = statistics(self.task, self.task.answers[tested], each, np.ones((1, len(tested))))
+                    for metric, value in found.items():
+                        keys = {"task": self.task.name, "model": name, "size": size, "repeat": repeat, "metric": metric}
+                        along = zip(self.rounds, value[0], strict=True)
+                        rows += [{**keys, "t": t, "value": x, "n": len(tested)} for t, x in along]
+        return pd.DataFrame(rows, columns=["task", "model", "size", "repeat", "metric", "t", "value", "n"])
+
+    def reliability(self, name: str, own: Floats) -> pd.DataFrame:
+        """Tenths of the stated probability of the first hypothesis, or of the one in first place: stated, observed."""
+        answers = self.task.answers[self.asked]
+        probability = np.exp(log_softmax(own, axis=2))
+        rows = []
+        for place, t in enumerate(self.rounds):
+            each = probability[:, place]
+            said = each[:, 0] if self.task.entity else each.max(axis=1)
+            right = (answers == 0) if self.task.entity else each.argmax(axis=1) == answers
+            tenth = np.minimum((said * 10).astype(int), 9)
+            for bin_ in np.unique(tenth):
+                of = tenth == bin_
+                row = {"t": t, "bin": bin_, "stated": said[of].mean(), "observed": right[of].mean(), "n": of.sum()}
+                rows.append({"task": self.task.name, "model": name, **row})
+        return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """The patients of one task that one reading is asked about, and how often each resample draws them."""
+
+    entrant: Entrant
+    task: Task
+    among: NDArray[np.bool_]
+    settings: Settings
+
+    def random(self, values: Values) -> Iterator[NDArray[np.int64]]:
+        """(P, M) random orders of each seed, by the patients' names, what was not measured at the end."""
+        patients = np.array(self.entrant.patients, dtype=object)[self.among]
+        for seed in self.settings.seeds:
+            drawn = [random_order(self.entrant.features, patient=name, seed=seed) for name in patients]
+            yield measured_first(np.array(drawn), values)
+
+    @property
+    def weights(self) -> Floats:
+        """(1 + R, P) once, then as often as a resample of the distinct rows draws each patient's."""
+        row = np.unique(self.entrant.rows[self.among], return_inverse=True)[1]
+        purpose = f"league {self.entrant.name}"
+        drawn = patient_weights(int(row.max()) + 1, resamples=self.settings.resamples, purpose=purpose)[:, row]
+        return np.concatenate([np.ones((1, len(row))), drawn])
+
+    def statistics(self, evidence: Floats) -> dict[str, Floats]:
+        """(1 + R, T) of each metric of the task; evidence (P, T, C)."""
+        return statistics(self.task, self.task.answers[self.among], evidence, self.weights)
+
+    def rows(self, found: Mapping[str, Floats], rounds: Sequence[int], **keys: object) -> pd.DataFrame:
+        """A row for each metric and round, with its interval."""
+        rows: list[dict[str, Any]] = []
+        for metric, values in found.items():
+            low, high = interval(values[1:], confidence=self.settings.confidence)
+            for t, value, least, most in zip(rounds, values[0], low, high, strict=True):
+                row = {"metric": metric, "t": t, "value": value, "low": least, "high": most}
+                rows.append({"task": self.task.name, **keys, **row, "n": int(self.among.sum())})
+        return pd.DataFrame(rows, columns=CURVES)
+
+
+def statistics(task: Task, answers: Answers, evidence: Floats, weights: Floats) -> dict[str, Floats]:
+    """(R, T) of each metric of a task; answers (P,), evidence (P, T, C), weights (R, P).
+
+    `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most
+    evidence, ties shared; `by_class` the mean of that share over the hypotheses.
+    """
+    columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
+    for t in range(evidence.shape[1]):
+        found: tuple[Floats, ...]
+        if task.entity is not None:
+            score, positive = evidence[:, t, 0] - evidence[:, t, 1], answers == 0
+            area, precision = ranking(score.round(9), positive, weights)
+            found = (area, accuracies(score.round(9), positive, weights)[1], precision)
+        else:
+            rounded = evidence[:, t].round(9)
+            first = rounded == rounded.max(axis=1, keepdims=True)
+            right = first[np.arange(len(answers)), answers] / first.sum(axis=1)
+            classes = (answers[:, None] == np.arange(len(task.hypotheses))).astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                shares = (weights @ (classes * right[:, None])) / (weights @ classes)
+            found = (weights @ right / weights.sum(axis=1), np.nanmean(shares, axis=1))
+        for metric, column in zip(columns, found, strict=True):
+            columns[metric].append(column)
+    return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
+
+
+def split(
+    task: Task, size: int, most: int, generator: np.random.Generator
+) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
+    """Patients with a label, some of each hypothesis as in the whole, and others to ask about; None where too few."""
+    asked = np.flatnonzero(task.answers >= 0)
+    mixed = generator.permutation(asked)
+    counts = np.bincount(task.answers[asked], minlength=len(task.hypotheses))
+    wanted = np.maximum(np.floor(size * counts / counts.sum()).astype(int), 1)
+    wanted[counts.argmax()] += size - wanted.sum()
+    chosen = np.concatenate([mixed[task.answers[mixed] == c][:n] for c, n in enumerate(wanted)])
+    others = np.setdiff1d(mixed, chosen)
+    enough = (counts - wanted >= 1).all() and (wanted >= 1).all()
+    return (np.sort(chosen) if enough else None), np.sort(generator.permutation(others)[:most])
+
+
+def _mean(several: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    return {metric: np.mean([found[metric] for found in several], axis=0) for metric in several[0]}

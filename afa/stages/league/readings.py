@@ -1,0 +1,203 @@
+"""Who takes part in the league: what a bundle says, in several readings, and classifiers that were given labels.
+
+A reading is followed by the compiled engine alone. A value that was not measured (`MISSING`) is never asked for and
+says nothing (docs/decisions.md, F8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from afa.bundle import Bundle
+from afa.bundle.explicit import STRENGTH, hypotheses_of
+from afa.closure import Closure
+from afa.engine.course import ENTITIES, MISSING
+from afa.engine.follow import choose, follow
+from afa.engine.layout import Models
+from afa.engine.tasks import classes_of
+from afa.mrf import VALUES, Floats, PairwiseMRF
+from afa.stages.labels_needed.classifiers import (
+    Classifier,
+    Mask,
+    Method,
+    conditionals,
+    information_of,
+    most_told,
+    train,
+)
+
+Values = NDArray[np.int8]
+Orders = NDArray[np.int64]
+RULES = ("boundary", "greedy", "priority_all")
+"""The rules by which one of many is looked for; the first is the planner's order. With two hypotheses all are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a bundle says of C hypotheses, as a bundle to the engine; exactly one of them holds."""
+
+    models: Bundle | Models
+
+    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+        """(P, T, C) log-evidence after `rounds` (T,) of the order that a rule makes of each patient, values (P, M).
+
+        fixed : whether the rule looks at its candidates once, before anything is known: one order for all patients.
+        """
+        most, at = values.shape[1], _from_start(rounds)
+        partly = [t for t in at if t < most]
+        elbo = choose(
+            self.models,
+            values,
+            ENTITIES,
+            allocation=rule,
+            gain="cmi",
+            k=1,
+            n_rounds=partly[-1],
+            rescoring=(0,) if fixed else None,
+            rounds=partly,
+        ).elbo
+        if most in at:  # whatever the order
+            everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
+            last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
+            elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
+        return self._evidence(elbo, rounds)
+
+    def orders(self, values: Values, rule: str = RULES[0]) -> Orders:
+        """(P, M) the order that a rule makes of each patient; -1 after all that was measured."""
+        return choose(self.models, values, allocation=rule, gain="cmi", k=1).order
+
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-evidence after `rounds` (T,) of given orders (P, M)."""
+        return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
+
+    def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
+        """Log-odds that start at the prior, whatever the normalisers are (docs/decisions.md, S7 and F3)."""
+        known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
+        shown = _from_start(rounds)
+        return np.asarray(known[:, [shown.index(t) for t in rounds]])
+
+
+def _from_start(rounds: Sequence[int]) -> list[int]:
+    return sorted({0, *rounds})
+
+
+def measured_first(orders: Orders, values: Values) -> Orders:
+    """(P, M) the same orders with what was not measured at the end."""
+    missing = np.take_along_axis(values == MISSING, orders, axis=1)
+    ordered: Orders = np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
+    return ordered
+
+
+def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
+    """Whether an entity holds; exclusive groups are read as separate features."""
+    return Reading(classes_of(_apart(bundle), entity, closure, STRENGTH))
+
+
+def which(bundle: Bundle, nobody: str | None = None) -> Reading:
+    """Which entity holds, by how often each value occurs; `nobody` names one more hypothesis, the background."""
+    bundle = _apart(bundle)
+    found, names = hypotheses_of(bundle), list(bundle.entities)
+    if nobody is not None:
+        nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
+        found, names = [*found, (nothing, np.empty(0, dtype=np.intp))], [*names, nobody]
+    models, at = zip(*found, strict=True)
+    return Reading(Models(bundle.name, tuple(names), bundle.features, models, at, bundle.background))
+
+
+def uncoupled(reading: Reading) -> Reading:
+    """A reading of probabilities without its couplings: naive Bayes (docs/decisions.md, F4)."""
+    return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
+
+
+def plainly_coupled(reading: Reading) -> Reading:
+    """A reading of probabilities whose couplings are about 0, not about the means (docs/decisions.md, F2a).
+
+    That is the reading with couplings about the means that they lead to: f(s) + s psi mu are the terms of P there.
+    """
+    return _with(reading, lambda model: (_moved(model), model.couplings))
+
+
+def _moved(model: PairwiseMRF) -> Floats:
+    """(M, 3) the marginals, by mean-field and before any observation, that couplings about 0 make of P."""
+    means = np.asarray(model.centre)
+    while True:
+        weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
+        moved: Floats = weights / weights.sum(axis=1, keepdims=True)
+        before, means = means, moved @ VALUES
+        if np.abs(means - before).max(initial=0.0) < 1e-13:  # couplings are so weak that this contracts (F2d)
+            return moved
+
+
+def _with(reading: Reading, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> Reading:
+    """The reading with other probabilities and couplings of each model."""
+    if isinstance(reading.models, Bundle):
+        raise TypeError("a reading of directions")
+    models = [
+        PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in reading.models.models
+    ]
+    return Reading(replace(reading.models, models=tuple(models)))
+
+
+def _apart(bundle: Bundle) -> Bundle:
+    if bundle.rates is None or not (bundle.rates.exclusive or bundle.rates.measurements):
+        return bundle
+    return replace(bundle, rates=replace(bundle.rates, exclusive=(), measurements=()))
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Classifiers of labelled patients, one for each hypothesis against all others (one alone where there are two).
+
+    chances : (C, M, 3) of -1, 0, +1 under each hypothesis, by which features are chosen. features : (M,) names, which
+    settle ties.
+    """
+
+    chances: Floats
+    features: Sequence[str]
+    classifiers: tuple[Classifier, ...]
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        values: Values,
+        answers: NDArray[np.int64],
+        features: Sequence[str],
+        seed: np.random.Generator,
+    ) -> Trained:
+        """Train on patients (n, M) whose hypothesis is `answers` (n,), every one of which has a patient.
+
+        A missing value is hidden in every copy of a patient.
+        """
+        classes = int(answers.max()) + 1
+        asked = (0,) if classes == 2 else range(classes)
+        chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
+        return cls(chances, features, tuple(train(method, values, answers == c, seed) for c in asked))
+
+    def planned(self, values: Values, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-odds of each hypothesis after `rounds` (T,) of what tells most, values (P, M) (eq:cmi)."""
+        observed, measured = np.zeros(values.shape, dtype=np.bool_), values != MISSING
+        found = np.empty((*values.shape[:1], len(rounds), len(self.chances)))
+        last, rows = max([t for t in rounds if t < values.shape[1]], default=0), np.arange(len(values))
+        for step in range(last + 1):
+            evidence = self._evidence(values, observed)
+            found[:, [place for place, t in enumerate(rounds) if t == step]] = evidence[:, None]
+            gain = information_of(np.exp(log_softmax(evidence, axis=1)), self.chances)
+            chosen = most_told(np.where(observed | ~measured, -1.0, gain), self.features)
+            observed[rows, chosen] = measured[rows, chosen]
+        everything = self._evidence(values, measured)
+        found[:, [place for place, t in enumerate(rounds) if t >= values.shape[1]]] = everything[:, None]
+        return found
+
+    def _evidence(self, values: Values, observed: Mask) -> Floats:
+        """(P, C) log-odds of each hypothesis against the others."""
+        found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
+        if len(found) == 1:
+            found.append(np.zeros(len(values)))
+        return np.stack(found, axis=1)
