@@ -141,7 +141,7 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
             if allocation == PLANNER:
                 axes.fill_between(places, part["low"], part["high"], color=colour, alpha=0.15, linewidth=0)
         axes.set_xticks(places, [str(t) for t in null["t"]])
-        axes.set_title(f"{_title(row)}, n = {row['patients']:,}", fontsize=8)
+        axes.set_title(f"{_title(row)}\nn = {row['followed']:,}", fontsize=8)
         axes.set_ylabel(NAMES[row["metric"]], fontsize=8)
         axes.tick_params(labelsize=7)
         axes.set_ylim(0.0 if row["metric"] == "first_place" else 0.4, 1.02)
