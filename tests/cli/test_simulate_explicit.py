@@ -169,11 +169,9 @@ def test_gaps_of_a_bundle_of_directions_count_nothing_at_the_end(bundle_tiny):
     table = pd.DataFrame(values, columns=list(bundle_tiny.features), index=[f"p{i}" for i in range(6)])
     gaps = table.where(rng.random(table.shape) < 0.7)
     filled = gaps.fillna(0)
-    for options in ({"k": 1}, {"entity": "fistula"}, {"entity": "fistula", "coupling": "shared"}):
+    for options in ({"score": "wald"}, {"entity": "fistula"}, {"entity": "fistula", "coupling": "shared"}):
         with_gaps, without = (
-            afa.simulate(bundle_tiny, each, rules=["random"], score="wald", costs="equal", resamples=10, **options)
-            if "entity" in options
-            else afa.simulate(bundle_tiny, each, rules=["random"], score="wald", costs="equal", resamples=10)
+            afa.simulate(bundle_tiny, each, rules=["random"], costs="equal", resamples=10, **options)
             for each in (gaps, filled)
         )
         last = [

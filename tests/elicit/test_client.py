@@ -81,7 +81,7 @@ def test_every_prompt_is_asked_and_answered_by_the_scripted_model(tmp_path):
     with serve(scripted) as server:
         asking = Asking(server, tmp_path)
         for name in ANSWERS:
-            values = {"phenotype": "Fibrosis", "gene1": "COL1A1", "partners": "MUC2 TFF3"}
+            values = {"phenotype": "Fibrosis", "gene1": "COL1A1", "partners": "MUC2 TFF3", "features": '{"heat": null}'}
             request = Request(Question(name, values, "r1"), render(name, VALUES))
             assert asking.ask(request).outcome == "answered", name
 

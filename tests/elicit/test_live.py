@@ -65,7 +65,13 @@ def test_results_come_in_the_order_of_the_requests_whatever_order_they_end_in(tm
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_no_more_calls_are_open_at_once_than_allowed(tmp_path, concurrency):
-    with serve(scripted, lambda _, document: faults.slow(0.05)) as server:
+    together = threading.Barrier(concurrency)  # as many calls as are allowed wait for one another
+
+    def plan(_number, _document):
+        together.wait(60)
+        return faults.slow(0.05)
+
+    with serve(scripted, plan) as server:
         ask_all(requests_for(9), client_of(server, tmp_path), concurrency=concurrency)
         assert server.most_at_once == concurrency
 
