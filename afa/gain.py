@@ -58,6 +58,17 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool
     return np.where(observed | (gain < ZERO_GAIN), 0.0, gain)
 
 
+def information(posterior: Floats, predictive: Floats) -> Floats:
+    """(M,) I(y; x_f), what each feature tells about which of N entities holds, in nats (decisions.md F15).
+
+    posterior : (N,) sums to 1. predictive : (N, M, 3) probabilities of -1, 0, +1 under each entity.
+    """
+    mixed = np.einsum("v,vfs->fs", posterior, predictive)
+    ratio = np.divide(predictive, mixed, out=np.ones_like(predictive), where=predictive > 0)
+    gain = np.einsum("v,vfs->f", posterior, xlogy(predictive, ratio))
+    return np.where(gain < ZERO_GAIN, 0.0, gain)
+
+
 def site_probabilities(marginals: Marginals) -> Floats:
     """(M, 3) probabilities of -1, 0, +1 at every feature; uniform outside the support."""
     return probabilities_of(marginals.first, marginals.second)

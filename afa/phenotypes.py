@@ -7,119 +7,25 @@ what their papers report. The planner asks for signs by what they are expected t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from afa.errors import CohortError, Fault
-from afa.formats.hpo import DiseaseTerms
-from afa.formats.ontology import Ontology
+from afa.formats.patients import Patient
 from afa.inference.answers import Answers
 from afa.inference.hierarchy import Hierarchy
 from afa.mrf import Floats
 from afa.stats.resampling import ratio_interval
 
-COLUMNS = ("patient", "pmid", "disease_id", "observed", "excluded")
 LATER = 26_720_000
 """PubMed numbers above this are later than the annotations of 2015."""
 ORDERS = ("planner", "random", "information_content", "most_frequent", "paper")
+ALL_NOTED = "every, else absent"
 ROUNDS = (0, 1, 2, 3, 5, 8, 12, 20)
 KEYS = ["patient", "paper", "questions", "order"]
-
-
-@dataclass(frozen=True, eq=False)
-class Patient:
-    """A patient with one diagnosis: signs by their place in `DiseaseTerms.terms`, in the paper's order.
-
-    present : observed. absent : looked for and not found; none of them is implied by a present one.
-    """
-
-    name: str
-    paper: str
-    disease: int
-    present: tuple[int, ...]
-    absent: tuple[int, ...]
-
-
-def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, newer: Ontology) -> list[Patient]:
-    """The patients of a table whose disease is annotated and who have a sign that the annotations know.
-
-    Parameters
-    ----------
-    path : CSV with patient, pmid, disease_id, observed, excluded (terms joined by `|`)
-    known : the diseases and terms
-    ontology, newer : what `known` was made with, and a later release that places terms which came after it. An observed
-        term that is not known counts as its nearest known ancestors; an excluded one is left out, since its absence
-        says nothing of them
-
-    Raises
-    ------
-    CohortError : a column is missing.
-
-    """
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if lacking := [name for name in COLUMNS if name not in table.columns]:
-        raise CohortError(Fault(str(path), f"no column {', '.join(lacking)}", ", ".join(COLUMNS), "name the table"))
-    rows = {disease: row for row, disease in enumerate(known.diseases)}
-    place = _placing(known, ontology, newer)
-    ancestors, found = known.hierarchy.ancestors, []
-    table = table[table["disease_id"].isin(list(rows))]
-    for name, paper, disease, observed, excluded in zip(*(table[column] for column in COLUMNS), strict=True):
-        present = dict.fromkeys(at for term in _terms(observed) for at in place(term, near=True))
-        implied = set(present).union(*(ancestors[at].tolist() for at in present))
-        absent = dict.fromkeys(at for term in _terms(excluded) for at in place(term, near=False))
-        if present:
-            kept = tuple(at for at in absent if at not in implied)
-            found.append(Patient(name, paper, rows[disease], tuple(present), kept))
-    return found
-
-
-def chosen(patients: Sequence[Patient], later_than: int, of_each_paper: int) -> list[Patient]:
-    """Patients of papers with a PubMed number above `later_than`, the first so many of each paper.
-
-    Raises
-    ------
-    CohortError : none is left.
-
-    """
-    counted: dict[str, int] = {}
-    kept = []
-    for patient in patients:
-        counted[patient.paper] = counted.get(patient.paper, 0) + 1
-        if int(patient.paper.removeprefix("PMID:")) > later_than and counted[patient.paper] <= of_each_paper:
-            kept.append(patient)
-    if not kept:
-        raise CohortError(Fault("patients", f"none later than PMID:{later_than}", "one or more", "lower --later-than"))
-    return kept
-
-
-def _terms(text: str) -> list[str]:
-    return text.split("|") if text else []
-
-
-def _placing(known: DiseaseTerms, ontology: Ontology, newer: Ontology) -> Callable[..., tuple[int, ...]]:
-    """What finds the places of a term: its own, or `near` those of its nearest known ancestors."""
-    columns = {term: column for column, term in enumerate(known.terms)}
-    kept: dict[tuple[str, bool], tuple[int, ...]] = {}
-
-    def place(term: str, *, near: bool) -> tuple[int, ...]:
-        if (term, near) not in kept:
-            ids, how = ontology.place(term, newer)
-            ids = ids if near or how != "ancestor" else ()
-            if near:
-                ids = tuple(one for each in ids for one in _nearest_known(each, ontology, columns))
-            kept[term, near] = tuple(sorted({columns[one] for one in ids if one in columns}))
-        return kept[term, near]
-
-    return place
-
-
-def _nearest_known(term: str, ontology: Ontology, columns: Mapping[str, int]) -> set[str]:
-    known = {above for above in ontology.ancestors[term] if above in columns}
-    return {one for one in known if not any(one != other and one in ontology.ancestors[other] for other in known)}
+FACTS = {"signs": "questions", "scorer": "of", "order": "of"}
+"""Columns of both tables by what the summary calls them."""
 
 
 def rank_of(score: Floats, disease: int) -> float:
@@ -151,6 +57,17 @@ def likelihood_ratio_score(known: Hierarchy, present: Sequence[int], absent: Seq
     return score
 
 
+def frequency_score(known: Hierarchy, present: Sequence[int], absent: Sequence[int]) -> Floats:
+    """(N,) how often a disease has the present signs, summed, less how often it has the absent ones."""
+    starts, entities, p = known.columns
+    score = np.zeros(len(known.entities))
+    for signs, weight in ((present, 1.0), (absent, -1.0)):
+        for sign in signs:
+            at = slice(*starts[sign : sign + 2])
+            score[entities[at]] += weight * p[at]
+    return score
+
+
 def shuffled(known: Hierarchy, seed: int) -> Hierarchy:
     """The same diseases with one another's annotations."""
     order = np.random.default_rng(seed).permutation(len(known.entities))
@@ -160,12 +77,19 @@ def shuffled(known: Hierarchy, seed: int) -> Hierarchy:
 
 
 def walk(
-    known: Hierarchy, patient: Patient, signs: Sequence[int], order: str, *, seed: int = 0, most: int | None = None
+    known: Hierarchy,
+    patient: Patient,
+    signs: Sequence[int],
+    order: str,
+    *,
+    seed: int = 0,
+    most: int | None = None,
+    noted: bool = True,
 ) -> list[float]:
     """Rank of the patient's disease before the first question and after each, until none is left or `most` are asked.
 
     A sign that is implied is never asked for. Those that the patient's paper does not report are answered *not noted*:
-    the question counts, and nothing moves.
+    the question counts, and nothing moves. Unless `noted`, they are answered *absent*.
     """
     choose = _choice(known, signs, order, np.random.default_rng([seed, *patient.name.encode()]))
     there, missing = set(patient.present), set(patient.absent)
@@ -178,7 +102,7 @@ def walk(
         sign = choose(answers, left)
         left.remove(sign)
         ranks.append(ranks[-1])
-        if sign in implied or sign in ruled_out:
+        if sign in implied or sign in ruled_out or not noted:
             (present if sign in implied else absent).append(sign)
             answers = Answers.of(known, present, absent)
             ranks[-1] = rank_of(answers.posterior, patient.disease)
@@ -207,8 +131,9 @@ def at_full_observation(known: Hierarchy, patients: Sequence[Patient], seed: int
 
     Returns
     -------
-    DataFrame : patient, paper, signs (`all`, or `present` where absent ones are left out), scorer (`posterior`,
-        `likelihood_ratio`, or `shuffled`: the posterior by the annotations of another disease), rank
+    DataFrame : patient, paper, n_signs present, signs (`all`, or `present` where absent ones are left out), scorer
+        (`posterior`, `likelihood_ratio`, `frequency`, or `shuffled`: the posterior by the annotations of another
+        disease), rank
 
     """
     wrong, rows = shuffled(known, seed), []
@@ -217,10 +142,12 @@ def at_full_observation(known: Hierarchy, patients: Sequence[Patient], seed: int
             scores = {
                 "posterior": Answers.of(known, each.present, absent).log_likelihood,
                 "likelihood_ratio": likelihood_ratio_score(known, each.present, absent),
+                "frequency": frequency_score(known, each.present, absent),
                 "shuffled": Answers.of(wrong, each.present, absent).log_likelihood,
             }
-            rows += [(each.name, each.paper, signs, name, rank_of(s, each.disease)) for name, s in scores.items()]
-    return pd.DataFrame(rows, columns=["patient", "paper", "signs", "scorer", "rank"])
+            keys = each.name, each.paper, len(each.present), signs
+            rows += [(*keys, name, rank_of(score, each.disease)) for name, score in scores.items()]
+    return pd.DataFrame(rows, columns=["patient", "paper", "n_signs", "signs", "scorer", "rank"])
 
 
 def acquisition(
@@ -231,7 +158,7 @@ def acquisition(
     Parameters
     ----------
     questions : which signs can be asked for: `reported` by the paper, `present` ones alone, or `every` sign that is
-        known, where one that the paper does not report is answered *not noted*
+        known, where one that the paper does not report is answered *not noted*, or as `every, else absent` *absent*
     most : questions at most; until nothing is left unless given
 
     Returns
@@ -242,11 +169,11 @@ def acquisition(
     every, parts = range(len(known.features)), []
     for each in patients:
         reported = (*each.present, *(each.absent if questions == "reported" else ()))
-        signs = every if questions == "every" else reported
+        signs = every if questions.startswith("every") else reported
         for order in ORDERS:
-            if questions == "every" and order == "paper":
+            if signs is every and order == "paper":
                 continue
-            ranks = walk(known, each, signs, order, seed=seed, most=most)
+            ranks = walk(known, each, signs, order, seed=seed, most=most, noted=questions != ALL_NOTED)
             rows = {"patient": each.name, "paper": each.paper, "questions": questions, "order": order}
             parts.append(pd.DataFrame({**rows, "asked": range(len(ranks)), "rank": ranks}))
     return pd.concat(parts, ignore_index=True)
@@ -260,7 +187,10 @@ def until_final(walked: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_papers(table: pd.DataFrame, value: str, by: Sequence[str], *, resamples: int = 1_000) -> pd.DataFrame:
-    """Mean over patients with a 95 % interval: papers are resampled, since patients of one paper are alike."""
+    """Mean over patients with a 95 % interval: papers are resampled, since patients of one paper are alike.
+
+    Where the table has a column `weight`, the mean is of `value` by unit of it: a ratio of sums.
+    """
     papers = sorted(table["paper"].unique())
     place = pd.Series(range(len(papers)), index=papers)
     rows = []
@@ -268,28 +198,84 @@ def over_papers(table: pd.DataFrame, value: str, by: Sequence[str], *, resamples
         at = place[part["paper"]].to_numpy()
         total, count = (
             np.bincount(at, weights=weights, minlength=len(papers)).astype(np.float64)[:, None]
-            for weights in (part[value], np.ones(len(part)))
+            for weights in (part[value], part["weight"] if "weight" in part else np.ones(len(part)))
         )
         low, high = ratio_interval(total, count, resamples=resamples, confidence=0.95, purpose="papers")
         rows.append((*key, float(total.sum() / count.sum()), low[0], high[0], len(part)))
     return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "patients"])
 
 
-def summary(full: pd.DataFrame, walked: pd.DataFrame) -> pd.DataFrame:
-    """What the two tables say, one fact a row: what, signs or questions, of (scorer or order), asked, mean, low, high.
+def subsets(full: pd.DataFrame, stated: Collection[str]) -> dict[str, pd.Series]:
+    """Rows of a table by patients: all, of later papers, and of those by frequencies and by number of signs.
 
-    `first` and `ten` are shares of patients; `log_rank` is the mean logarithm; `until_final` counts questions.
+    stated : patients whose disease has a frequency that was stated
     """
+    number = full["paper"].str.extract(r"^PMID:(\d+)$")[0].astype(float)
+    later = number > LATER
+    parts = {"all": later | True, "earlier": ~later, "later": later}
+    parts["later, with frequencies"] = later & full["patient"].isin(stated)
+    for name, (least, most) in {
+        "1 to 4 signs": (1, 4),
+        "5 to 9 signs": (5, 9),
+        "10 or more signs": (10, 10**6),
+    }.items():
+        parts[f"later, {name}"] = later & full["n_signs"].between(least, most)
+    return parts
+
+
+def summary(full: pd.DataFrame, walked: pd.DataFrame, stated: Collection[str] = ()) -> pd.DataFrame:
+    """What the two tables say, one fact a row: what, subset, questions, of (scorer or order), asked, mean, low, high.
+
+    `first`, `five` and `ten` are shares of patients; `median` is of ranks, without an interval; `log_rank` is the mean
+    logarithm; `until_final` counts questions. `A less B` and `A / B` compare the same patients.
+    """
+    columns = ["what", "subset", "questions", "of", "asked", "mean", "low", "high", "patients"]
     parts = []
-    for what, share in (("first", full["rank"] < 1.5), ("ten", full["rank"] <= 10)):
-        found = over_papers(full.assign(share=share.astype(float)), "share", ["signs", "scorer"])
-        parts.append(found.rename(columns={"signs": "questions", "scorer": "of"}).assign(what=what))
+    for subset, rows in subsets(full, stated).items():
+        chosen = full[rows]
+        if len(chosen):
+            parts += [part.assign(subset=subset) for part in _at_full_observation(chosen)]
+    parts += [part.assign(subset="walked") for part in _along_the_way(walked)]
+    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
+
+
+def _at_full_observation(full: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    by = ["signs", "scorer"]
+    for what, share in (("first", full["rank"] < 1.5), ("five", full["rank"] <= 5), ("ten", full["rank"] <= 10)):
+        shares = full.assign(share=share.astype(float))
+        yield over_papers(shares, "share", by).rename(columns=FACTS).assign(what=what)
+        yield _less(shares, "share", ["patient", "paper", "signs"], "scorer", "posterior", ("likelihood_ratio",), what)
+    medians = full.groupby(by)["rank"].agg(["median", "size"]).reset_index()
+    yield medians.rename(columns=FACTS | {"median": "mean", "size": "patients"}).assign(what="median")
+
+
+def _along_the_way(walked: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    others = tuple(order for order in ORDERS if order != "planner")
     lasting = walked.pivot_table(index=KEYS, columns="asked", values="rank").ffill(axis=1)
     shown = lasting[[t for t in ROUNDS if t in lasting]].melt(ignore_index=False, value_name="rank").reset_index()
     shown["log_rank"] = np.log(shown["rank"])
-    found = over_papers(shown, "log_rank", ["questions", "order", "asked"])
-    parts.append(found.rename(columns={"order": "of"}).assign(what="log_rank"))
-    found = over_papers(until_final(walked), "asked", ["questions", "order"])
-    parts.append(found.rename(columns={"order": "of"}).assign(what="until_final"))
-    columns = ["what", "questions", "of", "asked", "mean", "low", "high", "patients"]
-    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
+    yield over_papers(shown, "log_rank", ["questions", "order", "asked"]).rename(columns=FACTS).assign(what="log_rank")
+    same = ["patient", "paper", "questions", "asked"]
+    yield _less(shown, "log_rank", same, "order", "planner", others, "log_rank")
+    needed = until_final(walked)
+    yield over_papers(needed, "asked", ["questions", "order"]).rename(columns=FACTS).assign(what="until_final")
+    for other in others:
+        both = needed[needed["order"] == "planner"].merge(needed[needed["order"] == other], on=KEYS[:3])
+        both = both.rename(columns={"asked_x": "planner", "asked_y": "weight"})
+        if len(both):
+            ratio = over_papers(both, "planner", ["questions"])
+            yield ratio.assign(what="until_final", of=f"planner / {other}")
+
+
+def _less(
+    table: pd.DataFrame, value: str, same: list[str], by: str, one: str, others: Sequence[str], what: str
+) -> pd.DataFrame:
+    """Of the same patients, the value of one scorer or order less that of others."""
+    parts = []
+    wide = table.pivot_table(index=same, columns=by, values=value)
+    for other in others:
+        if other in wide:
+            lead = (wide[one] - wide[other]).rename("lead").dropna().reset_index()
+            found = over_papers(lead, "lead", [name for name in same if name not in ("patient", "paper")])
+            parts.append(found.rename(columns=FACTS).assign(what=what, of=f"{one} less {other}"))
+    return pd.concat(parts, ignore_index=True)

@@ -10,16 +10,16 @@ from commands import afa
 from afa.errors import CohortError
 from afa.formats.hpo import DiseaseTerms, disease_terms, read_annotations
 from afa.formats.ontology import Ontology, read_ontology
+from afa.formats.patients import Patient, chosen, read_patients
 from afa.inference.answers import Answers
 from afa.phenotypes import (
+    ALL_NOTED,
     ORDERS,
-    Patient,
     acquisition,
-    chosen,
+    at_full_observation,
     likelihood_ratio_score,
     over_papers,
     rank_of,
-    read_patients,
     summary,
     until_final,
     walk,
@@ -176,7 +176,7 @@ def test_the_command_writes_its_tables_or_says_what_is_wrong(folder: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "3 diseases, 4 signs, 3 patients" in done.stdout
     rows = pd.read_csv(folder / "made" / "summary.csv")
-    assert set(rows["questions"]) == {"all", "present", "reported", "every"}
+    assert set(rows["questions"]) == {"all", "present", "reported", "every", ALL_NOTED}
     full, walked = (pd.read_parquet(folder / "made" / f"{name}.parquet") for name in ("full", "walks"))
     pd.testing.assert_frame_equal(summary(full, walked), rows, check_dtype=False)
     refused = afa("phenotypes", *given, *options, "--later-than", "9")
@@ -194,6 +194,38 @@ def test_patients_are_chosen_by_paper(patients: list[Patient], known: DiseaseTer
     every = acquisition(known.hierarchy, patients[:1], questions="every", most=2)
     assert set(every["order"]) == set(ORDERS) - {"paper"}
     assert every["asked"].max() == 2
+
+
+def test_what_no_paper_notes_can_count_as_absent(patients: list[Patient], known: DiseaseTerms) -> None:
+    model, every = known.hierarchy, range(len(known.terms))
+    q = patients[1]
+    noted = walk(model, q, every, "most_frequent")
+    absent = walk(model, q, every, "most_frequent", noted=False)
+    final = Answers.of(model, q.present, [at for at in every if at not in q.present]).posterior
+    assert absent[-1] == rank_of(final, q.disease)
+    assert noted[-1] == rank_of(Answers.of(model, q.present, q.absent).posterior, q.disease)
+
+
+def test_the_summary_compares_the_same_patients_and_names_its_subsets(
+    patients: list[Patient], known: DiseaseTerms
+) -> None:
+    full = at_full_observation(known.hierarchy, patients)
+    walked = acquisition(known.hierarchy, patients, questions="reported")
+    late = summary(full.assign(paper="PMID:30000000"), walked, {"p"})
+    subsets = {"all", "later", "later, with frequencies", "later, 1 to 4 signs", "walked"}
+    assert set(late["subset"]) == subsets
+    lead = late[(late["of"] == "planner less random") & (late["asked"] == 0)]
+    assert (lead["mean"] == 0).all(), "before the first question all orders are alike"
+    wide = (
+        full[full["signs"] == "all"]
+        .assign(ten=full["rank"] <= 10)
+        .pivot_table(index="patient", columns="scorer", values="ten")
+    )
+    found = late[(late["what"] == "ten") & (late["subset"] == "all") & (late["questions"] == "all")].set_index("of")[
+        "mean"
+    ]
+    assert found["posterior less likelihood_ratio"] == (wide["posterior"] - wide["likelihood_ratio"]).mean()
+    assert found["frequency"] == wide["frequency"].mean()
 
 
 def test_a_table_without_a_column_is_refused(folder: Path, known: DiseaseTerms, ontology: Ontology) -> None:

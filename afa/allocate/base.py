@@ -52,7 +52,9 @@ class View:
     weighted_gain : maps (Q,) weights, or `DuelWeights`, to the sum of all gains, each times its duel's weight, (M,).
     find_scores : makes `scores`. find_rank : makes `rank` where it is known without a look at all duels, else None.
     find_lead, find_resolved : map the places of some duels, (q,), each once and ascending, to `lead` and `resolved` of
-    those. find_intervals, find_clusters : make `intervals` and `clusters`.
+    those. find_intervals, find_clusters : make `intervals` and `clusters`. find_information : what each feature on
+    offer, (M,) bool, tells about which entity holds, (M,); unless all of them are wanted, 0 of some that tell less than
+    the most; None where only duels count.
     k : size of the top set. patient : its name. seed : of rules that draw at random.
     """
 
@@ -73,6 +75,7 @@ class View:
     k: int
     patient: str
     seed: int
+    find_information: Callable[[NDArray[np.bool_], bool], Floats] | None = None
 
     @property
     def n_duels(self) -> int:
@@ -150,6 +153,12 @@ class View:
     def clusters(self) -> Clusters:
         """Entity indices by cluster, made anew every 50 observations (decisions.md A1)."""
         return self.find_clusters()
+
+    def information(self, *, every: bool = False) -> Floats:
+        """(M,) what a feature tells about which entity holds, in nats; `every`: not only where it could be the most."""
+        if self.find_information is None:
+            return np.zeros(len(self.features))
+        return self.find_information(~self.observed, every)
 
     def ranked(self, members: Sequence[int]) -> list[int]:
         """Some entities, best first, by the duels among themselves alone (decisions.md S6)."""

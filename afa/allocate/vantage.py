@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from afa.allocate.base import View, name_places
 from afa.bundle import Bundle
 from afa.cluster import Clusters
@@ -43,4 +45,5 @@ def view_of(
         k=k,
         patient=patient,
         seed=seed,
+        find_information=lambda offered, _: np.where(offered, state.information(), 0.0),
     )

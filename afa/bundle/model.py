@@ -204,6 +204,11 @@ class Bundle:
         return () if self.rates is None else self.rates.exclusive
 
     @property
+    def implies(self) -> bool:
+        """Whether some features imply others (`implies.csv`)."""
+        return self.rates is not None and bool(self.rates.parents)
+
+    @property
     def floor(self) -> float:
         """Least probability of a value that can occur."""
         return FLOOR if self.rates is None else self.rates.floor

@@ -87,34 +87,35 @@ def stated_rows(
     both = {}
     for state in ("with", "without"):
         low, high = f"p_low_{state}", f"p_high_{state}"
-        for row in rows:
-            for name, other, side in ((low, high, 0), (high, low, 2)):
-                can_be, share = possible[feature[row], side], shares[name][row]
-                word, line = name.split("_")[1], int(table.lines[row])
-                if share > 0 and not can_be:
-                    expected, step = "nothing or 0", f"empty it, or give the cut point {word} in features.csv"
-                    faults.add(line, name, f"{share:g}, though it cannot be {word}", expected, step)
-                    wrong[row] = True
-                elif can_be and empty[name][row] and not empty[other][row]:
-                    expected = "both shares, or neither"
-                    faults.add(line, name, "nothing beside the other side's share", expected, "add it")
-                    wrong[row] = True
-            if shares[low][row] + shares[high][row] > TOO_MUCH:
-                found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
-                faults.add(int(table.lines[row]), high, found, "at most 1 together", "correct them")
-                wrong[row] = True
+        for name, other, side in ((low, high, 0), (high, low, 2)):
+            can_be, share = possible[feature[rows], side], shares[name][rows]
+            word = name.split("_")[1]
+            strange = (share > 0) & ~can_be
+            lacking = can_be & empty[name][rows] & ~empty[other][rows]
+            wrong[rows[strange | lacking]] = True
+            for row in rows[strange].tolist():
+                expected, step = "nothing or 0", f"empty it, or give the cut point {word} in features.csv"
+                found = f"{shares[name][row]:g}, though it cannot be {word}"
+                faults.add(int(table.lines[row]), name, found, expected, step)
+            for row in rows[lacking].tolist():
+                expected = "both shares, or neither"
+                faults.add(int(table.lines[row]), name, "nothing beside the other side's share", expected, "add it")
+        for row in rows[shares[low][rows] + shares[high][rows] > TOO_MUCH].tolist():
+            found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
+            faults.add(int(table.lines[row]), high, found, "at most 1 together", "correct them")
+            wrong[row] = True
         said = ~(empty[low] & empty[high])
         filled = three_values(*(np.where(said, np.nan_to_num(shares[name]), np.nan) for name in (low, high)))
         both[state] = np.maximum(filled, 0.0, where=np.isfinite(filled), out=filled)
     says = {state: np.isfinite(both[state][:, 0]) for state in both}
     pooled = background.copy()
     pooled[feature[rows[says["without"][rows]]]] = True
-    for row in rows[~wrong[rows]].tolist():
-        for state, other, known in (("without", "with", pooled), ("with", "without", background)):
-            if says[other][row] and not says[state][row] and not known[feature[row]]:
-                found = f"nothing beside the shares {other} the entity, of a feature without a background"
-                step = "add them, or p_low and p_high of the feature to features.csv"
-                faults.add(int(table.lines[row]), f"p_high_{state}", found, f"the shares {state} it", step)
+    for state, other, known in (("without", "with", pooled), ("with", "without", background)):
+        bare = ~wrong[rows] & says[other][rows] & ~says[state][rows] & ~known[feature[rows]]
+        for row in rows[bare].tolist():
+            found = f"nothing beside the shares {other} the entity, of a feature without a background"
+            step = "add them, or p_low and p_high of the feature to features.csv"
+            faults.add(int(table.lines[row]), f"p_high_{state}", found, f"the shares {state} it", step)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed = ~_empty(table, "potential")[order]
     return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
@@ -203,7 +204,7 @@ def feature_table(path: Path, features: Sequence[str], known_from: str) -> tuple
 def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults) -> list[Group]:
     """Measurements with the features that come of each, and groups of features that exclude each other."""
     _once(table, feature, faults, "each feature once")
-    groups: list[Group] = []
+    groups, known = list[Group](), set(features)
     for column in ("measurement", "exclusive"):
         words = table.columns[column]
         members: dict[str, list[int]] = {}
@@ -211,7 +212,7 @@ def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
             if word and (word != word.strip() or not word.isprintable()):
                 expected = "a name without spaces around it or invisible characters"
                 faults.add(int(table.lines[row]), column, quoted(word), expected, "correct the name")
-            elif word in features:
+            elif word in known:
                 step = "give the group a name of its own"
                 faults.add(int(table.lines[row]), column, f"{word}, the name of a feature", "another name", step)
             elif word and feature[row] >= 0:

@@ -28,6 +28,9 @@ from afa.features import Features
 from afa.files import atomic_file, atomic_folder
 from afa.yamlfile import read_mapping
 
+LISTED = 5_000
+"""Entities and features that bundle.yaml lists at most, where unary.csv and features.csv have them in order anyway."""
+
 
 def write_bundle(
     path: str | Path,
@@ -56,8 +59,9 @@ def write_bundle(
     probabilities and the scope are written only where a row has one. `priors` are by entity, `costs` by feature or
     measurement, `aliases` by feature; `table` is features.csv, `groups` and `implies` have the columns of their files;
     `name`, `version`, `provenance`, `licence`, `encoding`, `probability_floor` and `holds` go into bundle.yaml. The
-    same content gives the same bytes. Nothing is written, and a `BundleError` raised, where the result would not be a
-    valid bundle or `path` is something else than a bundle folder.
+    same content gives the same bytes, and more than `LISTED` names are not repeated in bundle.yaml. Nothing is
+    written, and a `BundleError` raised, where the result would not be a valid bundle or `path` is something else
+    than a bundle folder.
     """
     target = Path(path)
     if target.exists() and not (target / HEADER).is_file() and not (target.is_dir() and not any(target.iterdir())):
@@ -84,7 +88,9 @@ def write_bundle(
     said = {"licence": licence, "encoding": encoding, "probability_floor": probability_floor, "holds": holds}
     header |= {key: value for key, value in said.items() if value is not None}
     header |= {"provenance": dict(provenance)} if provenance else {}
-    header |= {"value_domain": VALUE_DOMAIN, "entities": list(entities), "features": list(features)}
+    header |= {"value_domain": VALUE_DOMAIN}
+    if table is None or len(entities) + len(features) <= LISTED or set(entities) != set(unary["entity"]):
+        header |= {"entities": list(entities), "features": list(features)}
     with atomic_folder(target) as folder:
         for file, rows_of_file in tables.items():
             rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")

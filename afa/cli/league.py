@@ -45,3 +45,21 @@ def league_page(
 
     write_league(fields, out)
     typer.echo(f"wrote {out}")
+
+
+@app.command("gains")
+def league_gains(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder, of directions")],
+    out: Annotated[Path, typer.Option("--out", help="a CSV file")],
+    patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """The gain over entities beside sums over duels, weighted or not: how often the right entity comes first."""
+    from afa.files import atomic_file
+    from afa.stages.inputs import load_stage_bundle
+    from afa.stages.league.gains import compare_gains
+
+    table = compare_gains(load_stage_bundle(bundle), patients, seed=seed)
+    with atomic_file(out) as path:
+        table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    typer.echo(table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3).to_string())

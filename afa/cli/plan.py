@@ -41,7 +41,7 @@ class Question:
         str | None, typer.Option(help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
     ] = None
     score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None
-    gain: Annotated[str | None, typer.Option(help="cmi, f_target or wald_magnitude")] = None
+    gain: Annotated[str | None, typer.Option(help="cmi, f_target, wald_magnitude or information")] = None
     allocation: Annotated[
         str | None, typer.Option(help="the rule that chooses, such as priority_all, or module:Class")
     ] = None
@@ -60,10 +60,14 @@ class Question:
     probability: Annotated[float | None, typer.Option(help="stop when the answer stays with this probability")] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when nothing left gains more than this")] = None
     patient: Annotated[str | None, typer.Option(help="a name to keep with the session")] = None
+    phenopacket: Annotated[
+        Path | None, typer.Option(help="JSON of a patient whose signs are known already, at no cost")
+    ] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
         """The planner of the session where there is one, else a new one, whose session is kept from now on."""
         from afa.dialogue.opening import new_planner, read_panels, resumed_planner
+        from afa.errors import Fault, PlannerError
         from afa.planner import Stop
         from afa.planner.options import tau_of
 
@@ -75,6 +79,9 @@ class Question:
             "tau": tau_of(self.tau),
         }
         if session is not None and keeper.found:
+            if self.phenopacket is not None:
+                found, step = f"{session}, which has its own steps", "leave it out, or name another session"
+                raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
             stops = ("budget", "certain", "posterior", "probability")
             given = {f"--{name}": value for name, value in options.items()}
             given |= {f"--{name}": getattr(self, name) for name in ("k", "entity", "costs", *stops)}
@@ -88,6 +95,8 @@ class Question:
             costs="equal" if self.costs == "equal" else None,
             **{name: value for name, value in options.items() if value is not None},
         )
+        if self.phenopacket is not None:
+            _take_over(planner, self.phenopacket)
         keeper.keep(planner)
         return planner
 
@@ -214,6 +223,22 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
             planner = question.planner(bundle, session, keeper)
             planner.suggest()
         yield planner, keeper
+
+
+def _take_over(planner: Planner, path: Path) -> None:
+    """Observe what a phenopacket says, and tell what of it is not used."""
+    from afa.errors import Fault, PlannerError
+    from afa.formats.hpo_bundle import values_of
+    from afa.formats.phenopacket import read_phenopacket
+
+    said = values_of(read_phenopacket(path), planner.asked_of)
+    if not said.values:
+        expected = "terms that are names or aliases of its features"
+        raise PlannerError(Fault(str(path), "no sign that the bundle knows", expected, "take the bundle of its terms"))
+    planner.observe_all(said.values, cost=0.0)
+    for words, terms in (("not in the bundle", said.unknown), ("excluded, but implied by what is seen", said.implied)):
+        if terms:
+            typer.echo(f"note: {words}: {', '.join(terms)}", err=True)
 
 
 def _talk(planner: Planner, keeper: Keeper, patient: dict[str, int] | None = None) -> None:

@@ -10,10 +10,11 @@ import typer
 from afa.cli.options import AsJson, Confidence, Out, Resamples, Threads, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pandas import DataFrame
 
+    from afa.bundle import Bundle
     from afa.cohort.complete_table import Given
 
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
@@ -23,7 +24,13 @@ LISTED = 5
 
 def simulate(
     bundle: Annotated[Path, typer.Argument(help="bundle folder")],
-    cohort: Annotated[Path, typer.Argument(help="measured patients: a .csv or .parquet table, or a cohort folder")],
+    cohort: Annotated[
+        Path,
+        typer.Argument(
+            help="measured patients: a .csv or .parquet table, or a cohort folder; "
+            "for a bundle with implications a phenopacket as JSON, or a folder of them"
+        ),
+    ],
     out: Out,
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")] = None,
     entity: Annotated[str | None, typer.Option(help="ask whether this one holds, instead of for the top k")] = None,
@@ -71,18 +78,29 @@ def simulate(
     from afa.cli.first_use import LOADING, prepare
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.errors import ConfigError, Fault
-    from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
+    from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.planner.options import gauge_of, tau_of
     from afa.report.simulation import check_place, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
 
+    model = load_bundle(bundle)
+    if model.implies:
+        _simulate_implied(
+            model,
+            cohort,
+            out,
+            patients,
+            seed,
+            {"--k": k, "--entity": entity, "--allocation": allocation, "--score": score, "--labels": labels},
+        )
+        return
     if k is not None and entity is not None:
         raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
     check_place(out)
-    gains, model = words("--gain", gain, GAINS), load_bundle(bundle)
+    gains = words("--gain", gain, DUEL_GAINS)
     gauge = gauge_of(model, coupling)
     if gauge == "shared" and entity is None:
         expected = "--entity beside it: a ranking has no two classes"
@@ -93,8 +111,7 @@ def simulate(
         usual = usual.replace("priority_all", "priority_clusters")
     ways = ways_of(_distinct("--allocation", allocation or usual), gains, scores)
     given = read_patients(cohort, model, drop_missing=drop_missing)
-    if labels is not None:
-        given = read_labels(labels, given)
+    given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
     _tell(given, say)
     chosen = some_patients(given.cohort, patients, seed)
@@ -160,6 +177,35 @@ def _setting(
     of_bundle = given.bundle.rates.holds if given.bundle.rates else "several"
     said = {"coupling": gauge} if entity else {"coupling": gauge, "holds": holds or of_bundle}
     return asked | said | {"tau": 1.0 if tau is None else tau}
+
+
+def _simulate_implied(
+    model: Bundle, packets: Path, out: Path, n: int | None, seed: int, asked: Mapping[str, object]
+) -> None:
+    """Rank of each patient's disease after each question, by the tables of `afa phenotypes`; no option of `asked`."""
+    from afa.errors import ConfigError, Fault
+    from afa.files import atomic_folder
+    from afa.formats.patients import packet_patients
+    from afa.inference.hierarchy import hierarchy_of
+    from afa.orders import random_order
+    from afa.phenotypes import acquisition, at_full_observation, summary
+
+    if given := [name for name, value in asked.items() if value is not None]:
+        expected = "a bundle without implications (implies.csv)"
+        raise ConfigError(Fault(given[0], f"bundle {model.name}", expected, "leave the option out"))
+    found, left_out = packet_patients(packets, model)
+    if left_out:
+        typer.echo(f"left out, without one known disease and a known sign ({len(left_out)}): {', '.join(left_out[:5])}")
+    if n is not None and n < len(found):
+        drawn = random_order([each.name for each in found], patient="", seed=seed, experiment="simulate")[:n]
+        found = [found[i] for i in sorted(drawn.tolist())]
+    known = hierarchy_of(model)[0]
+    full, walked = at_full_observation(known, found, seed), acquisition(known, found, questions="reported", seed=seed)
+    with atomic_folder(out) as folder:
+        full.to_parquet(folder / "full.parquet", index=False)
+        walked.to_parquet(folder / "walks.parquet", index=False)
+        summary(full, walked).to_csv(folder / "summary.csv", index=False)
+    typer.echo(f"{len(found)} patients, five orders, into {out}")
 
 
 def _distinct(option: str, text: str) -> list[str]:

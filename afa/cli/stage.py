@@ -39,9 +39,8 @@ def stage(
     """Run one stage of the workflow; writes a folder of tables."""
     from inspect import signature
 
-    from afa.bundle import load_bundle
     from afa.stages.base import check_tables
-    from afa.stages.inputs import check_duels, load_inputs, pairs, shard_of
+    from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
     from afa.stats.tables import Tables, write_tables
 
     module = _module(name)
@@ -57,7 +56,7 @@ def stage(
     if "cohort" in given:
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])
     elif "bundle" in given:
-        given["bundle"] = load_bundle(folders["bundle"])
+        given["bundle"] = load_stage_bundle(folders["bundle"])
     if described.duels:
         check_duels(given["bundle"], folders["bundle"])
     if described.sharded:

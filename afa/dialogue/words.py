@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 from afa.bundle import Bundle
-from afa.copeland import copeland_wins
 from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
@@ -115,7 +114,7 @@ def _in_words(planner: Planner, answer: dict[str, Any]) -> str:
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
     """Every entity, best first: `entity`, `wins` (ties half), `certain` (its duels resolved), `posterior`."""
-    wins = dict(zip(planner.bundle.entities, copeland_wins(planner.scores()), strict=True))
+    wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     posterior = posterior_of(planner)
     resolved = Counter(name for duel in planner.resolved() for name in duel)
     return [

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.special import softmax
 
 from afa.bundle import Bundle
 from afa.engine.budgets import entity_budgets
@@ -30,8 +31,10 @@ from afa.engine.layout import Indices, Packed, pack, sharing_of
 from afa.engine.rules import total_unary
 from afa.engine.state import Iteration, State, condition, copy_state, elbos, new_state
 from afa.errors import Fault, PlannerError
+from afa.gain import information
 from afa.inference.exact import exact, pair_moments
 from afa.inference.meanfield import Solver
+from afa.inference.result import probabilities_of
 from afa.mrf import Evidence, Floats
 from afa.preference import gaussian_sign
 
@@ -188,6 +191,13 @@ class Patient:
         total = np.zeros(self.packed.n_features)
         add_weighted(*self._gains.rows(self.state, duels, self._changed_at, self._round), weights, total)
         return total
+
+    def information(self) -> Floats:
+        """(M,) what a feature tells about which entity holds, in nats, 0 where observed (decisions.md F15)."""
+        packed, state = self.packed, self.state
+        predictive = np.full((len(packed.prior), packed.n_features, 3), 1 / 3)
+        predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
+        return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
     def fields(self) -> Floats:
         """(N, M) effective unaries, 0 outside supports and at observed features."""

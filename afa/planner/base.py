@@ -21,9 +21,10 @@ from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
 from afa.planner.explicit import ExplicitPatient, explicit_view
+from afa.planner.implied import ImpliedPatient, implied_view
 from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
-from afa.planner.menu import Suggestion, check_exclusive, chosen_item, implied_by, menu_of, panels_of
-from afa.planner.options import ALL_DUELS_UP_TO, Explicit, Options
+from afa.planner.menu import Suggestion, check_together, chosen_item, implied_by, menu_of, panels_of
+from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Explicit, Options
 from afa.planner.why import explained, outcomes, told_apart
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
 NAMED_FIRST = "to be measured first"
+State = Patient | ExplicitPatient | ImpliedPatient
 
 
 class Planner(ABC):
@@ -56,9 +58,10 @@ class Planner(ABC):
         self.patient, self.seed = options.patient, options.seed
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
-        self._clustering = Clustering(replace(bundle, rates=None) if explicit else bundle)  # by directions alone
+        by_directions = explicit and not bundle.implies
+        self._clustering = Clustering(replace(bundle, rates=None) if by_directions else bundle)
         of_paper = partial(Patient, bundle, calibrated=self.calibrated, **options.of_patient())
-        self._new_patient: Callable[[], Patient | ExplicitPatient] = explicit.patient if explicit else of_paper
+        self._new_patient: Callable[[], State] = explicit.patient if explicit else of_paper
         self._state = self._new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None
@@ -203,7 +206,7 @@ class Planner(ABC):
             if feature in self._log.observed:
                 step = "use correct() to replace its value, or undo()"
                 raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        check_exclusive(self.bundle, self._log.observed | values)
+        check_together(self.bundle, self._log.observed | values)
         if cost is None:
             cost = float(self._price()[list({self._item(feature) for feature in values})].sum())
         elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
@@ -222,7 +225,7 @@ class Planner(ABC):
         if feature not in self._log.observed:
             step = "use observe()"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
-        check_exclusive(self.bundle, self._log.observed | {feature: value})
+        check_together(self.bundle, self._log.observed | {feature: value})
         was = self._log.observed[feature]
         self._take(Action("correct", (feature,), (int(value),), 0.0, f"{was} was wrong"))
         self._replay()
@@ -269,7 +272,7 @@ class Planner(ABC):
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
             affordable(self.spent, action.cost)
             self._take(action)
-            check_exclusive(self.bundle, self._log.observed)
+            check_together(self.bundle, self._log.observed)
         self._replay()
 
     def copy(self) -> Self:
@@ -292,17 +295,11 @@ class Planner(ABC):
 
         The gain is summed over all open duels, with more than 200 entities over those across the top-k boundary,
         each counted once, whatever the weights of the rule. Where there are costs or panels, `item`, `cost` and
-        `gain_per_cost` are those of the feature's panel, and rows go by the last.
+        `gain_per_cost` are those of the feature's panel, and rows go by the last. With implications the gain is the
+        information about which entity holds, and there are no duels.
         """
-        return explained(
-            self._state,
-            self.bundle,
-            self._menu,
-            price=self._price(),
-            open_=self._open(),
-            duels=self._open_duels(),
-            most=most,
-        )
+        open_, duels, price = self._open(), self._open_duels(), self._price()
+        return explained(self._state, self.bundle, self._menu, price=price, open_=open_, duels=duels, most=most)
 
     def outcomes(self, feature: str) -> pd.DataFrame:
         """What each value of an open feature would do: `value`, `answer`, its `probability`, `undecided`, `certain`."""
@@ -318,8 +315,8 @@ class Planner(ABC):
         return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
-        make: Callable[..., View] = explicit_view if isinstance(self._state, ExplicitPatient) else view_of
-        return make(
+        views: dict[type, Callable[..., View]] = {ExplicitPatient: explicit_view, ImpliedPatient: implied_view}
+        return views.get(type(self._state), view_of)(
             self._state,
             self.bundle,
             score=self.guide,
@@ -346,7 +343,9 @@ class Planner(ABC):
         view = self._view()
         item = self._chosen_item(view, self._affordable())
         words = item.reason
-        if item.over is not None:
+        if isinstance(self._state, ImpliedPatient):
+            words = f"{self._state.tells(self._index[item.features[0]])}; {words}"
+        elif item.over is not None:
             features = [self._index[name] for name in item.features]
             words = told_apart(self._state, self.bundle.entities, features, item.over)
             words += "; most information per cost" if self.priced else "; most information"
@@ -382,9 +381,11 @@ class Planner(ABC):
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
 
     def _largest_gain(self) -> float:
-        """The largest gain of an item that can be afforded, summed over the open duels and over its open features."""
-        duels = self._open_duels()
-        total = np.where(self._affordable(), self._state.summed_gain(duels, np.ones(len(duels))), 0.0)
+        """The largest gain of an item that can be afforded, over its open features: information, or of open duels."""
+        view, duels = self._view(), self._open_duels()
+        by_entity = self.gain == INFORMATION
+        gain = view.information(every=True) if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
+        total = np.where(self._affordable(), gain, 0.0)
         return float(np.bincount(self._menu.item_of, weights=total).max())
 
     def _take(self, action: Action) -> None:

@@ -15,7 +15,7 @@ from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import Options, bundle_given, explicit_of, gauge_of
+from afa.planner.options import INFORMATION, Options, bundle_given, explicit_of, gauge_of
 from afa.planner.stop import Stop
 
 
@@ -51,7 +51,7 @@ class BinaryPlanner(Planner):
         score: str = "two_elbo",
         gain: str = "cmi",
         target: str | None = None,
-        allocation: str | Rule = "greedy",
+        allocation: str | Rule | None = None,
         inference: str = "mean_field",
         solver: Solver | None = None,
         start: str = "uniform",
@@ -71,7 +71,7 @@ class BinaryPlanner(Planner):
             score=score,
             gain=gain,
             target=target,
-            allocation=allocation,
+            allocation=allocation or (INFORMATION if gain == INFORMATION else "greedy"),
             inference=inference,
             solver=solver,
             start=start,

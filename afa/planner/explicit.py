@@ -11,14 +11,14 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
+from scipy.special import expit, softmax, xlogy
 
 from afa.allocate import View
 from afa.bundle import Bundle
 from afa.cluster import Clusters
 from afa.engine.duels import Pairs, all_pairs, sides_of
 from afa.engine.patient import DuelWeights
-from afa.gain import ZERO_GAIN, site_probabilities
+from afa.gain import ZERO_GAIN, information, site_probabilities
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
@@ -35,16 +35,26 @@ class ExplicitPatient:
     """The state of one patient on all sides; N of them, Q = N (N - 1) / 2 duels, M features.
 
     rivals : whether exactly one side holds, so that a duel learns which of two; else it learns of each by itself.
+    may_be_none : whether, of rivals, none may hold.
     inference : `mean_field` or `exact`. gain : `cmi` or `wald_magnitude`. tau : how far log-odds are believed (F16);
     sides with `repeats` say it themselves. A side is solved when it is next asked about, not at each observation.
     """
 
     def __init__(
-        self, packed: Fixed, *, rivals: bool, inference: str, gain: str, tau: float = 1.0, solver: Solver | None = None
+        self,
+        packed: Fixed,
+        *,
+        rivals: bool,
+        inference: str,
+        gain: str,
+        may_be_none: bool = False,
+        tau: float = 1.0,
+        solver: Solver | None = None,
     ) -> None:
         n, m = packed.holder.shape
         self.packed, self.rivals, self.gain = packed, rivals, gain
         self.tau = np.full(n, tau)
+        self.may_be_none = may_be_none
         self._exactly, self._solver = inference == "exact", solver
         self.observed = np.zeros(m, dtype=bool)
         self.values = np.zeros(m, dtype=np.int8)
@@ -264,6 +274,16 @@ class ExplicitPatient:
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
+    def information(self) -> Floats:
+        """(M,) what a feature tells about which side holds, 0 where observed; of each by itself where several may."""
+        odds, (one, other) = self.log_evidence(), self.predictive
+        if not self.rivals:
+            each = np.arange(len(odds))
+            return np.asarray(self._cmi(odds, one, other, self._states_of(each, each)).sum(axis=0))
+        if self.may_be_none:
+            odds, one = np.append(odds, 0.0), np.concatenate([one, self.packed.background[None]])
+        return np.where(self.observed, 0.0, information(softmax(odds), one))
+
     def _gains(self, duels: Indices) -> Floats:
         self._solve_stale()
         a, b = self._sides(duels).T
@@ -356,4 +376,5 @@ def explicit_view(
         k=k,
         patient=patient,
         seed=seed,
+        find_information=lambda offered, _: np.where(offered, state.information(), 0.0),
     )

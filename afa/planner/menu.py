@@ -15,6 +15,7 @@ from afa.csvfile import suggestion
 from afa.engine.patient import DuelWeights
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
+from afa.planner.implied import implied_values
 
 EQUAL = "equal"
 Costs = Mapping[str, float] | str | None
@@ -90,14 +91,15 @@ def panels_of(bundle: Bundle, given: Panels) -> dict[str, Sequence[str]]:
 
 
 def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
-    """The features that need not be measured: another one of their exclusive group is +1."""
+    """The features that need not be measured: another one of their exclusive group is +1, or one implies them."""
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
     hit = (group for group in groups if any(observed.get(name) == 1 for name in group))
-    return set().union(*hit) - observed.keys()
+    return set().union(*hit, implied_values(bundle, observed)) - observed.keys()
 
 
-def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
-    """Refuse two features of one exclusive group that are both +1."""
+def check_together(bundle: Bundle, values: Mapping[str, float]) -> None:
+    """Refuse two features of one exclusive group that are both +1, and one that is 0 though another implies it."""
+    implied_values(bundle, values)
     for name, members in bundle.exclusive:
         present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]
         if len(present) > 1:
@@ -212,4 +214,5 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
         gain=lambda duels: np.array([by_item(row) for row in view.gain(duels)]).reshape(-1, len(offered)),
         total_gain=lambda closed: by_item(view.total_gain(closed)),
         weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
+        find_information=lambda among, _: menu.per_cost(replace(view, observed=~among).information(every=True), among),
     )

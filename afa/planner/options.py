@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from afa.allocate import RULES, Rule
+from afa.allocate.information import Information
 from afa.bundle import Bundle, load_bundle
 from afa.bundle.rates import HOLDS
 from afa.closure import Closure
@@ -18,6 +19,7 @@ from afa.errors import Fault, PlannerError
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
 from afa.planner.explicit import ExplicitPatient
+from afa.planner.implied import ImpliedPatient
 from afa.planner.menu import Costs, Panels
 from afa.planner.sides import sides_for
 from afa.planner.stop import Stop
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
 ALL_DUELS_UP_TO = 200
 """Entities: with more of them, what goes over all duels goes over clusters or the top-k boundary instead."""
-GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
+DUEL_GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
+INFORMATION = "information"
+"""The gain over entities, and the rule that goes by it (docs/decisions.md, F15)."""
+GAINS = (*DUEL_GAINS, INFORMATION)
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 EXPLICIT_SCORES = ("two_elbo", "wald")
-EXPLICIT_GAINS = ("cmi", "wald_magnitude")
+EXPLICIT_GAINS = ("cmi", "wald_magnitude", INFORMATION)
 EFFECTIVE = "effective"
 """Log-odds believed by how much findings repeat each other."""
 
@@ -76,7 +81,11 @@ class Options:
             step = "use inference='mean_field'"
             raise PlannerError(Fault("planner option inference", found, expected, step))
         if isinstance(self.allocation, str):
-            one_of("allocation", self.allocation, tuple(RULES))
+            one_of("allocation", self.allocation, (*RULES, INFORMATION))
+            if (self.gain == INFORMATION) != (self.allocation == INFORMATION) and self.allocation != "random":
+                found, step = f"{self.allocation!r} with gain {self.gain!r}", "leave allocation out"
+                expected = "the rule `information` with the gain of that name, and with no other"
+                raise PlannerError(Fault("planner option allocation", found, expected, step))
         elif not callable(getattr(self.allocation, "choose", None)):
             found, expected = repr(self.allocation), f"{' or '.join(RULES)}, or an object with the method choose(view)"
             raise PlannerError(Fault("planner option allocation", found, expected, "choose one of these"))
@@ -89,6 +98,8 @@ class Options:
 
     @cached_property
     def rule(self) -> Rule:
+        if self.allocation == INFORMATION:
+            return Information()
         return RULES[self.allocation]() if isinstance(self.allocation, str) else self.allocation
 
     @property
@@ -103,11 +114,13 @@ class Options:
     def of_patient(self) -> dict[str, Any]:
         """The options of `afa.engine.patient.Patient`."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
-        return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to}
+        gain = "cmi" if self.gain == INFORMATION else self.gain  # of duels, where somebody asks for it
+        return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
 
     def plain(self) -> dict[str, Any]:
         """All of them as plain values; `allocation` is None for a custom rule."""
-        named = next((name for name, rule in RULES.items() if type(self.rule) is rule), None)
+        rules = RULES | {INFORMATION: Information}
+        named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
         return {name: getattr(self, name) for name in same} | {
             "target": self.looked_ahead_to,
@@ -132,9 +145,9 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     """The closure that is asked for; unless one is, `explicit` where the bundle says how often or what can occur."""
-    if bundle.rates is not None and bundle.rates.parents:
-        found, step = "implications (implies.csv)", "leave the file out"
-        raise PlannerError(Fault(f"bundle {bundle.name}", found, "none: planners cannot use them yet", step))
+    if bundle.implies and asked not in (None, "explicit"):
+        found, step = f"{asked} with implications (implies.csv)", "leave it out, for explicit"
+        raise PlannerError(Fault("planner option coupling", found, "explicit", step))
     if asked is None:
         return "explicit" if bundle.says_how_often or not bundle.ternary else "differential"
     one_of("coupling", asked, get_args(Closure))
@@ -163,9 +176,15 @@ class Explicit:
         one_of("holds", self.holds, HOLDS)
         one_of("score", self.options.score, EXPLICIT_SCORES)
         one_of("gain", self.options.gain, EXPLICIT_GAINS)
+        if self.bundle.implies and (self.entity or self.holds != "one" or self.options.gain != INFORMATION):
+            asked = f"entity {self.entity}" if self.entity else f"holds {self.holds!r}, gain {self.options.gain!r}"
+            expected = "the best of all entities, one of which holds, by gain 'information'"
+            step = "take TopKPlanner, and a bundle with `holds: one`"
+            raise PlannerError(Fault("a planner on implications (implies.csv)", asked, expected, step))
         if self.tau == EFFECTIVE:
-            if self.bundle.exclusive or self.options.inference == "exact":
-                found, step = "effective with exclusive groups or exact inference", "give a number, or leave it out"
+            if self.bundle.exclusive or self.bundle.implies or self.options.inference == "exact":
+                found = "effective with exclusive groups, implications or exact inference"
+                step = "give a number, or leave it out"
                 raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
             return
         if not isinstance(self.tau, Real) or isinstance(self.tau, bool) or not 0 < self.tau <= 1:
@@ -177,16 +196,19 @@ class Explicit:
         """The settings that only this gauge has."""
         return {"tau": self.tau} | ({} if self.entity else {"coupling": "explicit", "holds": self.holds})
 
-    def patient(self) -> ExplicitPatient:
+    def patient(self) -> ExplicitPatient | ImpliedPatient:
         """A patient of whom nothing is known."""
+        if self.bundle.implies and not isinstance(self.tau, str):
+            return ImpliedPatient(self.bundle, self.tau)
         exactly = self.options.inference == "exact"
         return ExplicitPatient(
             sides_for(
                 self.bundle, self.holds, exactly=exactly, entity=self.entity, discounted=isinstance(self.tau, str)
             ),
             rivals=self.entity is None and self.holds != "several",
+            may_be_none=self.holds == "one or none",
             inference=self.options.inference,
-            gain=self.options.gain,
+            gain="cmi" if self.options.gain == INFORMATION else self.options.gain,
             tau=1.0 if isinstance(self.tau, str) else self.tau,
             solver=self.options.solver,
         )

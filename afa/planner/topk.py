@@ -13,6 +13,7 @@ from afa.allocate import Rule
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.closure import Closure
+from afa.copeland import copeland_wins
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import AS_PROBABLE
 from afa.engine.ranks import ranks_of
@@ -22,8 +23,9 @@ from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.explicit import ExplicitPatient
+from afa.planner.implied import ImpliedPatient
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import ALL_DUELS_UP_TO, Options, bundle_given, explicit_of, gauge_of, one_of
+from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Options, bundle_given, explicit_of, gauge_of, one_of
 from afa.planner.stop import Stop
 from afa.preference import gaussian_sign
 
@@ -37,7 +39,9 @@ class TopKPlanner(Planner):
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
         or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge.
-    gain : what a duel is expected to learn from a feature: `cmi`, `f_target` or `wald_magnitude`.
+    gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
+        `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15): the default
+        where the bundle has implications, and the only one there.
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
     allocation : the rule that chooses features, by its name in `afa.allocate.RULES`, or an object with the method
         `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities.
@@ -79,7 +83,7 @@ class TopKPlanner(Planner):
         *,
         k: int = 1,
         score: str | None = None,
-        gain: str = "cmi",
+        gain: str | None = None,
         target: str | None = None,
         allocation: str | Rule | None = None,
         inference: str = "mean_field",
@@ -116,7 +120,10 @@ class TopKPlanner(Planner):
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=solver)
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
-        if allocation is None:
+        gain = gain or (INFORMATION if bundle.implies else "cmi")
+        if allocation is None and gain == INFORMATION:
+            allocation = INFORMATION
+        elif allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         options = Options(
             score=score or ("two_elbo" if gauge == "explicit" else "linearity"),
@@ -145,6 +152,10 @@ class TopKPlanner(Planner):
         """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
         return self._state.scores(self.guide)
 
+    def wins(self) -> Floats:
+        """(N,) Copeland wins, a tie half (`afa.copeland`)."""
+        return self._state.wins() if isinstance(self._state, ImpliedPatient) else copeland_wins(self.scores())
+
     def top_k(self) -> list[str]:
         """The k best entities by Copeland wins, best first; ties as decisions.md S6 settles them."""
         return self.ranking()[: self.k]
@@ -167,7 +178,10 @@ class TopKPlanner(Planner):
         A tie of the scores, or of the posterior: one outside is as probable as one inside, to 0.005, or more so.
         """
         view, posterior = self._view(), self.posterior()
-        places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
+        if isinstance(self._state, ImpliedPatient):
+            places = self._state.places()
+        else:
+            places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
         order = np.argsort(view.rank)
         inside, outside = order[: self.k], order[self.k :]
         tied = np.zeros(len(order), dtype=np.bool_)
@@ -217,6 +231,8 @@ class TopKPlanner(Planner):
 
     def resolved(self) -> list[tuple[str, str]]:
         """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
+        if isinstance(self._state, ImpliedPatient):
+            return []  # no certificates (F14)
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
         return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
@@ -257,7 +273,7 @@ class TopKPlanner(Planner):
             return 1.0
         pairs = sides_of(len(self.bundle.entities), view.contested)
         a, b = pairs.T
-        if isinstance(self._state, ExplicitPatient):
+        if isinstance(self._state, ExplicitPatient | ImpliedPatient):
             odds = self._state.log_evidence()
             return float(expit(np.where(view.rank[a] < view.rank[b], 1, -1) * (odds[a] - odds[b])).min())
         means = self._state.present_scores("linearity")[a, b]

@@ -13,6 +13,7 @@ from afa.engine.duels import sides_of
 from afa.engine.patient import DuelWeights, Patient
 from afa.mrf import VALUES, Floats
 from afa.planner.explicit import ExplicitPatient
+from afa.planner.implied import ImpliedPatient, told_table
 from afa.planner.menu import Menu
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def told_apart(
 
 
 def explained(
-    state: Patient | ExplicitPatient,
+    state: Patient | ExplicitPatient | ImpliedPatient,
     bundle: Bundle,
     menu: Menu,
     *,
@@ -64,6 +65,8 @@ def explained(
     most: int,
 ) -> pd.DataFrame:
     """The table of `Planner.explain`: price (I,) of each item, open_ (M,) features, duels (q,) by their places."""
+    if isinstance(state, ImpliedPatient):
+        return told_table(state, bundle, open_, most)
     import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
     total, moved = np.zeros(len(open_)), np.zeros(len(open_), dtype=np.int64)

@@ -11,10 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from afa import TopKPlanner
+from afa.bundle import load_bundle, validate_bundle
+from afa.dialogue.opening import read_panels
 from afa.errors import BundleError, CohortError
 from afa.formats.hpo import Annotations, disease_terms, frequency_of, read_annotations
+from afa.formats.hpo_bundle import bundle_from_hpo
 from afa.formats.ontology import Ontology, read_ontology
 from afa.formats.phenopacket import read_phenopacket
+from afa.inference.hierarchy import hierarchy_of
 
 MIRROR = Path(__file__).parents[3] / "shared" / "fields" / "hpo"
 needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs ../shared/fields/hpo")
@@ -253,6 +258,37 @@ def test_what_does_not_occur_leaves_what_nothing_is_said_of_to_the_background(
         Annotations(annotations.table[~annotations.table["negated"]], {}), ontology, unstated=0.5
     ).hierarchy
     np.testing.assert_allclose(model.probabilities.toarray()[:2], others.probabilities.toarray()[:2])
+
+
+def test_a_bundle_says_what_its_files_say(tmp_path: Path) -> None:
+    (tmp_path / "hp.obo").write_text(OBO)
+    (tmp_path / "phenotype.hpoa").write_text(HPOA)
+    known = bundle_from_hpo(
+        tmp_path / "phenotype.hpoa",
+        tmp_path / "hp.obo",
+        "2020-01-01",
+        tmp_path / "bundle",
+        unstated=0.5,
+        costs="depth",
+        panels=tmp_path / "organs.yaml",
+    )
+    bundle = load_bundle(tmp_path / "bundle")
+    assert validate_bundle(tmp_path / "bundle") == ([], [])
+    assert (bundle.rates.holds, bundle.floor, bundle.version) == ("one", known.floor, "2020-01-01")
+    assert bundle.entities == ("OMIM:1 One", "OMIM:2 Two", "OMIM:3 Three")
+    made, place = hierarchy_of(bundle)
+    assert [bundle.features[i].split(" ", 1)[0] for i in np.argsort(place)] == list(known.terms)
+    np.testing.assert_allclose(made.probabilities.toarray(), known.hierarchy.probabilities.toarray(), atol=1e-12)
+    ear = next(name for name in bundle.features if name.startswith(hp(4)))
+    assert "acknowledged and cited" in bundle.licence
+    assert bundle.aliases[next(name for name in bundle.features if name.startswith(hp(3)))] == (hp(3), hp(33), "Head")
+    assert bundle.costs[bundle.features.index(ear)] == 2.0
+    assert read_panels(tmp_path / "organs.yaml").features["Head"] == (f"{hp(3)} Head", ear)
+    planner = TopKPlanner(bundle)
+    planner.observe(f"{hp(6)} Large ear", 1)
+    assert planner.suggest() is None, "a large ear implies all that there is"
+    with pytest.raises(BundleError, match="unstated"):
+        bundle_from_hpo(tmp_path / "phenotype.hpoa", tmp_path / "hp.obo", "x", tmp_path / "no", unstated=0.0)
 
 
 def test_annotations_of_another_ontology_are_refused(annotations: Annotations, tmp_path: Path) -> None:

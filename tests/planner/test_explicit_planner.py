@@ -356,12 +356,6 @@ def test_a_session_is_taken_up_with_what_it_was_made_with(fevers, tmp_path):
     assert again.suggest() == planner.suggest()
 
 
-def test_implications_are_refused_until_planners_can_use_them(fevers, tmp_path):
-    (tmp_path / "fevers" / "implies.csv").write_text("feature,parent\nred,cough\n")
-    with pytest.raises(PlannerError, match=r"found implications \(implies.csv\)"):
-        TopKPlanner(load_bundle(tmp_path / "fevers"), k=1)
-
-
 def test_every_rule_asks_for_each_feature_once(fevers):
     for name in RULES:
         planner = TopKPlanner(fevers, k=1, allocation=name)

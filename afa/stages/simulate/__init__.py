@@ -103,6 +103,9 @@ def simulate(
     probabilities of the bundle are of values that are encoded otherwise.
 
     """
+    if bundle.implies:
+        found, step = "implications (implies.csv)", "give phenopackets to `afa simulate`"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, "none on a table of values", step))
     gauge = Gauge(gauge_of(bundle, coupling), holds=holds, tau=tau)
     if gauge.coupling == "explicit":
         check_encoding(bundle, cohort)

@@ -1,0 +1,180 @@
+"""One patient of a bundle with implications: exact over thousands of entities, one of which holds (F14a, F15).
+
+`ImpliedPatient` answers what `afa.planner.explicit.ExplicitPatient` answers, as far as that makes sense without duels:
+there is no certificate, and nothing as large as entities times entities unless scores of duels are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.allocate import View
+from afa.allocate.base import name_places
+from afa.bundle import Bundle
+from afa.cluster import Clusters
+from afa.engine.duels import sides_of
+from afa.errors import Fault, PlannerError
+from afa.inference.answers import Answers
+from afa.inference.hierarchy import hierarchy_of
+from afa.mrf import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Indices = NDArray[np.int64]
+
+
+class ImpliedPatient:
+    """The state of one patient in N entities on M features, of which some imply others.
+
+    tau : how far log-odds are believed (F16). packed : what no observation changes. place : (M,) where the hierarchy
+    has each feature of the bundle.
+    """
+
+    def __init__(self, bundle: Bundle, tau: float = 1.0) -> None:
+        self.packed, self.place = hierarchy_of(bundle)
+        self._present: list[int] = []
+        self._absent: list[int] = []
+        self._tau = tau
+        self.answers = Answers.of(self.packed, tau=tau)
+
+    def observe(self, feature: int, value: int) -> None:
+        """Take in one value, 0 or +1, that no other one contradicts."""
+        (self._present if value == 1 else self._absent).append(int(self.place[feature]))
+        self.answers = Answers.of(self.packed, self._present, self._absent, self._tau)
+
+    def log_evidence(self) -> Floats:
+        """(N,) log prior plus log-likelihood, believed as far as `tau` says."""
+        return self.answers.log_evidence
+
+    def scores(self, _: str) -> Floats:
+        """(N, N) differences of log-evidence, whatever the score."""
+        values = self.log_evidence()[:, None] - self.log_evidence()[None, :]
+        return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
+
+    def lead(self, duels: Indices) -> Floats:
+        """(q,) what has been observed says for a over b, of some duels."""
+        a, b = sides_of(len(self.packed.entities), duels).T
+        return np.asarray(self.log_evidence()[a] - self.log_evidence()[b])
+
+    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+        """(q,) none of them: implications have no certificates (F14)."""
+        n = len(self.packed.entities)
+        return np.zeros(n * (n - 1) // 2 if duels is None else len(duels), dtype=np.bool_)
+
+    def places(self) -> Indices:
+        """(N,) how many entities have more evidence; equal ones share their place."""
+        ordered = np.sort(-self.log_evidence().round(9))
+        return np.searchsorted(ordered, -self.log_evidence().round(9)).astype(np.int64)
+
+    def ranks(self, by_name: Indices) -> Indices:
+        """(N,) ranks, 1 the best; ties by `by_name`."""
+        rank = np.empty(len(by_name), dtype=np.int64)
+        rank[np.lexsort((by_name, self.places()))] = np.arange(1, len(by_name) + 1)
+        return rank
+
+    def wins(self) -> Floats:
+        """(N,) duels won, a tie half."""
+        places, n = self.places(), len(self.packed.entities)
+        equal = np.bincount(places, minlength=n)[places] - 1
+        return np.asarray(n - 1 - places - equal / 2)
+
+    def summed_gain(self, _duels: Indices, _weights: Floats) -> Floats:
+        """Refused: no duel has a gain of its own."""
+        step = "choose gain='information', or allocation='random'"
+        raise PlannerError(Fault("a rule on implications (implies.csv)", "gains of duels", "information", step))
+
+    def information(self, offered: NDArray[np.bool_], every: bool) -> Floats:
+        """(M,) what each feature on offer tells about which entity holds; unless `every`, 0 of some that tell less."""
+        chosen = np.flatnonzero(offered & self.answers.open[self.place])
+        told = np.zeros(len(self.place))
+        if len(chosen):
+            asked = self.place[chosen]
+            told[chosen] = self.answers.information(asked) if every else self.answers.largest(asked)
+        return told
+
+    def tells(self, feature: int) -> str:
+        """The likeliest entity with a feature, and the likeliest without it, as `tells a from b`."""
+        theta, names = self.answers.predictive(int(self.place[feature])), self.packed.entities
+        joint = np.stack([self.answers.posterior * theta, self.answers.posterior * (1.0 - theta)])
+        a = int(joint[0].argmax())
+        joint[1, a] = -1.0
+        return f"tells {names[a]} from {names[int(joint[1].argmax())]}"
+
+
+def implied_view(
+    state: ImpliedPatient,
+    bundle: Bundle,
+    *,
+    score: str,
+    k: int,
+    find_clusters: Callable[[], Clusters],
+    patient: str,
+    seed: int,
+) -> View:
+    """What a rule may see of the patient now; what is implied counts as observed, and no duel has a gain of its own."""
+    closed = ~state.answers.open[state.place]
+
+    def no_duels(_: object) -> Floats:
+        return state.summed_gain(np.empty(0, dtype=np.int64), np.empty(0))
+
+    return View(
+        features=bundle.features,
+        entities=bundle.entities,
+        observed=closed,
+        tie=state.packed.tie,
+        largest_unary=np.where(closed, 0.0, 1.0),
+        gain=no_duels,
+        total_gain=no_duels,
+        weighted_gain=no_duels,
+        find_scores=lambda: state.scores(score),
+        find_rank=lambda: state.ranks(name_places(bundle.entities)),
+        find_lead=state.lead,
+        find_resolved=state.resolved,
+        find_intervals=lambda: no_duels(None),
+        find_clusters=find_clusters,
+        k=k,
+        patient=patient,
+        seed=seed,
+        find_information=state.information,
+    )
+
+
+def implied_values(bundle: Bundle, observed: Mapping[str, float]) -> dict[str, int]:
+    """What the observed values imply of other features: 1 above what is there, 0 below what is not.
+
+    Raises
+    ------
+    PlannerError : a feature is 0 that another one implies, or the other way round.
+
+    """
+    if bundle.rates is None or not bundle.rates.parents:
+        return {}
+    known, place = hierarchy_of(bundle)
+    at = {name: int(i) for name, i in zip(bundle.features, place, strict=True)}
+    values: dict[int, tuple[int, str]] = {at[name]: (int(value), name) for name, value in observed.items()}
+    found: dict[int, int] = {}
+    for feature, (value, name) in list(values.items()):
+        for other in known.ancestors[feature] if value == 1 else known.descendants[feature]:
+            if values.get(int(other), (value,))[0] != value:
+                words = f"{name} at {value} and {values[int(other)][1]} at {1 - value}"
+                expected = "who has a feature has what it implies"
+                raise PlannerError(Fault("observations", words, expected, "correct the wrong one"))
+            found[int(other)] = value
+    return {known.features[other]: value for other, value in found.items() if other not in values}
+
+
+def told_table(state: ImpliedPatient, bundle: Bundle, open_: NDArray[np.bool_], most: int) -> pd.DataFrame:
+    """The open features that tell most: feature, gain in nats, its share, whom it tells apart."""
+    import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+
+    gain = state.information(open_, True)
+    table = pd.DataFrame({"feature": bundle.features, "gain": gain})[open_]
+    table["share"] = table["gain"] / max(float(gain.sum()), np.finfo(float).tiny)
+    table = table.sort_values(["gain", "feature"], ascending=[False, True], ignore_index=True).head(most)
+    index = {name: j for j, name in enumerate(bundle.features)}
+    return table.assign(tells=[state.tells(index[name]) for name in table["feature"]])
