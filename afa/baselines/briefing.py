@@ -1,4 +1,4 @@
-"""What a language model is told before a patient: the condition or the candidates, and potentials or abstracts."""
+"""What a language model reads before a patient: the condition or the candidates, and potentials or abstracts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _briefing(bundle: Bundle, protocol: Protocol, method: str, entity: str, told
 
 
 def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
-    """What a method is told of some entities."""
+    """What a method reads about some entities."""
     if method == "mrf_llm":
         return _potentials(bundle, about)
     return _literature(about, abstracts) if method == "rag_llm" else {"abstracts": []}

@@ -29,7 +29,7 @@ READOUT_COLUMNS = [*KEYS, "decided", "decision", "p_at_k", "clinical_p_at_k"]
 
 
 def top_k_rule(bundle: Bundle) -> str:
-    """The rule of `TopKPlanner` unless it is told another."""
+    """The rule of `TopKPlanner` unless another is given."""
     return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
 
 

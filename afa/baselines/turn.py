@@ -28,7 +28,7 @@ FAULTS: Mapping[str, str] = {
     "twice": "top_k_labels names a label twice",
     "probability": "top_k_labels and lit_prob are on different sides",
 }
-"""What an answer may break, by the word of the tables, as the model is told when it is asked again."""
+"""What an answer may break, by the word of the tables, as the model reads it when it is asked again."""
 PICK, LABELS = "pick", "labels"
 THRESHOLD = 0.5
 

@@ -1,4 +1,4 @@
-"""`afa simulate`: on measured patients of one's own, how many measurements each way of choosing them would need."""
+"""`afa simulate`: how many measurements each way of choosing them would need, on measured patients."""
 
 from __future__ import annotations
 

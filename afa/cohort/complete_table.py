@@ -1,4 +1,4 @@
-"""Patients in a table of one's own: what stands in it, and how it is brought onto the features of a bundle."""
+"""A table of patients: what stands in it, and how it is brought onto the features of a bundle."""
 
 from __future__ import annotations
 

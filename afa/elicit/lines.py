@@ -17,7 +17,7 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class Lines:
-    """The files of one suffix in a folder: a file of one's own to append to, and all of them to read.
+    """The files of one suffix in a folder: one file to append to, and all of them to read.
 
     torn : unfinished last lines, which killed writers left; they are passed over.
     """

@@ -215,7 +215,7 @@ def snapshots(
 
 
 AS_PROBABLE = 0.005
-"""Posteriors that differ by no more are called equal where people are told of them."""
+"""Posteriors that differ by no more are called equal in what people read."""
 
 
 class Watched(NamedTuple):

@@ -309,7 +309,7 @@ class Planner(ABC):
         return pd.DataFrame(outcomes(self, feature))
 
     def _open_duels(self) -> NDArray[np.int64]:
-        """Places of the duels that gains are summed over when people are told of them."""
+        """Places of the duels that gains are summed over in what people read."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())

@@ -159,7 +159,7 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
 
 @dataclass(frozen=True, kw_only=True)
 class Explicit:
-    """What a planner is told beside `Options` in the explicit gauge; makes its patients.
+    """What a planner needs beside `Options` in the explicit gauge; makes its patients.
 
     bundle, entity : the question; entity is None for the top k. holds : as of the bundle, or another. tau : how far
     log-odds are believed, a number or `EFFECTIVE` (docs/decisions.md, F16). A `PlannerError` where an option does not

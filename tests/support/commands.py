@@ -39,8 +39,8 @@ def afa(
             code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        except Exception:
-            traceback.print_exc()
+        except Exception as error:
+            traceback.print_exception(error)
             code = 1
         finally:
             signal.signal(signal.SIGTERM, sigterm)

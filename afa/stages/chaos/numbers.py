@@ -43,7 +43,7 @@ COMPARISONS: Mapping[str, Told] = {
     f"{definition} other_orders of_itself": Told(definition, SELECTING, definition, MEASURING)
     for definition in DEFINITIONS
 }
-"""By the name in the summary; where no definition is named after `of`, what is told is `wald` over all rounds."""
+"""By the name in the summary; where no definition is named after `of`, it is `wald` over all rounds."""
 
 
 def summarise_chaos(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:

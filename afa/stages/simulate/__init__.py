@@ -1,4 +1,4 @@
-"""Acquisition on complete patients of one's own: what each way of choosing features would have needed.
+"""Acquisition on measured patients: what each way of choosing features would have needed.
 
 Patients are followed block by block, so that memory grows with their number only by their values and the resamples.
 """
@@ -94,7 +94,7 @@ def simulate(
     The top-k setting with `k` entities, or with `entity` the binary one.
     coupling, holds, tau : as of the planners. measured : (P, M) which values of the cohort were; all unless given.
     costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. Rules that draw their order are followed
-    once for each seed. `tick` is told how many walks of a patient are done.
+    once for each seed. `tick` is called with how many walks of a patient are done.
 
     Raises
     ------

@@ -165,7 +165,7 @@ class BinaryTask:
         return bool((~np.isnan(self.labels)).any())
 
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end; `tick` is told how many are done."""
+        """Follow a block of patients to the end; `tick` is called with how many are done."""
         priced = self.prices is not None and way.allocation not in DRAWN
         if priced or self.task is None:
             paths = self._planned(seen, way, seed, tick)
@@ -243,7 +243,7 @@ class BinaryTask:
 
 
 def planner_of(bundle: Bundle, entity: str, way: Way, gauge: Gauge, solver: Solver) -> BinaryPlanner:
-    """A planner that goes this way, or that is told the values in the order drawn; a `PlannerError` where none does."""
+    """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""
     return BinaryPlanner(
         bundle,
         entity=entity,

@@ -1,7 +1,7 @@
 """Patients followed under one way of choosing features in the top-k setting: what is right after each, and when enough.
 
 The numbers are those of a `TopKPlanner` that is asked and told until everything has been measured. Ways guided by
-`linearity` are followed by the compiled engine; other scores, rules of one's own, rules that have costs to weigh and
+`linearity` are followed by the compiled engine; other scores, custom rules, rules that have costs to weigh and
 bundles that say how often, by the planner itself, which takes more than ten times as long. Random orders look at no
 costs. What of a patient was not measured is never asked for (docs/decisions.md, F8).
 """
@@ -180,7 +180,7 @@ class TopKTask:
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {}, {})
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end; `tick` is told how many are done."""
+        """Follow a block of patients to the end; `tick` is called with how many are done."""
         priced = self.prices is not None and way.allocation not in DRAWN
         compiled = way.score == "linearity" and way.allocation in RULE_NAMES and not priced
         compiled &= self.gauge.coupling != "explicit"
@@ -272,7 +272,7 @@ def steps(
 ) -> Iterator[int]:
     """Ask and tell a planner until all is known of a patient, values (M,); M + 1 times what was told last, or -1.
 
-    order : what it is told instead of what it asks for, as long as it may be asked for.
+    order : what it is given instead of what it asks for, as long as it may be asked for.
     """
     features = planner.bundle.features
     for j in np.flatnonzero(values == MISSING):
@@ -306,7 +306,7 @@ def planner_of(
     patient: str = "",
     seed: int = 0,
 ) -> TopKPlanner:
-    """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a rule of one's own, where none does."""
+    """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a custom rule, where none does."""
     return TopKPlanner(
         bundle,
         k=k,

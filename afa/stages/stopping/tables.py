@@ -111,7 +111,7 @@ def stored_orders(
 ) -> dict[str, NDArray[np.int64]]:
     """By rule, (P, M) features in the order of the table `choices` of the allocation stage, for P patients by name.
 
-    A rule that the table does not have with `cmi` and the schedule `every` is left out, which `report` is told.
+    A rule that the table does not have with `cmi` and the schedule `every` is left out, and `report` says so.
 
     Raises
     ------
