@@ -29,8 +29,8 @@ PROGRAM = r"""#!/bin/sh
 # Stands for every program of a job: it writes each result that the command line names, empty.
 while [ $# -gt 0 ]; do
   case "$1" in
-    --out|--page|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
-    figure=*) for ending in svg pdf png; do : > "${1#figure=}.$ending"; done;;
+    --out|--readme|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
+    figure=*) for ending in svg pdf; do : > "${1#figure=}.$ending"; done;;
   esac
   shift
 done
