@@ -1,4 +1,4 @@
-"""A custom allocation rule: found by its name, and held to what every rule must do."""
+"""A custom allocation rule: found by its name, and checked as every rule is."""
 
 from __future__ import annotations
 
