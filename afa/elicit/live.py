@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -26,6 +26,8 @@ from afa.errors import ElicitationError, Fault
 
 PATIENCE = 10.0
 """Seconds that calls which are open may take to end after an interrupt."""
+LOOK = 1.0
+"""Seconds between two looks for an interrupt: one that comes as a wait begins does not end that wait."""
 OUTLOOK_COLUMNS = ["prompt", "pairs", "questions", "calls", "prompt_tokens", "answer_tokens", "money", "how"]
 EXACT, MOST = "as counted", "at most: the genes are not known yet"
 
@@ -245,7 +247,10 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
         for thread in threads:
             thread.start()
         for _ in waiting:
-            result = done.get()
+            result = None
+            while result is None:
+                with suppress(queue.Empty):
+                    result = done.get(timeout=LOOK)
             if isinstance(result, BaseException):
                 raise result
             yield result
