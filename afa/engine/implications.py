@@ -14,7 +14,7 @@ from afa.mrf import Floats
 
 Indices = npt.NDArray[np.int64]
 NOWHERE = -1
-"""The nearest present ancestor of a feature that has none: above the root, where P = 1."""
+"""The nearest present ancestor of a feature that has none to be read given: above the root, where P = 1."""
 NEGLIGIBLE = 1e-12
 """A posterior whose entropy of a feature is not computed; all of them together are below N times this, in nats."""
 
@@ -134,11 +134,12 @@ def means(
     up: Indices,
     found: Floats,
 ) -> None:
-    """Write the mean of P(feature | nearest present ancestor) into `found` (T,), for features in a given order.
+    """Write the mean of P(feature | the one above) into `found` (T,), for features in a given order.
 
     Who is silent on a feature has it as often as the background among those with its parent, so that one look at who
-    speaks of it is enough. No ratio is kept from 0 and 1. order : open features, by nearest present ancestor, parents
-    first. up : where an entity stands in the column of a feature's parent, for each place of `p`.
+    speaks of it is enough. No ratio is kept from 0 and 1. order : features by what is above them, parents first;
+    it leaves out no parent but what is above. up : where an entity stands in the column of a feature's parent, for each
+    place of `p`.
     """
     whole, last = np.ones(weight.size), NOWHERE
     for i in range(order.size):

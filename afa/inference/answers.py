@@ -1,7 +1,7 @@
 """Exact inference over entities, one of which holds, from answers that imply one another (decisions.md F14a, F15).
 
-An implied answer is no evidence, so that each feature is read given its parent: in a tree the likelihood of any answers
-is a product. Without ancestors this is naive Bayes.
+An entity has each of its features for a reason of its own, and besides what they imply. What is there explains its
+ancestors, which then say nothing of what else is below them. Without ancestors this is naive Bayes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Answers:
     hierarchy : the entities and features
     present : (T,) bool, closed: with a feature all its ancestors
     absent : (T,) bool, closed: with a feature all its descendants
-    asked : absent features without an absent ancestor; with `present` the evidence
+    explained : (T,) bool, the present features that another present one implies
+    asked : absent features without an absent ancestor; with the present ones that are not explained the evidence
     tau : how far the likelihood is believed, in (0, 1] (decisions.md F16)
 
     """
@@ -39,6 +40,7 @@ class Answers:
     hierarchy: Hierarchy
     present: npt.NDArray[np.bool_]
     absent: npt.NDArray[np.bool_]
+    explained: npt.NDArray[np.bool_]
     asked: Indices
     tau: float = 1.0
 
@@ -53,10 +55,11 @@ class Answers:
         ValueError : a feature is absent that a present one implies.
 
         """
-        there, missing = np.zeros((2, len(hierarchy.features)), dtype=bool)
+        there, missing, explained = np.zeros((3, len(hierarchy.features)), dtype=bool)
         for feature in present:
             there[feature] = True
-            there[hierarchy.ancestors[feature]] = True
+            explained[hierarchy.ancestors[feature]] = True
+        there |= explained
         given = np.unique(np.fromiter(absent, dtype=np.int64))
         for feature in given:
             missing[feature] = True
@@ -65,7 +68,7 @@ class Answers:
             name = hierarchy.features[int(np.flatnonzero(there & missing)[0])]
             raise ValueError(f"{name} is absent, and implied by what is present")
         top = [feature for feature in given if not missing[hierarchy.ancestors[feature]].any()]
-        return cls(hierarchy, there, missing, np.array(top, dtype=np.int64), tau)
+        return cls(hierarchy, there, missing, explained, np.array(top, dtype=np.int64), tau)
 
     @property
     def open(self) -> npt.NDArray[np.bool_]:
@@ -74,21 +77,21 @@ class Answers:
 
     @cached_property
     def nearest(self) -> Indices:
-        """(T,) the nearest present ancestor of each feature along `parent`, or `NOWHERE`."""
+        """(T,) the nearest present ancestor of each feature along `parent`; `NOWHERE` if none or explained."""
         found = np.empty(len(self.present), dtype=np.int64)
         nearest(self.hierarchy.parent, self.present, found)
-        return found
+        return np.where((found != NOWHERE) & self.explained[found], NOWHERE, found)
 
     @cached_property
     def log_likelihood(self) -> Floats:
         """(N,) log P(answers | entity).
 
-        The product over present features of P(f | parent), and over absent ones of 1 - P(f | nearest present ancestor).
-        Exact on trees, whatever the order of the answers; too small where two absent features have a common
-        ancestor of which nothing is known.
+        The product over present features that are not explained of P(f), and over absent ones of 1 - P(f), given the
+        nearest present ancestor where that is not explained. The same in whatever order answers come. Exact in a tree
+        unless two absent features lie below one that is present and not explained: then too large.
         """
-        own, there = np.zeros(len(self.hierarchy.entities)), np.flatnonzero(self.present)
-        shared = add_up(there, self.hierarchy.parent[there], True, *self._numbers, own)
+        own, there = np.zeros(len(self.hierarchy.entities)), np.flatnonzero(self.present & ~self.explained)
+        shared = add_up(there, np.full(len(there), NOWHERE), True, *self._numbers, own)
         shared += add_up(self.asked, self.nearest[self.asked], False, *self._numbers, own)
         return own + shared
 
@@ -113,7 +116,7 @@ class Answers:
         asked = np.asarray(features, dtype=np.int64)
         found = np.empty(len(asked))
         told(asked, self.nearest[asked], self.posterior, *self._numbers, found)
-        for place in np.flatnonzero(self._near_an_absent_one[asked]):
+        for place in np.flatnonzero(self._is_above_absent[asked]):
             theta = self.predictive(int(asked[place]))
             mean = float(self.posterior @ theta)
             found[place] = max(0.0, _entropy(mean) - float(self.posterior @ _entropy(theta)))
@@ -143,44 +146,23 @@ class Answers:
     def bounds(self) -> Floats:
         """(T,) what each open feature can tell at most, in nats; 0 of the others.
 
-        An absent feature makes its relatives rarer: theirs is the entropy of a share of at most the mean without it.
+        An absent feature makes its ancestors rarer: theirs is the entropy of a share of at most the mean without it.
         """
-        open_ = np.flatnonzero(self.open)
-        order, found = open_[np.argsort(self.nearest[open_], kind="stable")], np.zeros(len(self.present))
+        known, floor = np.flatnonzero(self.open | self.explained), self.hierarchy.floor
+        order, found = known[np.argsort(self.nearest[known], kind="stable")], np.zeros(len(self.present))
         means(order, self.nearest, self.posterior, *self._numbers[:-1], self.hierarchy.up, found)
-        floor = self.hierarchy.floor
-        likely = np.clip(found[open_], floor, 1.0 - floor)
+        likely = np.clip(found, floor, 1.0 - floor)
         nearer = np.clip(likely + np.sign(0.5 - likely) * floor, floor, 1.0 - floor)  # ratios are kept from 0 and 1
-        any_share = (np.abs(likely - 0.5) <= floor) | (self._near_an_absent_one[open_] & (likely > 0.5))
-        found[open_] = _entropy(np.where(any_share, 0.5, nearer))
-        return found
+        any_share = (np.abs(likely - 0.5) <= floor) | (self._is_above_absent & (likely > 0.5))
+        return np.where(self.open, _entropy(np.where(any_share, 0.5, nearer)), 0.0)
 
     def predictive(self, feature: int) -> Floats:
-        """(N,) P(feature | entity, answers) of an open feature: what is absent makes their common ancestors rarer."""
-        floor = self.hierarchy.floor
-        theta = self.hierarchy.given(feature, int(self.nearest[feature]))
-        for one, common in self._absent_relatives(feature):
-            theta = theta * self._rarer(one, common)
+        """(N,) P(feature | entity, answers) of an open feature: what is absent makes its ancestors rarer."""
+        given, floor = self.hierarchy.given, self.hierarchy.floor
+        theta = given(feature, int(self.nearest[feature]))
+        for one in self._absent_below.get(feature, ()):
+            theta = theta * (1.0 - given(one, feature)) / (1.0 - given(one, int(self.nearest[one])))
         return np.clip(theta, floor, 1.0 - floor)
-
-    def _rarer(self, absent: int, common: int) -> Floats:
-        """(N,) how much rarer an unknown ancestor is by the absence of a feature below it."""
-        if (absent, common) not in self._known_rarer:
-            given = self.hierarchy.given
-            self._known_rarer[absent, common] = (1.0 - given(absent, common)) / (
-                1.0 - given(absent, int(self.nearest[absent]))
-            )
-        return self._known_rarer[absent, common]
-
-    def _absent_relatives(self, feature: int) -> list[tuple[int, int]]:
-        """The absent features that share an unknown ancestor with a feature, or lie below it, with the nearest one."""
-        found: dict[int, int] = {}
-        at = feature
-        while at != NOWHERE and not self.present[at]:
-            for one in self._absent_below.get(at, ()):
-                found.setdefault(one, at)
-            at = int(self.hierarchy.parent[at])
-        return list(found.items())
 
     @cached_property
     def _absent_below(self) -> dict[int, list[int]]:
@@ -194,16 +176,10 @@ class Answers:
         return found
 
     @cached_property
-    def _known_rarer(self) -> dict[tuple[int, int], Floats]:
-        return {}
-
-    @cached_property
-    def _near_an_absent_one(self) -> npt.NDArray[np.bool_]:
-        """(T,) open features that share an unknown ancestor with an absent feature, or have one below them."""
+    def _is_above_absent(self) -> npt.NDArray[np.bool_]:
+        """(T,) open features with an absent one below them."""
         found = np.zeros(len(self.present), dtype=bool)
         found[list(self._absent_below)] = True
-        for feature in np.flatnonzero(self.open & (self.hierarchy.parent != NOWHERE)) if self._absent_below else ():
-            found[feature] |= found[self.hierarchy.parent[feature]]
         return found
 
     @cached_property

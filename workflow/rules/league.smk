@@ -76,4 +76,4 @@ rule phenotypes:
         code=command_digest("phenotypes:phenotypes"),
     shell:
         "afa phenotypes {input.annotations} {input.ontology} {input.patients} --newer {input.newer}"
-        " --later-than 26720000 --of-each-paper 1 --every 30 --out {output.tables} > {log} 2>&1"
+        " --later-than 26720000 --of-each-paper 1 --every 100 --out {output.tables} > {log} 2>&1"
