@@ -23,7 +23,7 @@ else
 endif
 
 league: $(VENV)/.ready ## every field with real labels on one page; TABLES= names a folder with those that are not carried
-	$(SNAKEMAKE) league
+	$(SNAKEMAKE) -- league
 	@echo "page: results/league/page/league.html"
 
 doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too

@@ -2,12 +2,14 @@
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from pages import ANAEMIA, PAGE, PLAN, ROOT, TABLE, Block, blocks, run_page, run_python, shell, write_files
+from snakemake.cli import get_argument_parser, parse_config
 
 
 def test_every_file_command_and_example_of_the_page_does_what_is_printed(tmp_path, monkeypatch):
@@ -51,3 +53,12 @@ def test_make_hands_its_settings_to_snakemake(command):
     settings = re.findall(r"([A-Z]+)=(\w+)", command)
     assert settings
     assert all(f'"{key.lower()}={value}"' in planned for key, value in settings), planned
+
+
+@pytest.mark.parametrize(("target", "rules"), [("reproduce", []), ("league", ["league"])])
+def test_settings_of_make_and_what_is_made_are_told_apart(target, rules):
+    code, planned = shell(f"make -n -C {ROOT} {target} TABLES=tables COHORT=pima", ROOT)
+    line = next(line for line in planned.splitlines() if line.startswith("snakemake "))
+    arguments, _ = get_argument_parser().parse_known_args(shlex.split(line)[1:])
+    assert (code, list(arguments.targets)) == (0, rules)
+    assert parse_config(arguments.config) == {"tables": "tables", "cohort": "pima"}
