@@ -303,6 +303,7 @@ JOBS: dict[str, Callable[[Inputs, str], Result]] = {
     "same_bytes": same_bytes,
     "allocation_stage": stages.allocation_stage,
     "binary_stage": stages.binary_stage,
+    "by_how_often": stages.by_how_often,
     "gauge_stage": stages.gauge_stage,
     "exact_states": stages.exact_states,
     "decision_growth": decision_growth,

@@ -1,15 +1,20 @@
-"""Stages as jobs: the allocation grid, every binary task under every order, both gauges of duels, exact log-odds."""
+"""Stages as jobs: the allocation grid, all binary tasks, by how often too, both gauges of duels, exact log-odds."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from afa.bundle.rates import NONE_STATED, Rates
 from afa.engine.elimination import log_partitions
 from afa.engine.gauges import gauge_paths
 from afa.engine.rules import RULE_NAMES
+from afa.engine.tasks import follow_gain, follow_orders, task_of
+from afa.features import features_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
 from afa.stages.allocation.tables import GAINS, SCHEDULES, allocation_grid, cells_of
@@ -48,6 +53,31 @@ def binary_stage(inputs: Inputs, _: str) -> dict[str, Any]:
     orders = len(SEEDS) + len(INFORMED)
     shown = f"{len(cohort.patients)} patients x {len(bundle.entities)} tasks x {orders} orders, tables included"
     return {"seconds": time.perf_counter() - begin, "units": len(tables["targets"]) * orders, "note": shown}
+
+
+def by_how_often(inputs: Inputs, _: str) -> dict[str, Any]:
+    """All tasks in random orders and as `greedy` chooses, by how often and by the paper's closure, in turn: minima.
+
+    Directions tilt uniform probabilities (docs/decisions.md, F10), so that both have the same features and couplings.
+    """
+    bundle, n = inputs.bundle, min(2 if inputs.quick else 20, len(inputs.cohort.patients))
+    features = features_of(pd.DataFrame({"feature": bundle.features, "kind": "continuous"}))
+    bundle = replace(bundle, rates=Rates(len(bundle.features), features, NONE_STATED))
+    values, orders, seconds = inputs.cohort.values[:n], inputs.orders(n), {}
+    tasks = {
+        gauge: [task_of(bundle, entity, coupling=gauge) for entity in bundle.entities]
+        for gauge in ("explicit", "differential")
+    }
+    for _ in range(1 + inputs.repeats):  # the first loads the kernels
+        for gauge, of_all in tasks.items():
+            begin = time.process_time()
+            for task in of_all:
+                follow_orders(task, values, orders)
+                follow_gain(task, values, gain="cmi")
+            seconds[gauge] = min(seconds.get(gauge, np.inf), time.process_time() - begin)
+    times = seconds["explicit"] / seconds["differential"]
+    shown = f"{n} patients x {len(bundle.entities)} tasks x 2 orders; {times:.2f} times the paper's closure"
+    return {"seconds": seconds["explicit"], "units": 2 * n * len(bundle.entities), "note": shown, "times": times}
 
 
 def gauge_stage(inputs: Inputs, _: str) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs, number_of, range_of_pair, terms_of_duel
+from afa.engine.duels import Pairs, duel, is_stale, number_of, range_of_pair, terms_of_duel
 from afa.engine.gains import new_gains
 from afa.engine.layout import Indices, Packed
 from afa.engine.state import State, places
@@ -74,7 +75,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
                         below = above = abs(of_a - of_b)
                     else:
                         below, above = range_of_pair(
-                            packed, of_a, union.slot_a[i], union.slot_a[k], of_b, union.slot_b[i], union.slot_b[k]
+                            packed.site, of_a, union.slot_a[i], union.slot_a[k], of_b, union.slot_b[i], union.slot_b[k]
                         )
                     if below == 0.0 and above == 0.0:
                         continue
@@ -150,18 +151,17 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
         return
     norm[0, entity] = norm[1, entity] = 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-        below, above = _reach(packed, state, slot, -1)
-        norm[0, entity] += below
-        norm[1, entity] += above
+        if not state.observed[packed.feature[slot]]:
+            low, middle, high = terms_of_duel(packed, state, slot, -1)
+            below, above = _reach(low, middle, high)
+            norm[0, entity] += below
+            norm[1, entity] += above
 
 
-@kernel()
-def _reach(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float]:
-    """How far below and above 0 the term of one feature can be, each 0 or more; 0 once it is observed."""
-    if state.observed[packed.feature[slot_a]]:
-        return 0.0, 0.0
-    low, middle, high = terms_of_duel(packed, state, slot_a, slot_b)
-    return max(0.0, -min(low, middle, high)), max(0.0, low, middle, high)
+@kernel(inline=True)
+def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
+    """How far below and above 0 the term of one unobserved feature can be, each 0 or more."""
+    return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
 @kernel()
@@ -175,7 +175,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         state.field,
         packed.first_slot,
     )
-    n = norm.shape[1]
+    n, feature, observed = norm.shape[1], packed.feature, state.observed
     for opponent in range(n):
         if opponent == one:
             continue
@@ -191,12 +191,39 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
         for i in shared:
             slot_a, slot_b = first_slot[a] + of_u[i], first_slot[b] + of_v[i]
-            below_a, above_a = _reach(packed, state, slot_a, -1)
-            below_b, above_b = _reach(packed, state, slot_b, -1)
-            together_below, together_above = _reach(packed, state, slot_a, slot_b)
-            below += together_below - (below_a + above_b)
-            above += together_above - (above_a + below_b)
+            if observed[feature[slot_a]]:
+                continue
+            low_a, middle_a, high_a = terms_of_duel(packed, state, slot_a, -1)
+            low_b, middle_b, high_b = terms_of_duel(packed, state, slot_b, -1)
+            below_a, above_a = _reach(low_a, middle_a, high_a)
+            below_b, above_b = _reach(low_b, middle_b, high_b)
+            below_both, above_both = _reach(low_a - low_b, middle_a - middle_b, high_a - high_b)
+            below += below_both - (below_a + above_b)
+            above += above_both - (above_a + below_b)
         whole[0, p], whole[1, p] = below + coupled[0, p], above + coupled[1, p]
+
+
+@kernel()
+def refresh_budgets(
+    packed: Packed,
+    state: State,
+    duels: Indices,
+    pairs: Pairs,
+    budget: Floats,
+    made_at: NDArray[np.int32],
+    changed_at: Indices,
+    now: int,
+) -> None:
+    """Tight `l1` budgets of some duels, written to their places in `budget` (Q,) where an entity has changed since.
+
+    pairs : (q, 2) the entities of `duels` (q,). made_at : (Q,) the round of each budget, 0 for none; changed_at : (N,)
+    the round at which each entity last changed, from 1 on; now : the present round.
+    """
+    for i in range(len(duels)):
+        p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
+        if is_stale(changed_at, made_at[p], a, b):
+            budget[p] = duel(packed, state, a, b).budget
+            made_at[p] = now
 
 
 @kernel()

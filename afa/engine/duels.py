@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 from afa.bracket import ALPHA, K1
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, HIGH, LOW, SILENT, SILENT_SECOND, Indices, Packed
+from afa.engine.layout import (
+    CENTRE,
+    HIGH,
+    LOW,
+    SILENT,
+    SILENT_SECOND,
+    TOLD,
+    TOLD_HIGH,
+    TOLD_LOW,
+    Indices,
+    Packed,
+)
 from afa.engine.state import State, sign, term
 from afa.mrf import Floats
 
@@ -26,9 +37,9 @@ class Duel(NamedTuple):
     """Sums over the unobserved features of one duel.
 
     budget : how far below its running constant D can end: the tight `l1` budget. between : couplings to observed
-    features, which the paper's budget adds. variance : sigma_D^2 (eq:sigma-D). spread : sum of squared half ranges of
-    the terms, which are the potentials of the paper's models. beta : largest row sum of half ranges of couplings.
-    above : how far above D can end, of the paper's models `budget` (docs/decisions.md, F12).
+    features, which the paper's budget adds; 0 of models of probabilities. variance : sigma_D^2 (eq:sigma-D). spread :
+    sum of squared half ranges of the terms, which are the potentials of the paper's models. beta : largest row sum of
+    half ranges of couplings. above : how far above D can end, of the paper's models `budget` (docs/decisions.md, F12).
     """
 
     budget: float
@@ -112,29 +123,33 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
 @kernel()
 def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
     """`duel` of models of probabilities."""
+    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
+    observed, field, m, q, unary, site = state.observed, state.field, state.m, state.q, packed.unary, packed.site
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     below, above, pair_below, pair_above = 0.0, 0.0, 0.0, 0.0
-    between, variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0, 0.0
+    variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0
     while slot_a < last_a or slot_b < last_b:
-        at_a = packed.feature[slot_a] if slot_a < last_a else packed.n_features
-        at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
+        at_a = feature[slot_a] if slot_a < last_a else packed.n_features
+        at_b = feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if not state.observed[at]:
-            low, middle, high = terms_of_duel(packed, state, here_a, here_b)
+        if not observed[at]:
+            low, middle, high = _terms_of_rates(site, field, unary, here_a, here_b)
             least, most = min(low, middle, high), max(low, middle, high)
-            hidden_below, hidden_above, seen, square = _row_of_rates(packed, state, here_a, here_b)
+            hidden_below, hidden_above, square = _row_of_rates(
+                feature, first_edge, other_slot, coupling, site, observed, here_a, here_b, packed.n_features
+            )
             below += max(0.0, -least)
             above += max(0.0, most)
             pair_below += hidden_below
             pair_above += hidden_above
-            between += seen
             squares += square
             unary_squares += (0.5 * (most - least)) ** 2
             beta = max(beta, 0.5 * (hidden_below + hidden_above))
-            m_a, q_a = moments_at(packed, state, here_a, here_b)
-            m_b, q_b = moments_at(packed, state, here_b, here_a)
+            m_a, q_a = _moments_at(site, m, q, here_a, here_b)
+            m_b, q_b = _moments_at(site, m, q, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
             p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
             mean = p_low * low + (1.0 - second) * middle + p_high * high
@@ -143,7 +158,7 @@ def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
         slot_b += 1 if here_b >= 0 else 0
     return Duel(
         below + 0.5 * pair_below,
-        between,
+        0.0,
         variance + 0.5 * squares,
         unary_squares + 0.5 * squares,
         beta,
@@ -160,84 +175,101 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
     if packed.stated is None:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
-    low = middle = high = 0.0
-    if slot_a >= 0:
-        low, middle = term(packed, state, slot_a, -1), term(packed, state, slot_a, 0)
-        high = term(packed, state, slot_a, 1)
-    if slot_b >= 0:
-        low, middle = low - term(packed, state, slot_b, -1), middle - term(packed, state, slot_b, 0)
-        high -= term(packed, state, slot_b, 1)
-    slot = max(slot_a, slot_b)
-    low = low if packed.site[LOW, slot] else middle
-    return low, middle, (high if packed.site[HIGH, slot] else middle)
+    return _terms_of_rates(packed.site, state.field, packed.unary, slot_a, slot_b)
 
 
 @kernel(inline=True)
-def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
+def _terms_of_rates(site: Floats, field: Floats, unary: Floats, slot_a: int, slot_b: int) -> tuple[float, float, float]:
+    """`terms_of_duel` of models of probabilities."""
+    low = middle = high = 0.0
+    if slot_a >= 0:
+        pull, centre = field[slot_a] - unary[slot_a], site[CENTRE, slot_a]
+        low = site[TOLD_LOW, slot_a] - pull * (1.0 + centre)
+        middle = site[TOLD, slot_a] - pull * centre
+        high = site[TOLD_HIGH, slot_a] + pull * (1.0 - centre)
+    if slot_b >= 0:
+        pull, centre = field[slot_b] - unary[slot_b], site[CENTRE, slot_b]
+        low -= site[TOLD_LOW, slot_b] - pull * (1.0 + centre)
+        middle -= site[TOLD, slot_b] - pull * centre
+        high -= site[TOLD_HIGH, slot_b] + pull * (1.0 - centre)
+    slot = max(slot_a, slot_b)
+    low = low if site[LOW, slot] else middle
+    return low, middle, (high if site[HIGH, slot] else middle)
+
+
+@kernel(inline=True)
+def _moments_at(site: Floats, m: Floats, q: Floats, slot: int, other: int) -> tuple[float, float]:
     """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
     if slot >= 0:
-        return state.m[slot], state.q[slot]
-    return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
+        return m[slot], q[slot]
+    return site[SILENT, other], site[SILENT_SECOND, other]
 
 
-@kernel()
-def _row_of_rates(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float, float]:
+@kernel(inline=True)
+def _row_of_rates(
+    feature: Indices,
+    first_edge: Indices,
+    other_slot: Indices,
+    coupling: Floats,
+    site: Floats,
+    observed: NDArray[np.bool_],
+    slot_a: int,
+    slot_b: int,
+    n_features: int,
+) -> tuple[float, float, float]:
     """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
 
-    Third: the absolute differences to observed features; fourth: the squared half ranges of the first. A slot of -1 is
-    absent.
+    Third: their squared half ranges. A slot of -1 is absent. The first five are of `Packed`.
     """
-    edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
-    last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
-    edge_b = packed.first_edge[slot_b] if slot_b >= 0 else 0
-    last_b = packed.first_edge[slot_b + 1] if slot_b >= 0 else 0
-    below, above, seen, square = 0.0, 0.0, 0.0, 0.0
+    edge_a = first_edge[slot_a] if slot_a >= 0 else 0
+    last_a = first_edge[slot_a + 1] if slot_a >= 0 else 0
+    edge_b = first_edge[slot_b] if slot_b >= 0 else 0
+    last_b = first_edge[slot_b + 1] if slot_b >= 0 else 0
+    below, above, square = 0.0, 0.0, 0.0
     while edge_a < last_a or edge_b < last_b:
-        there_a = packed.other_slot[edge_a] if edge_a < last_a else -1
-        there_b = packed.other_slot[edge_b] if edge_b < last_b else -1
-        at_a = packed.feature[there_a] if there_a >= 0 else packed.n_features
-        at_b = packed.feature[there_b] if there_b >= 0 else packed.n_features
+        there_a = other_slot[edge_a] if edge_a < last_a else -1
+        there_b = other_slot[edge_b] if edge_b < last_b else -1
+        at_a = feature[there_a] if there_a >= 0 else n_features
+        at_b = feature[there_b] if there_b >= 0 else n_features
         at = min(at_a, at_b)
         of_a = of_b = 0.0
         if at_a == at:
-            of_a = packed.coupling[edge_a]
+            of_a = coupling[edge_a]
             edge_a += 1
         if at_b == at:
-            of_b = packed.coupling[edge_b]
+            of_b = coupling[edge_b]
             edge_b += 1
-        if state.observed[at]:
-            seen += abs(of_a - of_b)
-        else:
-            least, most = range_of_pair(packed, of_a, slot_a, there_a, of_b, slot_b, there_b)
+        if not observed[at]:
+            least, most = range_of_pair(site, of_a, slot_a, there_a, of_b, slot_b, there_b)
             below += least
             above += most
             square += (0.5 * (least + most)) ** 2
-    return below, above, seen, square
+    return below, above, square
 
 
-@kernel()
+@kernel(inline=True)
 def range_of_pair(
-    packed: Packed, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
+    site: Floats, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
 ) -> tuple[float, float]:
     """How far below and above 0 the couplings of two unobserved features can move D, each 0 or more (F12).
 
-    of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read.
+    of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read. Their difference is linear in
+    either value, so that its extremes are among the outer ones.
     """
-    site = packed.site
     one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
-    least, most = 0.0, 0.0
-    if of_a == 0.0 and of_b == 0.0:
-        return least, most
-    for s in range(-1, 2):
-        for t in range(-1, 2):
-            if (s == 0 or site[HIGH if s > 0 else LOW, one]) and (t == 0 or site[HIGH if t > 0 else LOW, other]):
-                value = 0.0
-                if of_a != 0.0:
-                    value += of_a * (s - site[CENTRE, slot_a]) * (t - site[CENTRE, other_a])
-                if of_b != 0.0:
-                    value -= of_b * (s - site[CENTRE, slot_b]) * (t - site[CENTRE, other_b])
-                least, most = min(least, value), max(most, value)
-    return -least, most
+    low, high, other_low, other_high = -site[LOW, one], site[HIGH, one], -site[LOW, other], site[HIGH, other]
+    first = second = third = fourth = 0.0
+    if of_a != 0.0:
+        at_low, at_high = of_a * (low - site[CENTRE, slot_a]), of_a * (high - site[CENTRE, slot_a])
+        away_low, away_high = other_low - site[CENTRE, other_a], other_high - site[CENTRE, other_a]
+        first, second = at_low * away_low, at_low * away_high
+        third, fourth = at_high * away_low, at_high * away_high
+    if of_b != 0.0:
+        at_low, at_high = of_b * (low - site[CENTRE, slot_b]), of_b * (high - site[CENTRE, slot_b])
+        away_low, away_high = other_low - site[CENTRE, other_b], other_high - site[CENTRE, other_b]
+        first, second = first - at_low * away_low, second - at_low * away_high
+        third, fourth = third - at_high * away_low, fourth - at_high * away_high
+    return -min(0.0, first, second, third, fourth), max(0.0, first, second, third, fourth)
 
 
 @kernel(inline=True)
@@ -255,29 +287,6 @@ def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
     changed_at : (N,) the round in which an observation last changed each entity.
     """
     return bool(max(changed_at[a], changed_at[b]) > made_at)
-
-
-@kernel()
-def refresh_budgets(
-    packed: Packed,
-    state: State,
-    duels: Indices,
-    pairs: Pairs,
-    budget: Floats,
-    made_at: NDArray[np.int32],
-    changed_at: Indices,
-    now: int,
-) -> None:
-    """Tight `l1` budgets of some duels, written to their places in `budget` (Q,) where an entity has changed since.
-
-    pairs : (q, 2) the entities of `duels` (q,). made_at : (Q,) the round of each budget, 0 for none; changed_at : (N,)
-    the round at which each entity last changed, from 1 on; now : the present round.
-    """
-    for i in range(len(duels)):
-        p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
-        if is_stale(changed_at, made_at[p], a, b):
-            budget[p] = duel(packed, state, a, b).budget
-            made_at[p] = now
 
 
 def all_pairs(n: int) -> Pairs:
@@ -363,9 +372,8 @@ def bracket_calls(
     share of wrong calls that the heuristic brackets allow, in (0, 1).
     """
     lead = state.constant[a] - state.constant[b]
-    between = sums.between if packed.stated is None else 0.0  # the paper's form is of the paper's models
     calls[0] = settled(lead, sums.budget, sums.above, packed.tie)
-    calls[1] = settled(lead, sums.budget + between, sums.above + between, packed.tie)
+    calls[1] = settled(lead, sums.budget + sums.between, sums.above + sums.between, packed.tie)
     calls[2] = sign(mean, math.sqrt(2.0 * sums.spread * math.log(2.0 / gamma) * (1.0 + sums.beta)))
     calls[3] = vote_call(votes[0], votes[0] + votes[1], gamma)
     calls[4] = vote_call(votes[0], n_observed, gamma)

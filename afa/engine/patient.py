@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.special import softmax
 
 from afa.bundle import Bundle
-from afa.engine.budgets import entity_budgets
+from afa.engine.budgets import entity_budgets, refresh_budgets
 from afa.engine.crossing import (
     Mirror,
     Table,
@@ -25,7 +25,7 @@ from afa.engine.crossing import (
     refresh_table,
     solve_every,
 )
-from afa.engine.duels import Pairs, all_pairs, refresh_budgets, sides_of, variances, vote_among
+from afa.engine.duels import Pairs, all_pairs, sides_of, variances, vote_among
 from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weighted
 from afa.engine.layout import Indices, Packed, pack, sharing_of
 from afa.engine.rules import total_unary

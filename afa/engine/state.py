@@ -263,19 +263,19 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
                 first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
             )
         if packed.stated is not None:
-            cross[u, v] += _even_part(packed, state, u, v)
+            cross[u, v] += _even_part(first, of_u, of_v, uv, packed.site, at_v, state.q, at_u)
             if u != v:
-                cross[v, u] += _even_part(packed, state, v, u)
+                cross[v, u] += _even_part(first, of_u, of_v, vu, packed.site, at_u, state.q, at_v)
 
 
-@kernel()
-def _even_part(packed: Packed, state: State, u: int, v: int) -> float:
-    """What the even terms of v add to its expected score under the second moments of u."""
-    first, of_u, of_v, total = packed.overlaps.first, packed.overlaps.of_u, packed.overlaps.of_v, 0.0
-    pair = u * len(packed.prior) + v
+@kernel(inline=True)
+def _even_part(
+    first: Indices, of_u: Indices, of_v: Indices, pair: int, site: Floats, site_at: int, q: Floats, q_at: int
+) -> float:
+    """What the even terms of v add to its expected score under the second moments of u, as in `expected_score`."""
+    total = 0.0
     for i in range(first[pair], first[pair + 1]):
-        even = packed.site[EVEN, packed.first_slot[v] + of_v[i]]
-        total += even * state.q[packed.first_slot[u] + of_u[i]]
+        total += site[EVEN, site_at + of_v[i]] * q[q_at + of_u[i]]
     return total
 
 

@@ -2,7 +2,8 @@
 
 A network has one variable a feature, with the states -1, 0 and +1, one factor exp(theta_j x_j) a feature, and one
 factor exp(psi_jl x_j x_l) a coupling (eq:mrf-general). The scale of a factor says nothing about a distribution and is
-not read; the prior log-odds of the entity stands in the network's attribute `log_odds`.
+not read; the prior log-odds of the entity stands in the network's attribute `log_odds`. A bundle that says how often
+has two networks an entity, of its classes, with the states that can occur (docs/decisions.md, F2); these are not read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.bundle.explicit import bundle_models
 from afa.errors import BundleError, Fault
-from afa.formats.assemble import Pair, assemble, check_directions_alone
+from afa.formats.assemble import Pair, assemble
 from afa.formats.extra import library
-from afa.mrf import VALUES, Floats
+from afa.mrf import VALUES, Floats, PairwiseMRF
 
 LOG_ODDS = "log_odds"
 LARGEST_POTENTIAL = 300.0
@@ -25,31 +29,52 @@ TOLERANCE = 1e-9
 X = np.array(VALUES, dtype=np.float64)
 
 
-def to_markov_network(bundle: Bundle, entity: str, features: Sequence[str] | None = None) -> Any:
+def to_markov_network(
+    bundle: Bundle, entity: str, features: Sequence[str] | None = None, *, holds: bool | None = None
+) -> Any:
     """The `DiscreteMarkovNetwork` of an entity on all M features, or on these, which must hold its support.
 
-    States are named -1, 0 and 1, so that evidence is given as in a bundle. Raises a `BundleError` for a feature that is
-    left out though it has a potential, for potentials beyond `LARGEST_POTENTIAL`, and for a bundle that says how often.
+    States are named -1, 0 and 1, so that evidence is given as in a bundle. holds : of a bundle that says how often,
+    True for the class with the entity, which has the prior, False for the class without it; of others None. Raises a
+    `BundleError` for a feature that is left out though it has a potential, for potentials beyond `LARGEST_POTENTIAL`,
+    for another `holds`, and for exclusive groups and implications, which no factor of two features can hold.
     """
-    check_directions_alone(bundle, "a Markov network")
+    model, support = _model_of(bundle, entity, holds)
     networks, factors = library("pgmpy.models"), library("pgmpy.factors.discrete")
-    n = bundle.index(entity)
     names = bundle.features if features is None else bundle.restrict(features).features
-    _check_exportable(bundle, entity, names)
+    _check_exportable(f"bundle {bundle.name}, {entity}", model, support, names)
     index = {feature: j for j, feature in enumerate(bundle.features)}
-    states = {name: list(VALUES) for name in names}
+    states = {name: [x for x in VALUES if model.possible[index[name], x + 1]] for name in names}
+    centre = np.zeros(model.n_features) if model.centre is None else model.centre
     network = networks.DiscreteMarkovNetwork()
-    network.graph.update({"name": entity, LOG_ODDS: float(bundle.priors[n])})
+    network.graph.update({"name": entity, LOG_ODDS: float(model.prior)})
     network.add_nodes_from(names)
     for name in names:
-        values = np.exp(bundle.unary[n, index[name]] * X)
-        network.add_factors(factors.DiscreteFactor([name], [3], values, {name: states[name]}))
-    for row, column, value in zip(*bundle.packed.of(n), strict=True):
+        values = np.exp(model.terms[index[name]][model.possible[index[name]]])
+        network.add_factors(factors.DiscreteFactor([name], [len(values)], values, {name: states[name]}))
+    for row, column in zip(*sp.triu(model.couplings).nonzero(), strict=True):
         pair = [bundle.features[row], bundle.features[column]]
         network.add_edge(*pair)
-        values = np.exp(value * np.outer(X, X))
-        network.add_factors(factors.DiscreteFactor(pair, [3, 3], values, {name: states[name] for name in pair}))
+        away = [np.array(states[bundle.features[j]]) - centre[j] for j in (row, column)]
+        values = np.exp(model.couplings[row, column] * np.outer(*away))
+        network.add_factors(factors.DiscreteFactor(pair, values.shape, values, {name: states[name] for name in pair}))
     return network
+
+
+def _model_of(bundle: Bundle, entity: str, holds: bool | None) -> tuple[PairwiseMRF, NDArray[np.intp]]:
+    """The model that a network is of, and the features that it speaks of."""
+    where = f"bundle {bundle.name}"
+    if bundle.exclusive or bundle.implies:
+        found, step = "exclusive groups or implications", "leave groups.csv and implies.csv out"
+        raise BundleError(Fault(where, found, "features that factors of two can hold", step))
+    if bundle.says_how_often != (holds is not None):
+        found, expected, step = "one that says how often", "which class", "give holds=True, or holds=False"
+        if holds is not None:
+            found, expected, step = "directions alone", "one that says how often, for `holds`", "leave `holds` out"
+        raise BundleError(Fault(where, found, expected, step))
+    if holds is None:
+        return bundle.mrf(entity), bundle.support(entity)
+    return bundle_models(bundle, entity)[0 if holds else 1], bundle.how_often(entity)[2]
 
 
 def from_markov_networks(
@@ -99,16 +124,13 @@ def from_markov_networks(
     )
 
 
-def _check_exportable(bundle: Bundle, entity: str, names: Sequence[str]) -> None:
-    where = f"bundle {bundle.name}, {entity}"
-    left_out = [bundle.features[j] for j in bundle.support(entity) if bundle.features[j] not in set(names)]
+def _check_exportable(where: str, model: PairwiseMRF, support: NDArray[np.intp], names: Sequence[str]) -> None:
+    left_out = [model.features[j] for j in support if model.features[j] not in set(names)]
     if left_out:
         found = f"potentials on {', '.join(left_out[:10])}, which the list of features leaves out"
         raise BundleError(Fault(where, found, "a list that holds the support", "add them to the list"))
-    largest = max(
-        float(np.abs(values).max(initial=0.0))
-        for values in (bundle.unary[bundle.index(entity)], bundle.packed.of(bundle.index(entity))[2])
-    )
+    potentials = (np.where(model.possible, model.terms, 0.0), model.couplings.data)
+    largest = max(float(np.abs(values).max(initial=0.0)) for values in potentials)
     if largest > LARGEST_POTENTIAL:
         expected = f"at most {LARGEST_POTENTIAL:g} in magnitude"
         raise BundleError(Fault(where, f"a potential of {largest:g}", expected, "check the unit, which is nats"))

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from bundles import bundle_of, random_bundles
 from hypothesis import given, settings
+from rated import FEVERS, rated, written
 
 from afa.bundle import load_bundle
+from afa.bundle.explicit import bundle_models
 from afa.errors import AfaError, BundleError
 from afa.formats import from_markov_networks, from_networkx, to_markov_network
 from afa.inference.exact import exact
-from afa.mrf import PairwiseMRF
+from afa.mrf import Evidence, PairwiseMRF
 
 models = pytest.importorskip("pgmpy.models")
 factors = pytest.importorskip("pgmpy.factors.discrete")
@@ -56,6 +58,42 @@ def test_marginals_by_pgmpy_s_own_inference_are_the_exact_ones(seed, observed):
             query = engine.query([bundle.features[feature]], evidence=observed, show_progress=False)
             by_state = np.array([query.get_value(**{bundle.features[feature]: x}) for x in (-1, 0, 1)])
             np.testing.assert_allclose(row, by_state / by_state.sum(), atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_class_models_by_pgmpy_s_own_inference_are_the_exact_ones(seed):
+    found = rated(np.random.default_rng(seed), n=2, m=5)
+    bundle, values = found.bundle, found.values(np.random.default_rng(seed))
+    for entity in bundle.entities:
+        models_of, log_odds = bundle_models(bundle, entity), 0.0
+        for holds, model in zip((True, False), models_of, strict=True):
+            network = to_markov_network(bundle, entity, holds=holds)
+            engine = inference.VariableElimination(network)
+            for seen in ([], [1], [0, 3]):
+                observed = found.named(values, seen)
+                marginals = exact(model, Evidence.of(model, observed)).marginals
+                for row, j in zip(marginals.probabilities, marginals.free, strict=True):
+                    name, states = bundle.features[j], np.flatnonzero(bundle.possible[j]) - 1
+                    query = engine.query([name], evidence=observed, show_progress=False)
+                    by_state = np.array([query.get_value(**{name: x}) for x in states])
+                    np.testing.assert_allclose(row[states + 1], by_state / by_state.sum(), atol=1e-10)
+            log_odds += (1 if holds else -1) * (np.log(network.get_partition_function()) + network.graph["log_odds"])
+        kappa = exact(models_of[0]).log_partition - exact(models_of[1]).log_partition
+        assert log_odds == pytest.approx(kappa, abs=1e-9)
+
+
+def test_a_bundle_that_says_how_often_has_a_network_of_each_class_alone():
+    bundle = rated(np.random.default_rng(0), n=1, m=2).bundle
+    with pytest.raises(BundleError, match="one that says how often; expected which class"):
+        to_markov_network(bundle, "v0")
+    with pytest.raises(BundleError, match="directions alone; expected one that says how often"):
+        to_markov_network(TINY, "bleeding", holds=True)
+
+
+def test_exclusive_groups_have_no_network(tmp_path):
+    bundle = load_bundle(written(tmp_path / "fevers", FEVERS))
+    with pytest.raises(BundleError, match="exclusive groups or implications; expected features that factors of two"):
+        to_markov_network(bundle, "flu", holds=True)
 
 
 def test_the_partition_function_is_that_of_the_entity_without_its_prior():

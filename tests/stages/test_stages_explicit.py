@@ -10,7 +10,7 @@ from afa.bundle.explicit import bundle_models
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
 from afa.inference.meanfield import Solver
-from afa.planner import BinaryPlanner
+from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.stages.binary import binary_tasks
 from afa.stages.calibration import NOT_COMPILED, run
 from afa.stages.labels.numbers import summarise_labels
@@ -91,6 +91,29 @@ def test_stopping_follows_the_tasks_by_how_often(case):
     for (entity, name), sign in ends.items():
         values = cohort.values[cohort.patients.index(name)]
         assert sign == np.sign(log_odds(found.bundle, entity, values))
+
+
+@pytest.mark.parametrize("allocation", ["greedy", "random"])
+def test_the_top_k_stops_where_a_planner_that_weighs_by_how_often_does(case, allocation):
+    found, cohort = case
+    bundle, levels = found.bundle, Levels((0.6, 0.9), (0.05,), (0.5,))
+    asked = {"k": 1, "coupling": "explicit", "costs": "equal", "seed": 3}
+    table = stopping_tables(
+        bundle, cohort, range(8), {"greedy": None}, levels, k=1, seed=3, solver=Solver(), coupling="explicit"
+    )["top_k"].query("allocation == @allocation")
+    assert table["stopped"].any()
+    for row in table.itertuples():
+        values = dict(zip(bundle.features, map(int, cohort.values[cohort.patients.index(row.patient)]), strict=True))
+        level = row.level * len(bundle.features) if row.stopping == "budget" else row.level
+        stop = Stop(**{row.stopping: True if row.stopping == "certain" else level})
+        planner = TopKPlanner(bundle, allocation=allocation, patient=row.patient, stop=stop, **asked)
+        while (feature := planner.next_feature()) is not None:
+            planner.observe(feature, values[feature])
+        assert len(planner.observed) == row.t
+        last = TopKPlanner(bundle, **asked)
+        last.observe_all(values)
+        if not last.undecided():
+            assert row.wrong == (planner.top_k() != last.top_k())
 
 
 def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):

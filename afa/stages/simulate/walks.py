@@ -151,22 +151,8 @@ class TopKTask:
         """At all that was measured: where how often is not said, a value that was not adds nothing, as a 0 does."""
         if self.gauge.coupling != "explicit":
             return full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.solver)
-        pairs = all_pairs(len(self.bundle.entities))
-        winner = np.zeros((len(values), len(pairs)), dtype=np.int8)
-        place = np.zeros((len(values), len(self.bundle.entities)), dtype=np.int64)
-        for patient, row in enumerate(values):
-            planner = self._planner(Way("random", "", "two_elbo"), "", 0)
-            tell(planner, row)
-            scores, place[patient] = self._read(planner)
-            winner[patient] = np.sign(scores[pairs[:, 0], pairs[:, 1]])
-        return Truth(winner, place, np.zeros(len(pairs), dtype=np.int8))
-
-    def _read(self, planner: TopKPlanner) -> tuple[Floats, NDArray[np.int64]]:
-        """The scores of a planner, and how many entities are ahead of each by more than its name."""
-        scores, entities = planner.scores(), self.bundle.entities
-        by_name = np.argsort(np.argsort(np.array(entities, dtype=object)))
-        tie = planner._state.packed.tie
-        return scores, ranks_of(scores, np.arange(len(entities)), by_name, tie).place
+        way = Way("random", "", "two_elbo")
+        return planned_truth(values, [self._planner(way, "", 0) for _ in values])
 
     def constant(self, seen: Seen) -> Walk:
         """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
@@ -248,7 +234,7 @@ class TopKTask:
             planner, winner = self._planner(way, name, seed), seen.truth.winner[patient]
             for t, taken in enumerate(steps(planner, seen.values[patient])):
                 order[patient, t - 1] = taken  # of t = 0 the last, which is written again
-                scores, place[patient, t] = self._read(planner)
+                scores, place[patient, t] = ranked(planner)
                 calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
                 right[patient, t] = (0.5 * (1 + calls * winner))[winner != 0].sum()
                 certified[patient, t] = planner.certified()
@@ -287,6 +273,27 @@ def steps(
             continue
         planner.observe(feature, int(values[place[feature]]))
         yield place[feature]
+
+
+def ranked(planner: TopKPlanner) -> tuple[Floats, NDArray[np.int64]]:
+    """The scores (N, N) of a planner, and (N,) how many entities are ahead of each by more than its name."""
+    scores, entities = planner.scores(), planner.bundle.entities
+    by_name = np.argsort(np.argsort(np.array(entities, dtype=object)))
+    tie = planner._state.packed.tie
+    return scores, ranks_of(scores, np.arange(len(entities)), by_name, tie).place
+
+
+def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Truth:
+    """What planners, one a patient, answer at all that was measured of P patients, values (P, M)."""
+    places, winners = [], []
+    for planner, row in zip(planners, values, strict=True):
+        tell(planner, row)
+        scores, place = ranked(planner)
+        pairs = all_pairs(len(place))
+        places.append(place)
+        winners.append(np.sign(scores[pairs[:, 0], pairs[:, 1]]).astype(np.int8))
+    winner = np.array(winners)
+    return Truth(winner, np.array(places), np.zeros(winner.shape[1:], dtype=np.int8))
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -59,14 +61,20 @@ def run(
     closure: Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `stopping_tables`; allocation : tables of that stage, whose orders are followed again."""
+    """The tables of `stopping_tables`; allocation : tables of that stage, whose orders are followed again.
+
+    The grid's orders are those of directions: under `explicit` the rules choose by how often instead.
+    """
     names = [cohort.patients[p] for p in patients]
     rules = [rule for rule in stopping.rules if rule != RANDOM]
+    orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
+    if closure.coupling != "explicit":
+        orders = stored_orders(allocation.folder, bundle, names, rules, note)
     return stopping_tables(
         bundle,
         cohort,
         patients,
-        stored_orders(allocation.folder, bundle, names, rules, note),
+        orders,
         Levels(stopping.probabilities, stopping.gains, stopping.budgets),
         k=top_k_size(bundle, top_k),
         seed=stopping.seed,

@@ -2,6 +2,7 @@
 
 Every patient of a cohort is followed to full observation, in the top-k setting and as a binary task of each entity; a
 rule stops at the first round at which it holds. What is answered then is held against what full observation answers.
+The engine follows them, but for the top k under `explicit`: there the planners themselves do, a patient at a time.
 """
 
 from __future__ import annotations
@@ -17,26 +18,30 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, Closure
 from afa.cohort.cohort import Cohort
-from afa.engine.paths import watch, watch_task
+from afa.engine.paths import Watched, watch, watch_task
 from afa.engine.rounds import full_observation
 from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
+from afa.planner import TopKPlanner
 from afa.stages.allocation.tables import Targets
+from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
 from afa.stages.stopping.levels import Halt, Levels
 from afa.stats.tables import read_table
 
 RANDOM, GREEDY = "random", "greedy"
 STORED = {"gain": "cmi", "schedule": "every"}
 """The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
+ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
+"""How a planner goes under `explicit`."""
 
 
 def stopping_tables(
     bundle: Bundle,
     cohort: Cohort,
     patients: Sequence[int],
-    orders: Mapping[str, NDArray[np.int64]],
+    orders: Mapping[str, NDArray[np.int64] | None],
     levels: Levels,
     *,
     k: int,
@@ -48,8 +53,9 @@ def stopping_tables(
 ) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    orders : by allocation rule, (P, M) features as the rule chose them for these patients in the top-k setting; the
-    random order of `seed` is followed beside them, and beside that of `greedy` in the binary tasks.
+    orders : by allocation rule, (P, M) features as the rule chose them for these patients in the top-k setting, or None
+    for a planner to choose. The random order of `seed` is followed beside them, and beside that of `greedy` in the
+    binary tasks.
     coupling, strength : which two class models a task has (`afa.closure`).
 
     Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by entity. `t`: the round of the
@@ -69,10 +75,21 @@ def stopping_tables(
     drawn = [random_order(bundle.features, patient=name, seed=seed) for name in names]
     random = np.array(drawn, dtype=np.int64).reshape(values.shape)
     unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
-    targets = Targets.of(full_observation(bundle, values, solver=solver), unlabelled, k, 0)
+    explicit = coupling == "explicit"
+    gauge, asked = Gauge("explicit" if explicit else None), ASKED if explicit else ASKED._replace(score="linearity")
+    if explicit:
+        truth = planned_truth(values, [planner_of(bundle, asked, k, gauge, solver) for _ in names])
+    else:
+        truth = full_observation(bundle, values, solver=solver)
+    targets = Targets.of(truth, unlabelled, k, 0)
     parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
     for allocation, order in {**orders, RANDOM: random}.items():
-        watched = watch(bundle, values, order, k=k, solver=solver, threads=threads)
+        if explicit or order is None:
+            way = asked._replace(allocation=allocation)
+            planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=seed) for name in names]
+            watched = watch_planners(planners, values, order)
+        else:
+            watched = watch(bundle, values, order, k=k, solver=solver, threads=threads)
         for halt, rounds in levels.stops(watched):
             wrong = _wrong_members(watched.inside[np.arange(len(names)), rounds], targets)
             answers = {"members": np.int16(k), "wrong": wrong}
@@ -90,6 +107,21 @@ def stopping_tables(
     tables = {name: _by_patient(rows, names, cohort.name, bundle.name) for name, rows in parts.items()}
     check_certain(tables)
     return tables
+
+
+def watch_planners(
+    planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
+) -> Watched:
+    """Follow P patients, values (P, M), by a planner each, along orders (P, M) or as the planners choose."""
+    read: list[list[tuple[Any, ...]]] = []
+    for i, planner in enumerate(planners):
+        read.append([])
+        for _ in steps(planner, values[i], None if orders is None else orders[i]):
+            posterior = 0.0 if planner.undecided() else planner.answer_probability()
+            inside = np.isin(planner.bundle.entities, planner.top_k())
+            certain, probability = planner.certified(), planner.boundary_probability()
+            read[-1].append((inside, certain, probability, posterior, planner._largest_gain()))
+    return Watched(*(np.array([[seen[field] for seen in rounds] for rounds in read]) for field in range(5)))
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
