@@ -13,6 +13,7 @@ from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.stages.binary import binary_tasks
 from afa.stages.calibration import NOT_COMPILED, run
+from afa.stages.labels.null import shuffled_genes
 from afa.stages.labels.numbers import summarise_labels
 from afa.stages.labels.tables import explicit_references, label_tables
 from afa.stages.labels_needed.numbers import summarise_labels_needed
@@ -62,7 +63,7 @@ def test_labels_show_it_beside_the_papers_choices_and_ours(case):
     assert (tables["tasks"].query("coupling == 'explicit'")["shift"] == 0).all()
     rows = summarise_labels(tables, resamples=20, confidence=0.9)
     assert set(rows["coupling"].dropna()) == {"differential", "shared", "explicit"}
-    assert explicit_references(found.bundle) == ["controls", "cohort"]
+    assert explicit_references(found.bundle) == ["controls", "ranges", "cohort"]
 
 
 def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
@@ -122,6 +123,39 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
     assert explicit_references(bundle_tiny) == []
     with pytest.raises(BundleError, match="directions alone"):
         binary_tasks(bundle_tiny, cohort, [0], seeds=[0], solver=Solver(), coupling="explicit")
+
+
+@pytest.mark.parametrize("encoding", ["controls", "ranges"])
+def test_features_of_two_values_are_read_by_how_often_alone(encoding):
+    rng = np.random.default_rng(SEED)
+    found, names = rated(rng, n=2, m=6), tuple(f"p{i}" for i in range(8))
+    bundle = found.bundle
+    assert not bundle.ternary
+    values = np.array([found.values(rng) for _ in names], dtype=np.int8)
+    labels = pd.DataFrame({"v0": [0, 1] * 4, "v1": [1, 1, 0, 0] * 2}, index=list(names))
+    cohort = Cohort("small", bundle.features, names, values, labels, {"encoding": {"reference": encoding}})
+    options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 2, "whole_permutations": 3}
+    tables = label_tables(bundle, cohort, {0.5: cohort}, **options)
+    assert set(tables["tasks"]["coupling"]) == {"explicit"}
+    assert set(tables["scores"]["reference"]) == {encoding}
+    for row in tables["scores"].query("t == 100").itertuples():
+        expected = log_odds(bundle, row.entity, values[names.index(row.patient)])
+        assert row.calibrated == pytest.approx(expected, abs=1e-6)
+    assert tables["null"]["auroc"].between(0, 1).all()
+    assert len(summarise_labels(tables, resamples=20, confidence=0.9))
+    limits = {"sizes": [4], "repeats": 1, "permuted": 1, "most_labels": 2, "tested": 2, "of_each_class": 1}
+    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], name="small", **limits)
+    assert not needed["zero_shot"].duplicated().any()
+    assert len(summarise_labels_needed(needed, resamples=20, confidence=0.9))
+
+
+def test_genes_are_shuffled_among_those_that_take_the_same_values():
+    kinds = (7, 6, 7, 6, 3, 7)
+    for permutation in range(5):
+        place = shuffled_genes(6, permutation, kinds)
+        assert sorted(place) == list(range(6))
+        assert [kinds[j] for j in place] == list(kinds)
+    assert (shuffled_genes(6, 1, (7,) * 6) == shuffled_genes(6, 1)).all()
 
 
 def test_labels_needed_hold_classifiers_against_it_too(case):

@@ -41,7 +41,7 @@ class Settings(Section):
 
 OWN = {
     "label": Column("", "label of the patient: 0 or 1"),
-    "reference": Column("", "what values were encoded against: controls or cohort"),
+    "reference": Column("", "what values were encoded against: controls, ranges or cohort"),
     "t": Column("per cent", "of the features of the entity's support that have been observed"),
     "permutation": Column("", "number of the shuffling of genes, from 0"),
     "auroc": Column("0 to 1", "area under the ROC curve of the shuffled bundle"),

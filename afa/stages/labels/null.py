@@ -28,9 +28,24 @@ METRICS = ["auroc", "balanced_accuracy", "balanced_accuracy_calibrated"]
 
 
 @lru_cache(maxsize=4096)
-def shuffled_genes(n_features: int, permutation: int) -> NDArray[np.int64]:
-    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed."""
-    return generator_of("labels", "shuffled genes", permutation).permutation(n_features)
+def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
+    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.
+
+    kinds : (M,) of features that do not all take the same values, which they take: shuffled are those of one kind.
+    """
+    generator, genes = generator_of("labels", "shuffled genes", permutation), np.arange(n_features)
+    of_feature = np.array(kinds or (0,) * n_features)
+    for kind in np.unique(of_feature):
+        alike = np.flatnonzero(of_feature == kind)
+        genes[alike] = generator.permutation(alike)
+    return genes
+
+
+def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:
+    """`shuffled_genes` of a task's bundle."""
+    bundle = task.bundle
+    kinds = () if bundle.ternary else tuple((bundle.possible @ (1, 2, 4)).tolist())
+    return shuffled_genes(len(bundle.features), permutation, kinds)
 
 
 def label_null(
@@ -72,7 +87,7 @@ def _followed(
 
     All are followed together, because they meet in many states. What they start from shuffling does not change.
     """
-    shuffles = [shuffled_genes(tasks[0].values.shape[1], permutation) for permutation in range(permutations)]
+    shuffles = [_shuffled(tasks[0], permutation) for permutation in range(permutations)]
     values = np.concatenate([task.values[:, genes] for task in tasks for genes in shuffles])
     tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
     shift = 0.0
@@ -92,7 +107,7 @@ def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
     support, score = task.support, _score_of(task)
     scores = np.empty((len(task.values), permutations, 1))
     for permutation in range(permutations):
-        x = task.values[:, shuffled_genes(task.values.shape[1], permutation)[support]]
+        x = task.values[:, _shuffled(task, permutation)[support]]
         scores[:, permutation, 0] = score(x.astype(np.float64))
     found = _metrics(task, settled(scores), shift).assign(t=100)
     return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)

@@ -16,7 +16,7 @@ from afa.bundle import Bundle
 from afa.closure import contraction, contrast, shared_factor
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
-from afa.errors import CohortError, Fault
+from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.labels.null import label_null
@@ -52,28 +52,33 @@ def label_tables(
 ) -> dict[str, pd.DataFrame]:
     """All that the labels of a cohort say of the scores, by reference and coupling.
 
-    cohort : the cohort of the run; where it is encoded against controls it is the reference `controls`. by_cohort : the
-    same patients encoded against themselves, by threshold; the first is the headline, as is the first of `strengths`.
+    cohort : the cohort of the run; where it is encoded against controls or by ranges that is a reference of its own.
+    by_cohort : the same patients encoded against themselves, by threshold; the first is the headline, as is the first
+    of `strengths`. A bundle with features of two values is read as `explicit` alone, on the cohort of the run.
 
     Returns `scores` and `tasks` of `label_scores`, `whole` of `whole_scores`, `null` of `label_null`; `labels`, by
     (patient, entity), of the labels that are used; and `left_out`, those of which one class has no patient.
 
     Raises
     ------
-    CohortError : two of the cohorts have other patients or other labels.
+    CohortError : two of the cohorts have other patients or other labels. BundleError : no setting is left.
 
     """
-    encoding = cohort.provenance.get("encoding") or {}
+    own: Reference = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
     cohorts: dict[float | None, Cohort] = {}
     cohorts.update(by_cohort.items())
-    if encoding.get("reference", "controls") == "controls":
+    if own != "cohort":
         cohorts[None] = cohort
     for threshold, other in by_cohort.items():
         if other.patients != cohort.patients or not other.labels.equals(cohort.labels):
             where = f"cohort {cohort.name}, threshold {threshold:g}"
             raise CohortError(Fault(where, "other patients or labels", "those of the run's cohort", "build it again"))
-    references: list[Reference] = ["controls", "cohort"] if None in cohorts else ["cohort"]
-    settings = settings_of(references, list(by_cohort), strengths, explicit_references(bundle))
+    references: list[Reference] = [own, "cohort"] if own != "cohort" else ["cohort"]
+    explicit, closed = explicit_references(bundle), bundle.ternary
+    settings = settings_of(references if closed else [own], list(by_cohort), strengths, explicit, closed=closed)
+    if not settings:
+        expected, step = "probabilities of its values", "encode it as the bundle says, and leave groups.csv out"
+        raise BundleError(Fault(f"cohort {cohort.name}", "features of two values", expected, step))
     tasks, left_out = tasks_of(bundle, cohorts, settings)
     found = label_scores(tasks, percents=percents, seeds=seeds, solver=solver, threads=threads)
     found["whole"] = whole_scores(bundle, cohorts, settings)
@@ -93,9 +98,9 @@ def label_tables(
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
     """The references of which the bundle states probabilities: as it says, else any (docs/decisions.md, F10a)."""
-    if bundle.rates is None or not bundle.says_how_often or bundle.exclusive:
+    if bundle.rates is None or bundle.exclusive or (bundle.ternary and not bundle.says_how_often):
         return []
-    known: list[Reference] = ["controls", "cohort"]
+    known: list[Reference] = ["controls", "ranges", "cohort"]
     return [reference for reference in known if bundle.rates.encoding in (None, reference)]
 
 

@@ -23,7 +23,8 @@ from afa.mrf import Floats
 from afa.orders import random_order
 
 Values = NDArray[np.int8]
-Reference = Literal["controls", "cohort"]
+Reference = Literal["controls", "ranges", "cohort"]
+"""What values are encoded against; the first two are of a run's own cohort."""
 GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2
@@ -52,22 +53,24 @@ def settings_of(
     thresholds: Sequence[float],
     strengths: Sequence[float],
     explicit: Sequence[Reference] = (),
+    *,
+    closed: bool = True,
 ) -> list[Setting]:
     """Every reference with every coupling; first of each list what was fixed beforehand, then the grid around it.
 
-    explicit : the references under which probabilities of the bundle hold.
+    explicit : the references under which probabilities of the bundle hold. closed : whether the bundle has the paper's
+    closures, whose features have three values.
     """
-    found = []
-    for coupling in COUPLINGS:
+    found, own = [], [reference for reference in references if reference != "cohort"]
+    for coupling in COUPLINGS if closed else ():
         for strength in strengths if coupling == "shared" else strengths[:1]:
             varied = "" if strength == strengths[0] else f"strength={strength:g}"
-            if "controls" in references:
-                found.append(Setting("controls", coupling, None, strength, varied))
+            found += [Setting(reference, coupling, None, strength, varied) for reference in own]
             for threshold in thresholds if "cohort" in references else ():
                 other = "" if threshold == thresholds[0] else f"threshold={threshold:g}"
                 found.append(Setting("cohort", coupling, threshold, strength, f"{other} {varied}".strip()))
     found += [
-        Setting(reference, "explicit", None if reference == "controls" else thresholds[0])
+        Setting(reference, "explicit", thresholds[0] if reference == "cohort" else None)
         for reference in references
         if reference in explicit
     ]
@@ -101,7 +104,7 @@ def tasks_of(
 ) -> tuple[list[Task], list[str]]:
     """The tasks of all settings, labels within; and the labels left out, of which one class has no patient.
 
-    cohorts : one cohort by threshold, None for the one encoded against controls.
+    cohorts : one cohort by threshold, None for the run's own, which is encoded against controls or by ranges.
     """
     tasks, left_out = [], []
     labels = next(iter(cohorts.values())).labels

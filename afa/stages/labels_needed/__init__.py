@@ -36,7 +36,7 @@ class Settings(Section):
 
 OWN = {
     "size": Column("count", "labelled patients that it was trained on"),
-    "reference": Column("", "what values were encoded against: controls or cohort"),
+    "reference": Column("", "what values were encoded against: controls, ranges or cohort"),
     "method": Column("", "classifier: logistic, boosting or naive_bayes"),
     "permuted": Column("", "whether it was trained on shuffled labels"),
     "repeat": Column("", "number of the draw of the labelled patients, from 0"),

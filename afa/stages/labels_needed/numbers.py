@@ -265,8 +265,11 @@ def _of(key: Key) -> dict[str, object]:
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """By size and label, what a classifier has more than the zero-shot score at the same state."""
-    rival = found[key._replace(method=ZERO_SHOT)]
+    """By size and label, what a classifier has more than the zero-shot score at the same state.
+
+    That is the score by how often where there is no other.
+    """
+    rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {
         size: {name: value - rival[size][name] for name, value in values.items()} for size, values in found[key].items()
     }

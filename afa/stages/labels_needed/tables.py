@@ -21,7 +21,7 @@ from afa.stages.drawn import generator_of
 from afa.stages.labels.tasks import GREEDY, RANDOM, Setting, Task, places, tasks_of
 from afa.stages.labels_needed.classifiers import METHODS, Mask, Method, acquire, conditionals, train
 
-COUPLINGS = {"controls": "differential", "cohort": "shared"}
+COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
 """The zero-shot settings that classifiers are held against, by reference: the paper's, and both changes together."""
 FURTHEST = 25
 """Per cent of the support up to which classifiers choose features for themselves."""
@@ -40,10 +40,8 @@ def encoded_cohorts(tasks: pd.DataFrame) -> dict[str, float | None]:
     None for the cohort of the run; a reference without a label is left out.
     """
     fixed = tasks[tasks["variant"] == ""].drop_duplicates("reference").set_index("reference")
-    found: dict[str, float | None] = {"controls": None} if "controls" in fixed.index else {}
-    if "cohort" in fixed.index:
-        found["cohort"] = float(fixed["threshold"]["cohort"])
-    return found
+    thresholds = {reference: fixed["threshold"][reference] for reference in COUPLINGS if reference in fixed.index}
+    return {reference: float(value) if reference == "cohort" else None for reference, value in thresholds.items()}
 
 
 def needed_tables(
@@ -61,7 +59,7 @@ def needed_tables(
 ) -> dict[str, pd.DataFrame]:
     """Log-odds of classifiers trained on `sizes` labelled patients, for all the others; and the zero-shot scores.
 
-    name : of the cohort. cohorts : its patients by reference, `controls` or `cohort`. scores : of the stage `labels`;
+    name : of the cohort. cohorts : its patients by reference, of `COUPLINGS`. scores : of the stage `labels`;
     they say at which t, and along which random orders. At most `most_labels` labels are used, chosen by hashes of their
     names. A size that leaves fewer than `tested` patients, or fewer than `of_each_class` of a class, is left out for
     that label. In the first `permuted` repeats classifiers are trained on shuffled labels as well.
@@ -116,7 +114,7 @@ def _tasks(
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
         if reference in cohorts:
-            setting = Setting(reference, coupling)  # type: ignore[arg-type]
+            setting = Setting(reference, coupling if bundle.ternary else "explicit")  # type: ignore[arg-type]
             by_reference[reference], of_one_class = tasks_of(bundle, {None: cohorts[reference]}, [setting])
     names = [task.entity for task in next(iter(by_reference.values()), [])]
     chosen = sorted(names, key=lambda name: hashlib.sha256(f"labels needed\0{name}".encode()).digest())[:most_labels]
@@ -133,7 +131,7 @@ def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
     parts = [none]
     for task in tasks:
         key = (task.setting.reference, task.setting.coupling, task.entity)
-        parts += [fixed.get((key[0], "explicit", task.entity), none), fixed.get(key, none)]
+        parts += [fixed.get((key[0], coupling, task.entity), none) for coupling in dict.fromkeys(("explicit", key[1]))]
         if set(parts[-1]["patient"]) != set(task.patients):
             found = f"scores of {parts[-1]['patient'].nunique()} patients for {task.entity}, reference {key[0]}"
             step = "run the stage labels again, on the same bundle and cohort"
