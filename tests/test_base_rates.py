@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.bracket import duel_interval
-from afa.bundle.explicit import explicit_models
+from afa.bundle.explicit import explicit_models, slopes_bound
 from afa.errors import BundleError, PlannerError
 from afa.gain import cmi, wald_magnitude
 from afa.inference.exact import exact
@@ -48,6 +48,34 @@ def test_centres_and_linear_parts_are_those_of_the_probabilities(worked):
     np.testing.assert_allclose(worked[1].centre, [0.2, 0.0, -0.1])
     np.testing.assert_allclose(worked[0].unary, [1.38629, 0.89588, 0.0], atol=1e-5)
     np.testing.assert_allclose(worked[1].unary, [-1.38629, 0.0, 2.19722], atol=1e-5)
+
+
+def test_slopes_of_the_worked_example_leave_its_couplings_as_they_are(worked):
+    np.testing.assert_allclose(slopes_bound(WITH), [0.25, 0.62020, 0.25], atol=1e-5)
+    np.testing.assert_allclose(slopes_bound(WITHOUT), [0.25, 0.4, 0.25], atol=1e-5)
+    np.testing.assert_allclose(worked[0].couplings.toarray()[[0, 1], [1, 2]], [0.5, -0.4])
+
+
+def by_hand(table, pairs, centred):
+    """Log Z, and P(x_0 = 1), of a table of three rows by a sum that uses nothing of ours."""
+    centre = [row[2] - row[0] if centred else 0.0 for row in table]
+    total = first = 0.0
+    for x in product((-1, 0, 1), repeat=3):
+        weight = table[0][x[0] + 1] * table[1][x[1] + 1] * table[2][x[2] + 1]
+        weight *= np.exp(sum(psi * (x[j] - centre[j]) * (x[k] - centre[k]) for (j, k), psi in pairs.items()))
+        total, first = total + weight, first + weight * (x[0] == 1)
+    return np.log(total), first / total
+
+
+def test_centred_couplings_hardly_move_the_exact_marginals_and_plain_ones_do(worked):
+    pairs = {(0, 1): 0.5, (1, 2): -0.4}, {(0, 1): 0.5}
+    for model, table, couplings in zip(worked, (WITH, WITHOUT), pairs, strict=True):
+        found, expected = exact(model), by_hand(table, couplings, centred=True)
+        assert found.log_partition == pytest.approx(expected[0], abs=1e-9)
+        assert found.marginals.probabilities[0, 2] == pytest.approx(expected[1], abs=1e-9)
+    plain = [by_hand(table, couplings, centred=False) for table, couplings in zip((WITH, WITHOUT), pairs, strict=True)]
+    assert [marginal for _, marginal in plain] == pytest.approx([0.84846, 0.20809], abs=1e-5)
+    assert plain[0][0] - plain[1][0] == pytest.approx(0.39045, abs=1e-5)
 
 
 def test_exact_normalisers_and_marginals_of_the_worked_example(worked):

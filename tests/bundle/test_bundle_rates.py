@@ -17,6 +17,8 @@ from afa.engine.layout import pack
 from afa.errors import BundleError, PlannerError
 from afa.files import sha256_of
 from afa.inference.exact import exact
+from afa.inference.meanfield import Solver
+from afa.planner import TopKPlanner
 
 FILES = {
     "bundle.yaml": 'name: worked\nversion: "1"\nencoding: ranges\nholds: one or none\n',
@@ -116,6 +118,18 @@ def test_the_models_of_the_worked_example_are_those_of_its_files(written: Path) 
     np.testing.assert_allclose(found, [3.84434, 2.13491, -0.69315, 0], atol=1e-5)
     given = bundle.energies(values, "explicit", [kappa_of(bundle, name) for name in bundle.entities])
     np.testing.assert_allclose(given[:, 0], found - kappa_of(bundle, "flu"))
+
+
+def test_of_rivals_silence_is_evidence_in_the_worked_example(written: Path) -> None:
+    bundle = load_bundle(written)
+    for seen, lead, posterior in (
+        ({"rash": 1, "iron": 1, "cells": -1}, 3.83888, 0.97894),
+        ({"iron": 1}, None, 0.75182),
+    ):
+        planner = TopKPlanner(bundle, k=1, holds="one", solver=Solver(tolerance=1e-12, max_iterations=2000))
+        planner.observe_all(seen)
+        assert planner.posterior()[0] == pytest.approx(posterior, abs=1e-5)
+        assert lead is None or planner.scores()[0, 1] == pytest.approx(lead, abs=1e-5)
 
 
 def test_energies_of_the_papers_closures_are_those_of_the_contrast(bundle_tiny: Bundle) -> None:
