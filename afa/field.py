@@ -23,7 +23,7 @@ from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.encode_table import Coding, read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
-from afa.elicit.knowledge import SHARES, pool_answers, pool_cuts
+from afa.elicit.knowledge import SHARES, cuts_apart, pool_answers, pool_cuts
 from afa.elicit.study import (
     DICTIONARY_FILE,
     ENTITIES_FILE,
@@ -109,7 +109,8 @@ def import_field(
     if sorted(labels.columns) != sorted(known):
         found, step = f"the columns {', '.join(labels.columns)}", "name one column for each entity"
         raise CohortError(Fault(str(source / LABELS_FILE), found, f"the entities {', '.join(known)}", step))
-    remarks = [*encoded.notes, *_remarks(given.values, encoded.values.isna().sum(axis=1), labels)]
+    remarks = [*encoded.notes, *cuts_apart(cuts)]
+    remarks += _remarks(given.values, encoded.values.isna().sum(axis=1), labels)
     text = (source / SOURCE_FILE).read_text(encoding="utf-8") if (source / SOURCE_FILE).is_file() else ""
     voters = tuple(dict.fromkeys([*given.cuts["voter"], *given.unary["voter"], *given.pairs["voter"]]))
     with atomic_folder(target) as made:

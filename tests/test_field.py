@@ -113,8 +113,9 @@ def test_a_made_up_field_keeps_what_was_given_and_says_what_was_seen(pumps: Path
     assert (table.licence, table.citation) == ("CC0", "A. Smith: Pumps (2020).")
     assert pd.read_csv(out / "groups.csv")["exclusive"].tolist() == [1, 1]
     assert remarks == [
+        "voters gave probabilities for cut points of their own: pressure low 2 to 3",
         "the number of missing values alone tells leak with an area under the curve of 1.00:"
-        " a planner must not see that a value is missing"
+        " a planner must not see that a value is missing",
     ]
     assert remarks[0] in (out / "SOURCE.md").read_text()
     cuts, unary, pairs = read_record(out)

@@ -42,6 +42,17 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
     return pd.concat([medians.where(kept), *spread], axis=1)
 
 
+def cuts_apart(cuts: pd.DataFrame) -> list[str]:
+    """One sentence on how far apart voters' own cut points are, of a table of `pool_cuts`; none where all agree."""
+    found = [
+        f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
+        for feature, row in cuts.iterrows()
+        for side in ("low", "high")
+        if row[f"{side}_least"] < row[f"{side}_most"]
+    ]
+    return [f"voters gave probabilities for cut points of their own: {', '.join(found)}"] if found else []
+
+
 def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
     """What voters say of how often, each in a CSV file of its own.
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.bundle.rates import floored, pool, three_values
-from afa.elicit.knowledge import SHARES, pool_answers, pool_cuts
+from afa.elicit.knowledge import SHARES, cuts_apart, pool_answers, pool_cuts
 from afa.features import features_of
 
 ALL, NO_LOW, NO_HIGH = (True, True, True), (False, True, True), (True, True, False)
@@ -65,6 +65,11 @@ def test_cut_points_are_medians_of_the_voters_who_give_them_where_more_than_half
     np.testing.assert_array_equal(pooled["low"], [np.nan, 24.0, np.nan])
     np.testing.assert_array_equal(pooled["high"], [1.01, 65.0, np.nan])
     assert pooled.loc["age", ["low_least", "low_most", "high_least", "high_most"]].tolist() == [18, 30, 60, 70]
+    assert cuts_apart(pooled) == [
+        "voters gave probabilities for cut points of their own:"
+        " gravity high 1 to 1.02, age low 18 to 30, age high 60 to 70"
+    ]
+    assert cuts_apart(pooled.loc[["oedema"]]) == []
 
 
 def test_answers_pool_to_one_row_for_each_entity_and_feature():
