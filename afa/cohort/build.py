@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,15 @@ import pandas as pd
 from afa.cohort import extract, geo
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
-from afa.cohort.encode import Reference, Test, encode, encode_by_cohort, without_robust_spread, without_spread
+from afa.cohort.encode import (
+    Reference,
+    Test,
+    encode,
+    encode_by_cohort,
+    encode_controls,
+    without_robust_spread,
+    without_spread,
+)
 from afa.cohort.gene_matrix import Expression
 from afa.cohort.genes import Names, Tiers, ensembl_candidates, first_tier_present, row_ids, symbol_candidates
 from afa.cohort.geo import Source
@@ -21,6 +29,15 @@ from afa.cohort.labels import describe_labels, make_labels
 from afa.cohort.select import Selected, select
 from afa.cohort.transform import choose_rows, log_values
 from afa.errors import CohortError, Fault
+
+
+class Coded(NamedTuple):
+    """The code of `patients` and `controls`, `(n, n_genes)`; which genes lack spread, `flat`; and what to record."""
+
+    patients: pd.DataFrame
+    flat: npt.NDArray[np.bool_]
+    record: dict[str, Any]
+    controls: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -40,19 +57,19 @@ class Coding:
         threshold = self.threshold if own.threshold is None else own.threshold
         return Coding(own.test or self.test, own.level or self.level, own.reference or self.reference, threshold)
 
-    def encode(
-        self, values: pd.DataFrame, chosen: Selected
-    ) -> tuple[pd.DataFrame, npt.NDArray[np.bool_], dict[str, Any]]:
-        """The patients' code `(n_patients, n_genes)`, which genes lack spread `(n_genes,)`, and what to record."""
-        patients = values[list(chosen.patients)]
+    def encode(self, values: pd.DataFrame, chosen: Selected) -> Coded:
+        """The code of the patients and of the controls, of `(n_genes, n_samples)` values in log2 units."""
+        patients, controls = values[list(chosen.patients)], values[list(chosen.controls)]
         if self.reference == "cohort":
             flat = without_robust_spread(patients.to_numpy(dtype=np.float64))
             coded = encode_by_cohort(patients, threshold=self.threshold)
-            return coded.T, flat, {"reference": "cohort", "threshold": self.threshold}
+            return Coded(coded.T, flat, {"reference": "cohort", "threshold": self.threshold}, controls.iloc[:, :0].T)
         is_control = np.isin(values.columns, chosen.controls)
         coded = encode(values, is_control, test=self.test, level=self.level)[list(chosen.patients)]
-        flat = without_spread(values.to_numpy(dtype=np.float64)[:, is_control])
-        return coded.T, flat, {"test": self.test, "level": self.level}
+        flat = without_spread(controls.to_numpy(dtype=np.float64))
+        healthy, used = encode_controls(controls, test=self.test, level=self.level)
+        said = {"test": self.test, "level": self.level} | ({} if used == self.test else {"test_of_controls": used})
+        return Coded(coded.T, flat, said, healthy.T)
 
 
 def build_cohort(
@@ -157,12 +174,12 @@ def assemble(
     if needed or len(absent) == len(found_in):
         raise CohortError(_missing_genes(config, needed or absent, tiers))
     values, read_from = choose_rows(log, found_in, chosen.controls)
-    coded, flat, code = coding.encode(values, chosen)
+    coded = coding.encode(values, chosen)
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
     record = {
         **_origin(config, files),
-        "encoding": {**code, "unit": config.expression.unit},
+        "encoding": {**coded.record, "unit": config.expression.unit},
         **_groups(chosen),
         "dropped_features": absent,
         **(
@@ -170,12 +187,13 @@ def assemble(
             if absent and isinstance(allowed, dict)
             else {}
         ),
-        "genes_without_spread": [str(gene) for gene in values.index[flat]],
+        "genes_without_spread": [str(gene) for gene in values.index[coded.flat]],
         "aliases_used": _aliases_used(tiers, read_from),
         "labels": describe_labels(patients, config.labels, labels),
-        **_shares(coded.to_numpy()),
+        **_shares(coded.patients.to_numpy()),
     }
-    return Cohort(config.name, tuple(coded.columns), chosen.patients, coded.to_numpy(), labels, record)
+    values, names = coded.patients.to_numpy(), tuple(coded.patients.columns)
+    return Cohort(config.name, names, chosen.patients, values, labels, record, coded.controls)
 
 
 def _columns(values: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:

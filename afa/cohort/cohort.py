@@ -23,6 +23,7 @@ from afa.yamlfile import read_mapping
 
 FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"
+CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
 PATIENT = "patient"
 LARGEST_TABLE = 500_000_000
@@ -40,7 +41,9 @@ class Cohort:
 
     `values` is `(n_patients, n_features)`, int8 in {-1, 0, 1}, read-only, rows and columns named by `patients` and
     `features`. `labels` is `(n_patients, n_labelled_entities)`, Int8 in {0, 1, missing}, indexed by patient.
-    `provenance` is what `cohort.yaml` says beside the name and the digests; it may be empty.
+    `provenance` is what `cohort.yaml` says beside the name and the digests; it may be empty. `controls` is
+    `(n_controls, n_features)`, int8 in {-1, 0, 1}, indexed by sample: healthy people, each encoded without itself; it
+    has no rows where there are none.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Cohort:
     values: npt.NDArray[np.int8]
     labels: pd.DataFrame
     provenance: dict[str, Any] = field(default_factory=dict)
+    controls: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __post_init__(self) -> None:
         values, labels = np.asarray(self.values), self.labels
@@ -65,6 +69,7 @@ class Cohort:
             table = pd.DataFrame(values, self.patients, self.features)
             faults += _value_faults(table, f"cohort {self.name}", (-1, 0, 1), blank=False)
         faults += _value_faults(labels, f"cohort {self.name}, labels", (0, 1), blank=True)
+        faults += _control_faults(self.controls, self.features, f"cohort {self.name}, controls")
         if tuple(labels.index) != tuple(self.patients):
             faults.append(
                 Fault(
@@ -83,31 +88,42 @@ class Cohort:
         object.__setattr__(self, "patients", tuple(self.patients))
         index = pd.Index(self.patients, name=PATIENT, dtype="str")
         object.__setattr__(self, "labels", labels.astype("Int8").set_axis(index, axis=0))
+        controls = self.controls if len(self.controls) else pd.DataFrame(columns=list(self.features))
+        object.__setattr__(self, "controls", controls.astype(np.int8))
 
 
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
-    """Write a cohort's folder in one step: two Parquet files, the same bytes each time, and `cohort.yaml`."""
+    """Write a cohort's folder in one step: its Parquet files, the same bytes each time, and `cohort.yaml`."""
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
-    write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder)
+    write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
 
 
 def write_cohort_tables(
-    name: str, values: pd.DataFrame, labels: pd.DataFrame, provenance: Mapping[str, Any], folder: str | Path
+    name: str,
+    values: pd.DataFrame,
+    labels: pd.DataFrame,
+    provenance: Mapping[str, Any],
+    folder: str | Path,
+    *,
+    controls: pd.DataFrame | None = None,
 ) -> None:
     """The same of tables indexed by patient, of which `values` may have gaps: a cohort that no stage accepts yet."""
-    patients = pd.Series(list(values.index), name=PATIENT, dtype="str")
+    written = {FEATURES_FILE: values, LABELS_FILE: labels}
+    if controls is not None and len(controls):
+        written[CONTROLS_FILE] = controls
     with atomic_folder(folder) as temporary:
-        for file, table in ((FEATURES_FILE, values), (LABELS_FILE, labels)):
+        for file, table in written.items():
+            patients = pd.Series(list(table.index), name=PATIENT, dtype="str")
             whole = pd.concat([patients, table.reset_index(drop=True)], axis="columns")
             whole.to_parquet(temporary / file, engine="pyarrow", compression="zstd", index=False)
-        digests = {file: sha256_of(temporary / file) for file in (FEATURES_FILE, LABELS_FILE)}
+        digests = {file: sha256_of(temporary / file) for file in written}
         card = {"name": name, **provenance, "digests": digests}
         text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
         (temporary / CARD_FILE).write_text(text, encoding="utf-8")
 
 
 def load_cohort(folder: str | Path) -> Cohort:
-    """Read the folder of a cohort; all that is wrong with its three files is raised as one `CohortError`.
+    """Read the folder of a cohort; all that is wrong with its files is raised as one `CohortError`.
 
     Of `cohort.yaml` only `name` is required. Where it gives digests the Parquet files must have them. The labels may
     come in another order of patients than the features, not with other patients.
@@ -117,6 +133,7 @@ def load_cohort(folder: str | Path) -> Cohort:
     card = _read_card(folder / CARD_FILE, faults)
     features = _read_table(folder / FEATURES_FILE, faults)
     labels = _read_table(folder / LABELS_FILE, faults)
+    controls = _read_table(folder / CONTROLS_FILE, faults) if (folder / CONTROLS_FILE).exists() else None
     faults += _digest_faults(folder, card.pop("digests", None))
     for table, name, allowed, blank in (
         (features, FEATURES_FILE, (-1, 0, 1), False),
@@ -130,6 +147,8 @@ def load_cohort(folder: str | Path) -> Cohort:
         faults.append(Fault(str(folder / FEATURES_FILE), "no patient", "at least one row", "add the patients"))
     if features is not None and labels is not None:
         faults += _patient_faults(features, labels, folder)
+    if features is not None and controls is not None:
+        faults += _control_faults(controls, list(features.columns), str(folder / CONTROLS_FILE))
     if len(faults) > MOST_FAULTS:
         more = f"{len(faults) - MOST_FAULTS} more faults"
         faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and try again")]
@@ -137,7 +156,8 @@ def load_cohort(folder: str | Path) -> Cohort:
         raise CohortError(faults)
     patients, names = tuple(features.index), tuple(features.columns)
     values = features.to_numpy(dtype=np.int8)
-    return Cohort(card.pop("name"), names, patients, values, labels.loc[list(patients)].astype("Int8"), card)
+    held = pd.DataFrame() if controls is None else controls
+    return Cohort(card.pop("name"), names, patients, values, labels.loc[list(patients)].astype("Int8"), card, held)
 
 
 def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
@@ -214,7 +234,7 @@ def _digest_faults(folder: Path, digests: object) -> Iterator[Fault]:
         return
     for name, expected in digests.items():
         path = folder / str(name)
-        if name not in (FEATURES_FILE, LABELS_FILE) or not path.is_file():
+        if name not in (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE) or not path.is_file():
             shown = visible(str(name))
             yield Fault(f"{place}.{shown}", "no such file in the folder", "a file of the cohort", "remove the entry")
         elif (found := sha256_of(path)) != str(expected).lower():
@@ -267,6 +287,15 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, 
             row = int(np.argmin(right))
             place = f"{where}, patient {visible(str(table.index[row]))}, column {visible(str(name))}"
             yield Fault(place, visible(str(values.iloc[row])), expected, step)
+
+
+def _control_faults(controls: pd.DataFrame, features: Sequence[str], where: str) -> Iterator[Fault]:
+    if not len(controls):
+        return
+    if list(controls.columns) != list(features):
+        yield Fault(where, "other features than the patients'", "the same, in the same order", "build the cohort again")
+    yield from _name_faults(controls.index, where, "control")
+    yield from _value_faults(controls, where, (-1, 0, 1), blank=False)
 
 
 def _patient_faults(features: pd.DataFrame, labels: pd.DataFrame, folder: Path) -> Iterator[Fault]:

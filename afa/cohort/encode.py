@@ -48,6 +48,31 @@ def encode(
     return pd.DataFrame(np.where(p < level, direction, 0).astype(np.int8), index=values.index, columns=values.columns)
 
 
+def encode_controls(
+    controls: pd.DataFrame, *, test: Test = "empirical", level: float = 0.05
+) -> tuple[pd.DataFrame, Test]:
+    """Ternary code of every control against the others, itself left out of centre, spread and ranks (decision F9).
+
+    `controls` is `(n_genes, n_controls)` in log2 units; the code has the same shape and names. `empirical` needs one
+    control more than for patients: with fewer the predictive `t` stands in for it at the same level, so the test that
+    was taken is returned too. A gene without spread among the others is tested by `empirical` alone, and is 0 where
+    that cannot reach the level. One control alone has nothing to be held against: no column is returned.
+    """
+    known = controls.to_numpy(dtype=np.float64)
+    count = known.shape[1]
+    used: Test = "t" if test == "empirical" and count - 1 < least_controls(level) else test
+    code = np.zeros(known.shape, dtype=np.int8)
+    if count < 3:
+        return controls.iloc[:, :0].astype(np.int8), used
+    for place in range(count):
+        own, others = known[:, [place]], np.delete(known, place, axis=1)
+        flat = without_spread(others)
+        p = empirical_p(own, others)
+        p[~flat] = _P_VALUES[used](own[~flat], others[~flat])
+        code[:, place] = np.where(p < level, np.sign(own - others.mean(axis=1, keepdims=True)), 0)[:, 0]
+    return pd.DataFrame(code, index=controls.index, columns=controls.columns), used
+
+
 def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.DataFrame:
     """Ternary code of every patient against the patients as a whole, no label and no control being read.
 

@@ -50,6 +50,7 @@ TABLES = [
     "clinical",
     "specificity",
     "labels",
+    "controls",
     "ranking",
     "acquisition_saved",
     "elicitation_error",
@@ -65,6 +66,8 @@ TABLES = [
 METRICS = [
     "accuracy",
     "balanced_accuracy",
+    "sensitivity",
+    "specificity",
     "auroc",
     "average_precision",
     "prevalence",

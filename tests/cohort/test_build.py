@@ -81,7 +81,7 @@ def test_a_small_series_encoded_by_hand() -> None:
 
 def test_the_record_says_what_was_done() -> None:
     record = made(["CCN2", "A", "FLAT"]).provenance
-    assert record["encoding"] == {"test": "empirical", "level": 0.05, "unit": "counts"}
+    assert record["encoding"] == {"test": "empirical", "level": 0.05, "test_of_controls": "t", "unit": "counts"}
     assert (record["controls"], record["patients"]) == (20, 3)
     assert record["genes_without_spread"] == ["FLAT"]
     assert record["aliases_used"] == {"CCN2": "CTGF"}
@@ -89,6 +89,19 @@ def test_the_record_says_what_was_done() -> None:
     assert record["all_zero_patients"] == 1
     assert record["labels"]["fever"]["missing"] == 1
     assert record["selection"][0] == {"step": "in the series", "samples": 23}
+
+
+def test_controls_are_of_the_cohort_each_encoded_without_itself(tmp_path: Path) -> None:
+    cohort = made(["CCN2", "A", "FLAT"], n_controls=21)
+    assert "test_of_controls" not in cohort.provenance["encoding"]
+    assert cohort.controls.shape == (21, 3)
+    assert not set(cohort.controls.index) & set(cohort.patients)
+    write_cohort(cohort, tmp_path / "c")
+    found = load_cohort(tmp_path / "c").controls
+    pd.testing.assert_frame_equal(found, cohort.controls, check_names=False)
+    found.drop(columns="A").reset_index(names="patient").to_parquet(tmp_path / "c" / "controls.parquet")
+    with pytest.raises(CohortError, match=r"controls.parquet: found other features"):
+        load_cohort(tmp_path / "c")
 
 
 def test_the_record_survives_the_folder(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from scipy import stats
 from afa.cohort.encode import (
     empirical_p,
     encode,
+    encode_controls,
     least_controls,
     normal_p,
     predictive_t_p,
@@ -214,3 +215,34 @@ def test_of_several_rows_the_one_of_highest_mean_over_the_controls_is_taken() ->
     assert list(picked.index) == ["B", "gene"]
     assert picked.loc["gene"].tolist() == [2.0, 3.0, 0.0], "the patient's 90 does not count; of equals the first"
     assert read_from == {"B": "B", "gene": "A"}
+
+
+@pytest.mark.parametrize("test", ["empirical", "normal", "t"])
+def test_a_control_is_coded_as_a_patient_would_be_against_the_others(test: str) -> None:
+    random = np.random.default_rng(5)
+    values = np.round(random.normal(size=(4, 24)) * 3, 1)
+    values[0, :] = 2.0
+    values[0, 7] = 9.0
+    code, used = encode_controls(table(values), test=test)  # type: ignore[arg-type]
+    assert used == test
+    for place in range(24):
+        others = np.delete(values, place, axis=1)
+        seen = np.column_stack([others, values[:, place]])
+        expected = encode(table(seen), [True] * 23 + [False], test=test)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(code.iloc[:, place], expected.iloc[:, -1])
+    assert (code != 0).to_numpy().any()
+    assert code.iloc[0, 7] == 1
+
+
+def test_with_one_control_too_few_for_the_ranks_t_stands_in_for_them() -> None:
+    random = np.random.default_rng(6)
+    values = table(random.normal(size=(40, 20)))
+    values.iloc[0, 0] = 50.0
+    values.iloc[1, :] = 0.0
+    values.iloc[1, 3] = 8.0
+    code, used = encode_controls(values)
+    assert used == "t"
+    assert code.iloc[0, 0] == 1
+    assert code.iloc[1, 3] == 0, "its gene has no spread among the others, and 19 ranks cannot reach 0.05"
+    assert 0.01 < (code.to_numpy() != 0).mean() < 0.12
+    assert encode_controls(values.iloc[:, :2])[0].shape == (40, 0)

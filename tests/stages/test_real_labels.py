@@ -191,6 +191,40 @@ def test_the_rank_of_a_score_is_its_place_among_all(tables, rows):
     assert values["auroc", "fever", "best other"] == pytest.approx(areas["chill"])
 
 
+def test_controls_are_decided_by_the_scores_and_the_right_answer_is_no(bundle, cohorts):
+    random = np.random.default_rng(8)
+    names = [f"healthy{i}" for i in range(5)]
+    healthy = pd.DataFrame(random.integers(-1, 2, (5, 6)), names, list(bundle.features))
+    tables = label_tables(bundle, replace(cohorts[0], controls=healthy), cohorts[1], **OPTIONS)
+    rows = summarise_labels(tables, resamples=200, confidence=0.9)
+    found = rows[rows["table"] == "controls"]
+    assert set(found["metric"]) == {"specificity"}
+    assert set(found["reference"]) == {"controls"}
+    assert set(tables["controls"]["entity"]) == {"fever", "chill"}, "of every entity: the healthy need no label"
+    ended = found[(found["t"] == 100) & (found["coupling"] == "differential") & (found["allocation"] == "random")]
+    values = ended[ended["method"] == "two_elbo"].fillna({"entity": ""}).set_index("entity")["value"]
+    for entity in bundle.entities:
+        scores = np.array([two_elbo_at_the_end(bundle, entity, row) for row in healthy.to_numpy()])
+        assert values[entity] == pytest.approx(np.mean(0.5 - 0.5 * np.sign(scores)))
+    assert values[""] == pytest.approx(values[["fever", "chill"]].mean())
+    chill = tables["controls"].query("entity == 'chill' and allocation == 'random' and coupling == 'shared'")
+    order = random_order(bundle.features, patient="healthy2", seed=1)
+    told = {bundle.features[j]: int(healthy.iloc[2, j]) for j in order[:3]}
+    expected = two_elbo(bundle.mrf("chill"), told, coupling="shared").raw
+    assert chill.set_index(["seed", "control", "t"]).loc[(1, "healthy2", 50), "raw"] == pytest.approx(
+        expected, abs=1e-8
+    )
+
+
+def two_elbo_at_the_end(bundle, entity, profile):
+    return contrast(bundle.mrf(entity)).energy(profile)
+
+
+def test_without_controls_nothing_is_said_of_the_healthy(tables, rows):
+    assert tables["controls"].empty
+    assert "controls" not in set(rows["table"])
+
+
 def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts):
     bare = [replace(cohort, labels=cohort.labels[[]]) for cohort in (cohorts[0], cohorts[1][0.5])]
     tables = label_tables(bundle, bare[0], {0.5: bare[1]}, **OPTIONS)
@@ -225,10 +259,11 @@ def test_ranking_by_hand():
 
 def test_a_tie_is_half_right_and_a_constant_answer_has_balanced_accuracy_one_half():
     positive = np.array([True, True, True, False])
-    plain, balanced = accuracies(np.array([1.0, 0.0, -2.0, -1.0]), positive, ONCE)
+    plain, balanced, ill, others = accuracies(np.array([1.0, 0.0, -2.0, -1.0]), positive, ONCE)
     assert (plain[0], balanced[0]) == (pytest.approx(2.5 / 4), pytest.approx((0.5 + 1) / 2))
-    plain, balanced = accuracies(np.ones(4), positive, ONCE)
-    assert (plain[0], balanced[0]) == (0.75, 0.5)
+    assert (ill[0], others[0]) == (pytest.approx(0.5), 1)
+    plain, balanced, ill, others = accuracies(np.ones(4), positive, ONCE)
+    assert (plain[0], balanced[0], ill[0], others[0]) == (0.75, 0.5, 1, 0)
 
 
 def test_a_resample_of_one_class_has_no_value():

@@ -43,6 +43,7 @@ OWN = {
     "label": Column("", "label of the patient: 0 or 1"),
     "reference": Column("", "what values were encoded against: controls, ranges or cohort"),
     "t": Column("per cent", "of the features of the entity's support that have been observed"),
+    "control": Column("", "sample of the controls, encoded without itself"),
     "permutation": Column("", "number of the shuffling of genes, from 0"),
     "auroc": Column("0 to 1", "area under the ROC curve of the shuffled bundle"),
     "balanced_accuracy": Column("0 to 1", "of the sign of its raw score"),
@@ -66,6 +67,9 @@ STAGE = Stage(
     tables={
         "labels": columns("patient entity label cohort bundle", **OWN),
         "left_out": columns("entity cohort bundle"),
+        "controls": columns(
+            "reference coupling entity allocation seed control t observed raw calibrated cohort bundle", **OWN
+        ),
         "null": columns(
             "reference coupling entity allocation t permutation auroc balanced_accuracy"
             " balanced_accuracy_calibrated cohort bundle",
@@ -104,6 +108,8 @@ def run(
         solver=Solver(**dict(inference)),
         threads=threads,
     )
+    if not len(cohort.controls):
+        note("no controls are held against the scores: none is encoded in this cohort")
     for entity in tables["left_out"]["entity"]:
         note(f"label {entity} is left out: all patients have the same")
     return tables

@@ -6,6 +6,8 @@ one class only. Scores that are equal are one rank, a score of exactly 0 decides
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,13 +45,22 @@ def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Fl
     return _share(ordered_pairs, pairs), np.where(pairs > 0, _share(precision, hits), np.nan)
 
 
-def accuracies(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
-    """Share of the signs of scores (P,) that are right, of all patients and as the mean over the two classes."""
+class Decided(NamedTuple):
+    """Shares of right decisions: of all patients, as the mean over the two classes, and of either class."""
+
+    accuracy: Floats
+    balanced_accuracy: Floats
+    sensitivity: Floats
+    specificity: Floats
+
+
+def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
+    """How often the signs of scores (P,) are right."""
     right = 0.5 + 0.5 * np.sign(scores) * np.where(positive, 1.0, -1.0)
     classes = np.stack([positive, ~positive], axis=1).astype(np.float64)
     counts, earned = weights @ classes, weights @ (classes * right[:, None])
-    shares = _share(earned, counts)
-    return earned.sum(axis=1) / counts.sum(axis=1), (shares[:, 0] + shares[:, 1]) / 2
+    of_ill, of_others = _share(earned, counts).T
+    return Decided(earned.sum(axis=1) / counts.sum(axis=1), (of_ill + of_others) / 2, of_ill, of_others)
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

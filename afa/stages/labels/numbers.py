@@ -1,7 +1,8 @@
 """The numbers of the scores against labels: each with an interval over patients, and with what chance comes to.
 
-Three tables of the summary: `labels`, how well each setting tells the classes apart; `null`, the same of bundles with
-shuffled genes; `specificity`, whether an entity's own score is the one that tells its label.
+Four tables of the summary: `labels`, how well each setting tells the classes apart; `null`, the same of bundles with
+shuffled genes; `controls`, how often the healthy are told so; `specificity`, whether an entity's own score is the one
+that tells its label.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from afa.stats.arrays import axis_among, rows_by
 from afa.stats.resampling import interval, patient_weights
 from afa.stats.summary import Labelled, labelled, summary_rows
 
-TABLES = ("scores", "tasks", "null", "whole", "labels", "left_out")
+TABLES = ("scores", "tasks", "null", "whole", "labels", "left_out", "controls")
 HELD = dict(
     zip(
         METRICS,
@@ -58,7 +59,7 @@ class Sample:
 
 
 def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
-    """Summary rows `labels`, `specificity` and `null` of the tables of the stage `labels`.
+    """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
 
     The headline rows are means over the labels; rows with an `entity` one label; stratum `threshold=...`,
     `strength=...` or both, the grid around what was fixed. The sign of `two_elbo` is the paper's decision, `posterior`
@@ -68,6 +69,8 @@ def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, conf
     sample = Sample.of(list(tables["whole"]["patient"].unique()), resamples=resamples, confidence=confidence)
     rows = [(_counts(tables), {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
     found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
+    if len(tables["controls"]):
+        found.append(summary_rows("controls", _controls(tables["controls"], resamples, confidence)))
     if len(tables["tasks"]):
         specificity = _specificity(tables["whole"], labels, sample)
         found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
@@ -117,6 +120,14 @@ def _metrics(scores: pd.DataFrame, sample: Sample) -> Iterator[Labelled]:
             yield lines, {**keys, **_of_order(allocation), "t": t}
 
 
+def _controls(scores: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+    """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
+    held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
+    sample = Sample.of(list(held["patient"].unique()), resamples=resamples, confidence=confidence)
+    rows = labelled(_metrics(held, sample))
+    return rows[rows["metric"] == "specificity"]
+
+
 def _of_order(allocation: str) -> dict[str, str | None]:
     return {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
 
@@ -147,7 +158,8 @@ class Columns(NamedTuple):
         area, precision = ranking(self.raw[run], positive, weights)
         found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
         for method, values in (("two_elbo", self.raw), ("posterior", self.calibrated)):
-            found["accuracy", method], found["balanced_accuracy", method] = accuracies(values[run], positive, weights)
+            decided = accuracies(values[run], positive, weights)
+            found |= {(metric, method): shares for metric, shares in decided._asdict().items()}
         return found
 
 

@@ -56,7 +56,8 @@ def label_tables(
     by_cohort : the same patients encoded against themselves, by threshold; the first is the headline, as is the first
     of `strengths`. A bundle with features of two values is read as `explicit` alone, on the cohort of the run.
 
-    Returns `scores` and `tasks` of `label_scores`, `whole` of `whole_scores`, `null` of `label_null`; `labels`, by
+    Returns `scores` and `tasks` of `label_scores`, `whole` of `whole_scores`, `controls` of `control_scores`, `null` of
+    `label_null`; `labels`, by
     (patient, entity), of the labels that are used; and `left_out`, those of which one class has no patient.
 
     Raises
@@ -82,6 +83,7 @@ def label_tables(
     tasks, left_out = tasks_of(bundle, cohorts, settings)
     found = label_scores(tasks, percents=percents, seeds=seeds, solver=solver, threads=threads)
     found["whole"] = whole_scores(bundle, cohorts, settings)
+    found["controls"] = control_scores(bundle, cohort, settings, percents, seeds, solver, threads)
     found["null"] = label_null(
         tasks,
         percents=percents,
@@ -169,6 +171,30 @@ def label_scores(
         "scores": whole.reindex(columns=columns),
         "tasks": pd.DataFrame(rows, columns=[*KEYS, "entity", *described]),
     }
+
+
+def control_scores(
+    bundle: Bundle,
+    cohort: Cohort,
+    settings: Sequence[Setting],
+    percents: Sequence[int],
+    seeds: Sequence[int],
+    solver: Solver | None = None,
+    threads: int | None = None,
+) -> pd.DataFrame:
+    """The scores of healthy controls, each encoded without itself, of every entity: the right answer is no (F9).
+
+    Rows and columns are those of `scores` of `label_scores`, of the settings fixed beforehand whose values are encoded
+    against controls; `control` in the place of the patient, and no label. No rows where the cohort has no controls.
+    """
+    names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
+    chosen = [setting for setting in settings if setting.reference == "controls" and not setting.variant]
+    ill = np.zeros(len(names), dtype=bool)
+    tasks = [
+        Task(setting, bundle, entity, names, values, ill) for setting in chosen for entity in bundle.entities if names
+    ]
+    whole = label_scores(tasks, percents=percents, seeds=seeds, solver=solver, threads=threads)["scores"]
+    return whole.drop(columns=["variant", "label"]).rename(columns={"patient": "control"})
 
 
 def _followed(
