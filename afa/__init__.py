@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from afa.report.simulated import simulate
     from afa.session import load_session, save_session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "AfaError": "afa.errors",

@@ -182,3 +182,11 @@ def remove_temporaries(workflow: Any) -> None:
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
                         if not any(path.parent.iterdir()):
                             os.removedirs(path.parent)
+
+
+def remove_timestamps(run: str | Path) -> None:
+    """Remove the files in which Snakemake keeps the times of folders: each folder has its own time then, the same."""
+    for stamp in Path(run).rglob(".snakemake_timestamp"):
+        time = stamp.stat().st_mtime_ns
+        stamp.unlink()
+        os.utime(stamp.parent, ns=(time, time))

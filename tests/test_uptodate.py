@@ -113,3 +113,17 @@ def test_provenance_is_refused_where_a_result_has_no_record(records: FilePersist
     kept = Records(Path(".snakemake"))
     with pytest.raises(ReportError, match="page: found no record of its job"):
         kept.check(["page", "table"], trace(["page", "table"], kept.job))
+
+
+def test_the_time_of_a_folder_outlives_the_file_that_had_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "tables"
+    folder.mkdir(parents=True)
+    (folder / "a.parquet").write_text("1")
+    stamp = folder / ".snakemake_timestamp"
+    stamp.write_text("")
+    os.utime(stamp, (100, 100))
+    before = content_of(folder)
+    uptodate.remove_timestamps(tmp_path / "run")
+    assert [path.name for path in folder.iterdir()] == ["a.parquet"]
+    assert folder.stat().st_mtime == 100
+    assert content_of(folder) == before

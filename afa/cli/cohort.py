@@ -158,37 +158,36 @@ def cohort_by_cohort(
     ensembl: EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """The same cohort encoded against itself: one cohort folder for each threshold, named by it."""
+    """The same cohort encoded against itself, at each threshold: one table of all."""
+    import pandas as pd
+
     from afa.bundle import load_bundle
     from afa.cohort.build import Coding, build_cohorts
-    from afa.cohort.cohort import write_cohort
+    from afa.cohort.cohort import write_codes
     from afa.cohort.genes import read_ensembl
     from afa.cohort.geo import Source
-    from afa.cohort.table_cohort import TableCohort, TableFiles, build_by_cohort, load_cohort_file
-    from afa.files import atomic_folder
+    from afa.cohort.table_cohort import TableCohort, TableFiles, codes_by_cohort, load_cohort_file
     from afa.stages.inputs import amounts
 
-    model, settings = load_bundle(bundle), load_cohort_file(config)
+    model, settings, steps = load_bundle(bundle), load_cohort_file(config), amounts("--thresholds", thresholds)
     if isinstance(settings, TableCohort):
-        steps = amounts("--thresholds", thresholds)
         files = TableFiles.read(source)
-        build_by_cohort(settings, files, steps, model.features, model.entities, out, complete=complete)
+        write_codes(codes_by_cohort(settings, files, steps, model.features, complete=complete), out)
         return
-    codings = [Coding(reference="cohort", threshold=value) for value in amounts("--thresholds", thresholds)]
     cohorts = build_cohorts(
         settings,
         Source.read(source),
         model.features,
         model.entities,
-        codings,
+        [Coding(reference="cohort", threshold=value) for value in steps],
         aliases=_other_names(model, aliases),
         ensembl=read_ensembl(ensembl) if ensembl else None,
     )
-    with atomic_folder(out) as folder:
-        for coding, cohort in zip(codings, cohorts, strict=True):
-            write_cohort(cohort, folder / f"{coding.threshold:g}")
-            flat = cohort.provenance["genes_without_spread"]
-            typer.echo(f"threshold {coding.threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
+    tables = [pd.DataFrame(each.values, each.patients, each.features) for each in cohorts]
+    write_codes(dict(zip(steps, tables, strict=True)), out)
+    for threshold, cohort in zip(steps, cohorts, strict=True):
+        flat = cohort.provenance["genes_without_spread"]
+        typer.echo(f"threshold {threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
 
 
 def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ...]]:

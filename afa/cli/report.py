@@ -133,7 +133,7 @@ def store_benchmarks(
     out: Annotated[Path, typer.Option(help="such as resources/benchmarks/<cohort>.csv")],
 ) -> None:
     """Keep what the jobs of a run took: what later runs ask of a cluster is derived from it."""
-    from afa.report.stored_run import store_run
+    from afa.report.benchmarks import store_run
 
     store_run(run, out)
 

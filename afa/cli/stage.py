@@ -39,7 +39,7 @@ def stage(
     """Run one stage of the workflow; writes a folder of tables."""
     from inspect import signature
 
-    from afa.stages.base import check_tables
+    from afa.stages.base import check_tables, stored
     from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
     from afa.stats.tables import Tables, write_tables
 
@@ -66,7 +66,7 @@ def stage(
         given["threads"] = threads
     tables = module.run(**given)
     check_tables(name, tables, described.tables)
-    write_tables(tables, out)
+    write_tables(stored(tables, described.tables), out)
 
 
 @app.command("summarise", hidden=True)

@@ -192,8 +192,8 @@ def assemble(
         "labels": describe_labels(patients, config.labels, labels),
         **_shares(coded.patients.to_numpy()),
     }
-    values, names = coded.patients.to_numpy(), tuple(coded.patients.columns)
-    return Cohort(config.name, names, chosen.patients, values, labels, record, coded.controls)
+    found = coded.patients
+    return Cohort(config.name, tuple(found.columns), chosen.patients, found.to_numpy(), labels, record, coded.controls)
 
 
 def _columns(values: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:

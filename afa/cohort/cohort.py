@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,14 @@ from pyarrow import ArrowException
 
 from afa.csvfile import LONGEST_NAME, quoted, visible
 from afa.errors import AfaError, CohortError, Fault
-from afa.files import atomic_folder, sha256_of
+from afa.files import atomic_file, atomic_folder, sha256_of
 from afa.yamlfile import read_mapping
 
 FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"
 CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
-PATIENT = "patient"
+PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
 """Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
 MOST_FAULTS = 1_000
@@ -120,6 +120,28 @@ def write_cohort_tables(
         card = {"name": name, **provenance, "digests": digests}
         text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
         (temporary / CARD_FILE).write_text(text, encoding="utf-8")
+
+
+def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
+    """Write one cohort in several codes as a table: a threshold, a patient, and a column a feature."""
+    parts = [
+        table.rename_axis(PATIENT).reset_index().assign(**{THRESHOLD: threshold}) for threshold, table in codes.items()
+    ]
+    with atomic_file(path) as temporary:
+        pd.concat(parts, ignore_index=True).to_parquet(temporary, engine="pyarrow", compression="zstd", index=False)
+
+
+def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
+    """The patients of a cohort in another code, of a table of `write_codes`; a `CohortError` where they are others."""
+    whole = pd.read_parquet(path)
+    table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
+    if tuple(table.index) != cohort.patients or tuple(table.columns) != cohort.features:
+        step = "encode it for the same bundle, series and thresholds"
+        found = f"at threshold {threshold:g} other patients or features"
+        raise CohortError(Fault(str(path), found, "those of the cohort", step))
+    code = {"encoding": {"reference": "cohort", "threshold": threshold}}
+    nobody = pd.DataFrame()
+    return replace(cohort, values=table.to_numpy(), provenance=cohort.provenance | code, controls=nobody)
 
 
 def load_cohort(folder: str | Path) -> Cohort:

@@ -21,7 +21,7 @@ from afa.csvfile import read_header, visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of, read_features
-from afa.files import atomic_file, atomic_folder, sha256_of
+from afa.files import atomic_file, sha256_of
 from afa.yamlfile import check_model, load_model, read_mapping
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
@@ -277,22 +277,21 @@ def build_table_cohort(
     return len(patients)
 
 
-def build_by_cohort(
+def codes_by_cohort(
     config: TableCohort,
     files: TableFiles,
     thresholds: Sequence[float],
     features: Sequence[str],
-    entities: Sequence[str],
-    out: str | Path,
     *,
     complete: bool = False,
-) -> None:
-    """One cohort folder for each threshold, named by it: all but binary features cut by the patients themselves."""
-    with atomic_folder(out) as made:
-        for threshold in thresholds:
-            coding = TableCoding(reference="cohort", threshold=threshold)
-            encoded = encode_cohort(config, files, features=features, coding=coding, ranges=False)
-            build_table_cohort(config, files, encoded, entities, made / f"{threshold:g}", complete=complete)
+) -> dict[float, pd.DataFrame]:
+    """The patients at each threshold, all but binary features cut by themselves; with `complete` those without gaps."""
+    found = {}
+    for threshold in thresholds:
+        coding = TableCoding(reference="cohort", threshold=threshold)
+        values = encode_cohort(config, files, features=features, coding=coding, ranges=False).values
+        found[threshold] = values.dropna() if complete else values
+    return found
 
 
 def write_table_cohort(

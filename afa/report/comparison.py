@@ -134,16 +134,16 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame) -> None:
-    """Write `comparison`, its counts, `verdicts`, and `screen` as CSV and Parquet; the folder appears when complete.
+    """Write `comparison` as CSV too, its counts, `verdicts`, and `screen` as Parquet; all appear when complete.
 
     screen : the table of `afa.report.screen.screen_table`.
     """
     with atomic_folder(folder) as temporary:
         tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen}
         for name, table in tables.items():
-            safe = marked_table(table)
-            safe.to_csv(temporary / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
             write_parquet(table, temporary / f"{name}.parquet")
+        lines = marked_table(comparison)
+        lines.to_csv(temporary / "comparison.csv", index=False, float_format="%.10g", lineterminator="\n")
 
 
 def load_printed(folder: Path) -> dict[str, pd.DataFrame]:

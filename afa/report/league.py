@@ -107,7 +107,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
         for name, table in {"league": rows, **tables}.items():
             table.to_csv(made / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
         if there:
-            draw(tables, rows, len(fields), made / "league")
+            draw(tables, rows, len(fields), made / "league.svg")
         page = templates.get_template("league.html").render(
             rows=rows.to_dict("records"),
             models=_models(tables, rows) if there else [],
@@ -122,7 +122,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
         (made / "league.html").write_text(page, encoding="utf-8")
 
 
-def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, stem: str | Path) -> None:
+def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path) -> None:
     """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge."""
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -152,7 +152,7 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
     figure.supxlabel(f"features observed{over}", fontsize=8)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
-    save_figure(figure, stem)
+    save_figure(figure, path)
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -25,6 +24,8 @@ from traitlets.config import Config
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
 from afa.report.page_parts import style, template
+
+SVG = "image/svg+xml"
 
 
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
@@ -130,7 +131,7 @@ def _shell() -> Iterator[_Shell]:
 
 
 def notebook_page(path: Path) -> str:
-    """A notebook that ran as one HTML page: texts and results without the code, and nothing fetched."""
+    """A notebook that ran as one HTML page: texts and results without code and figure, and nothing fetched."""
     notebook, title = nbformat.read(path, as_version=4), path.stem
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
@@ -139,15 +140,16 @@ def notebook_page(path: Path) -> str:
         exclude_output_prompt=True,
         exclude_anchor_links=True,
     )
-    body, _ = exporter.from_notebook_node(_with_descriptions(notebook, title))
+    for cell in notebook.cells:
+        cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
+    body, _ = exporter.from_notebook_node(notebook)
     return Template(template("notebook.html")).substitute(title=escape(title), style=style("notebook.css"), body=body)
 
 
-def _with_descriptions(notebook: NotebookNode, title: str) -> NotebookNode:
-    """A copy whose pictures are described to those who do not see them: by the notebook's heading."""
-    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
-    heading = next((line.removeprefix("# ") for line in lines if line.startswith("# ")), title)
-    described = copy.deepcopy(notebook)
-    for cell in described.cells:
-        cell.metadata.setdefault("alt", f"Figure: {heading}")
-    return described
+def notebook_figure(path: Path) -> str:
+    """The figure of a notebook that ran, as SVG; a `ReportError` where it has none."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if SVG in output.get("data", {}):
+                return str(output.data[SVG])
+    raise ReportError(Fault(str(path), "no figure", "a notebook that ran and drew one", "run the workflow"))

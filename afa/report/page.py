@@ -24,9 +24,8 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.as_text import counted, digits, every_line
 from afa.report.benchmarks import by_rule, read_jobs
-from afa.report.notebook import notebook_page
-from afa.report.page_parts import packed, style, template
-from afa.report.page_text import caption, document, items, linked
+from afa.report.notebook import notebook_figure, notebook_page
+from afa.report.page_parts import caption, document, items, linked, packed, style, template
 from afa.report.provenance import upstream
 from afa.report.publish import DICTIONARY
 from afa.report.screen import basis, figure, load_carried, sentences, title_of, verdict_words
@@ -156,16 +155,16 @@ def _chapters(
     """By chapter, in the order given, its figures with what each was made of."""
     chapters: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
-        figure = run / "figures" / f"{part.name}.svg"
-        behind = upstream(f"results/{run.name}/figures/{part.name}.svg", jobs)
+        notebook = run / "notebooks" / f"{part.name}.ipynb"
+        behind = upstream(f"results/{run.name}/notebooks/{part.name}.ipynb", jobs)
         text = caption(texts.captions / f"{part.name}.rst", config)
         chapters.setdefault(part.chapter, []).append(
             {
                 "name": part.name,
                 "title": part.title,
-                "image": base64.b64encode(figure.read_bytes()).decode("ascii"),
+                "image": base64.b64encode(notebook_figure(notebook).encode()).decode("ascii"),
                 "caption": Markup(text),  # noqa: S704 (escaped by docutils)
-                "notebook": packed(notebook_page(run / "notebooks" / f"{part.name}.ipynb").encode()),
+                "notebook": packed(notebook_page(notebook).encode()),
                 "behind": _by_command(behind),
             }
         )
@@ -246,7 +245,6 @@ def _check_complete(run: Path, parts: Sequence[Part], texts: Texts, left_out: Ma
     files += [] if "allocation" in left_out else [run / "explorer.html"]
     if "comparison" not in left_out:
         files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts", "screen")]
-    files += [run / "figures" / f"{part.name}.svg" for part in parts]
     files += [run / "notebooks" / f"{part.name}.ipynb" for part in parts]
     files += [texts.captions / f"{part.name}.rst" for part in parts]
     files += [texts.docs / "decisions.md", texts.docs / "errata.md"]

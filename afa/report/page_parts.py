@@ -1,10 +1,24 @@
-"""What the pages of a report are put together from: templates of this package, and contents packed into text."""
+"""What pages are put together from: templates, contents packed into text, and the project's own texts as HTML."""
 
 from __future__ import annotations
 
 import base64
 import gzip
+import re
+from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from docutils.core import publish_parts
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+DOCUTILS = {"initial_header_level": 3, "file_insertion_enabled": False, "raw_enabled": False, "report_level": 5}
+MARKED = re.compile(r"<p><strong>([A-Z]\d+),")
+LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
 
 
 def template(name: str) -> str:
@@ -20,3 +34,36 @@ def style(name: str) -> str:
 def packed(content: bytes) -> str:
     """Base64 of gzip, the same text for the same bytes; a page unpacks it when a reader asks for it."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
+
+
+def caption(path: Path, config: Mapping[str, Any]) -> str:
+    """A caption of the workflow, in reStructuredText with Jinja, as HTML; it sees the run's settings."""
+    source = Environment(undefined=StrictUndefined, autoescape=False).from_string(path.read_text(encoding="utf-8"))  # noqa: S701
+    text = source.render(snakemake={"config": config})
+    return str(publish_parts(text, writer="html5", settings_overrides=DOCUTILS)["fragment"])
+
+
+def document(path: Path) -> str:
+    """A page of `docs` as HTML: its title left out, its items (`E7`, `M1`) linkable, and no link to another file."""
+    title, _, text = path.read_text(encoding="utf-8").partition("\n")
+    if not title.startswith("# "):
+        text = f"{title}\n{text}"
+    html = MARKED.sub(r'<p id="\1"><strong>\1,', MARKDOWN.render(text)).replace("<th>", '<th scope="col">')
+    return LINK.sub(r"\2", html).replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
+
+
+def linked(text: str, known: frozenset[str]) -> Markup:
+    """Text, escaped, with a link at every item that is `known`.
+
+    >>> linked("a < b (E1, E99)", frozenset({"E1"}))
+    Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
+    """
+    parts = re.split(r"\b([A-Z]\d+)\b", text)
+    return Markup("").join(
+        Markup('<a href="#{0}">{0}</a>').format(part) if part in known else escape(part) for part in parts
+    )
+
+
+def items(html: str) -> frozenset[str]:
+    """Items of a document that can be linked to."""
+    return frozenset(re.findall(r'<p id="([A-Z]\d+)">', html))

@@ -79,6 +79,8 @@ Columns = Mapping[str, Column]
 """The columns of a table, in order."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
+SCORES, MANY = ("nats", "-1 to 1"), 20_000
+"""Units of scores, and rows of a table beyond which they are stored in single precision."""
 ROUNDING = 1e-9
 """By how much a share may leave its range."""
 
@@ -167,6 +169,19 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
                 faults.append(_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
     if faults:
         raise SanityError(faults)
+
+
+def stored(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> dict[str, pd.DataFrame]:
+    """Tables as they are written: long columns of scores in single precision, seven digits in half the bytes."""
+    singles = {
+        name: [
+            column for column, (unit, _) in expected[name].items() if unit in SCORES and table[column].dtype == float
+        ]
+        if len(table) > MANY
+        else []
+        for name, table in tables.items()
+    }
+    return {name: table.astype(dict.fromkeys(singles[name], "float32")) for name, table in tables.items()}
 
 
 def _fault(where: str, found: str, expected: str) -> Fault:

@@ -68,15 +68,6 @@ def check_duels(bundle: Bundle, folder: Path) -> None:
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
-def matching(bundle: Bundle, folder: Path) -> Cohort:
-    """A cohort that has been encoded otherwise, with the features of a bundle that `load_inputs` gave."""
-    cohort = load_cohort(folder)
-    if cohort.features != bundle.features:
-        step = "encode it for the same bundle and series"
-        raise CohortError(Fault(str(folder), "other features", "those of the bundle and the cohort", step))
-    return cohort
-
-
 def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
     """A `CohortError` where probabilities are of values that are encoded otherwise (docs/decisions.md, F10a)."""
     asked = None if bundle.rates is None else bundle.rates.encoding

@@ -23,10 +23,10 @@ from small_run import RUN, SmallRun
 from afa.files import sha256_of
 
 SLURM = Path(__file__).parent / "slurm.sh"
-PARTS = ("tables", "curves", "published", "figures", "comparison")
+PARTS = ("tables", "curves", "published", "notebooks", "comparison")
 TARGETS = [
     *(f"{RUN}/{made}" for made in ("summary.csv", "published", "comparison")),
-    *(f"{RUN}/figures/{name}.svg" for name in ("comparison", "cohort", "allocation", "gauge")),
+    *(f"{RUN}/notebooks/{name}.ipynb" for name in ("comparison", "cohort", "allocation", "gauge")),
 ]
 SHORT_OF_MEMORY = "allocation_truth"
 FIRST_MB, NEXT_MB = 150, 2400

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from afa.cohort.cohort import Cohort, load_cohort, write_cohort
+from afa.cohort.cohort import Cohort, load_cohort, with_code, write_codes, write_cohort
 from afa.errors import CohortError
 
 
@@ -182,3 +182,19 @@ def test_a_folder_that_is_not_there_names_its_three_files(tmp_path: Path) -> Non
     with pytest.raises(CohortError) as caught:
         load_cohort(tmp_path / "none")
     assert len(caught.value.faults) == 3
+
+
+def test_other_codes_of_a_cohort_are_one_table(tmp_path: Path) -> None:
+    here = cohort()
+    codes = {
+        0.5: pd.DataFrame(-here.values, here.patients, here.features),
+        0.25: pd.DataFrame(here.values, here.patients, here.features),
+    }
+    write_codes(codes, tmp_path / "codes.parquet")
+    found = with_code(here, tmp_path / "codes.parquet", 0.5)
+    assert found.values.tolist() == (-here.values).tolist()
+    assert found.labels.equals(here.labels)
+    assert found.provenance["encoding"] == {"reference": "cohort", "threshold": 0.5}
+    assert with_code(here, tmp_path / "codes.parquet", 0.25).values.tolist() == here.values.tolist()
+    with pytest.raises(CohortError, match="at threshold 1 other patients or features"):
+        with_code(here, tmp_path / "codes.parquet", 1.0)

@@ -79,12 +79,12 @@ WHOLE = (
     f"{RUN}/summary.csv",
     f"{RUN}/published",
     f"{RUN}/comparison",
-    f"{RUN}/figures/cohort.svg",
-    f"{RUN}/figures/errata.svg",
+    f"{RUN}/notebooks/cohort.ipynb",
+    f"{RUN}/notebooks/errata.ipynb",
 )
 """All stages, the summary and what is made of it, and two of the figures: more than fifty jobs."""
 
-COMPARED = ("tables", "curves", "summary.csv", "published", "comparison", "figures", "cohort", "bundle")
+COMPARED = ("tables", "curves", "summary.csv", "published", "comparison", "notebooks", "cohort", "bundle")
 """What must have the same bytes however often a run was killed."""
 
 TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.\w+)?")

@@ -29,9 +29,7 @@ READ_OF_A_RUN = (
 
 def outputs(words: list[str]) -> list[Path]:
     """Every path that a command is to write."""
-    made = [Path(word) for option, word in pairwise(words) if option in MAKES]
-    figure = next((word.partition("=")[2] for word in words if word.startswith("figure=")), None)
-    return made + [Path(f"{figure}.{ending}") for ending in ("svg", "pdf") if figure]
+    return [Path(word) for option, word in pairwise(words) if option in MAKES]
 
 
 def read(made: list[Path]) -> list[Path]:

@@ -29,7 +29,7 @@ CUES = [
     ("os.remove", "*/results/r/curves/.*"),
     ("shutil.rmtree", "*/results/r/tables/.*"),  # a stage is in place
     ("os.rename", "*/results/r/summary.csv"),
-    ("os.rename", "*/results/r/figures/*"),
+    ("os.rename", "*/results/r/notebooks/*"),
 ]
 """Moments at which the run kills itself, in about the order in which they come."""
 

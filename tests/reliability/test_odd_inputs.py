@@ -51,8 +51,8 @@ CASES = {
 SAID = {
     "names": ("summary.csv", ODD_NAMES[0]),
     "no label": ("report.html", "No labels: labels, labels_needed"),
-    "a label that nobody has": ("figures/labels.svg", "no label with both classes"),
-    "one feature": ("figures/allocation.svg", "no such case"),
+    "a label that nobody has": ("notebooks/labels.ipynb", "no label with both classes"),
+    "one feature": ("notebooks/allocation.ipynb", "no such case"),
     "one entity": ("report.html", "One entity: no duels and no top k: "),
 }
 """Where a reader finds what a case has, or has not."""

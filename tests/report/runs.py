@@ -116,11 +116,11 @@ def finished_run(folder, *, origin="simulated"):
     write_cohort(cohort, run / "cohort")
     save_bundle(bundle, run / "bundle")
     write_comparison(comparison_of(), run / "comparison", pd.DataFrame(EFFECTS)[SCREEN])
-    for name in ("figures", "notebooks", "benchmarks", "published"):
+    for name in ("notebooks", "benchmarks", "published"):
         (run / name).mkdir()
     for part in PARTS:
-        (run / "figures" / f"{part.name}.svg").write_text(PICTURE)
-        cells = [nbformat.v4.new_markdown_cell(f"# {part.name}")]
+        drawn = nbformat.v4.new_output("execute_result", {"image/svg+xml": PICTURE}, execution_count=1)
+        cells = [nbformat.v4.new_markdown_cell(f"# {part.name}"), nbformat.v4.new_code_cell("", outputs=[drawn])]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), run / "notebooks" / f"{part.name}.ipynb")
     (run / "explorer.html").write_text(PAGE.format("explorer"))
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
@@ -137,7 +137,7 @@ def provenance_of(run):
         "outputs": {f"results/{run.name}/tables/stage/a.parquet": "12" * 32},
         "inputs": ["source"],
     }
-    second = {"rule": "draw", "outputs": {f"results/{run.name}/figures/first.svg": "34" * 32}}
+    second = {"rule": "draw", "outputs": {f"results/{run.name}/notebooks/first.ipynb": "34" * 32}}
     second["inputs"] = [f"results/{run.name}/tables/stage"]
     told = {
         "command": f"afa {ATTACK}",

@@ -59,11 +59,11 @@ def test_a_real_series_is_not_called_simulated(tmp_path):
 def test_what_lacks_is_named_all_at_once(tmp_path):
     run, texts = finished_run(tmp_path)
     (run / "provenance.json").unlink()
-    (run / "figures" / "second.svg").unlink()
+    (run / "notebooks" / "second.ipynb").unlink()
     with pytest.raises(ReportError) as error:
         report_page(run, PARTS, texts, {})
     assert "provenance.json" in str(error.value)
-    assert "second.svg" in str(error.value)
+    assert "second.ipynb" in str(error.value)
 
 
 def test_parts_are_read_as_they_stand_in_a_command():

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from afa.bundle import save_bundle
 from afa.cli import app
-from afa.cohort.cohort import Cohort, write_cohort
+from afa.cohort.cohort import Cohort, write_codes, write_cohort
 from afa.report.figures import METHOD_STYLE, new_figure
 from afa.stages import stages
 
@@ -62,7 +62,7 @@ STAGES = {
     "sanity": {},
 }
 NOT_SUMMARISED = ("allocation_truth", "sanity")
-INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort", "portfolio": "portfolio.yaml"}
+INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort.parquet", "portfolio": "portfolio.yaml"}
 ERRATA = {
     "item": [1, 1, 2],
     "kind": ["erratum", "erratum", "remark"],
@@ -112,7 +112,7 @@ def run(tmp_path_factory):
     values = random.integers(-1, 2, (8, 6)).astype(np.int8)
     write_cohort(Cohort("tiny", bundle.features, names, values, labels, {"origin": "simulated"}), folder / "cohort")
     by_itself = random.integers(-1, 2, (8, 6)).astype(np.int8)
-    write_cohort(Cohort("tiny", bundle.features, names, by_itself, labels), folder / "by_cohort" / "0.5")
+    write_codes({0.5: pd.DataFrame(by_itself, list(names), list(bundle.features))}, folder / "by_cohort.parquet")
     save_bundle(bundle, folder / "bundle")
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
@@ -292,7 +292,8 @@ def test_methods_that_share_a_figure_differ_in_line_and_in_marker():
 def test_a_figure_drawn_twice_has_the_same_bytes(run, tmp_path):
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-        draw("sign_convergence", run, tmp_path / folder / "drawn")
+        for suffix in ("svg", "pdf"):
+            draw("sign_convergence", run, tmp_path / folder / f"drawn.{suffix}")
     for suffix in ("svg", "pdf"):
         one, other = ((tmp_path / folder / f"drawn.{suffix}").read_bytes() for folder in ("one", "other"))
         assert one == other, suffix

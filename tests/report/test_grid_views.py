@@ -29,7 +29,7 @@ from afa.report.grid import (
     verdict,
     with_interval,
 )
-from afa.report.notebook import run_notebook
+from afa.report.notebook import notebook_figure, run_notebook
 from afa.stages.allocation.numbers import summarise_allocation
 from afa.stages.allocation.tables import allocation_grid, allocation_truth, cells_of
 from afa.stats.summary import summary_rows, write_summary
@@ -247,9 +247,8 @@ def small_run(bundle_tiny, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["allocation", "decision_quality", "acquisition"])
 def test_a_notebook_runs_without_labels_on_few_features_and_with_a_rule_of_ones_own(small_run, tmp_path, name):
-    figure = tmp_path / name
-    parameters = {"run": str(small_run), "paper": str(ROOT / "resources" / "paper"), "figure": str(figure)}
+    parameters = {"run": str(small_run), "paper": str(ROOT / "resources" / "paper")}
     run_notebook(ROOT / "notebooks" / f"{name}.ipynb", tmp_path / "out.ipynb", parameters)
-    assert all(figure.with_suffix(f".{suffix}").stat().st_size for suffix in ("svg", "pdf"))
+    assert notebook_figure(tmp_path / "out.ipynb")
     if name == "decision_quality":
         assert "No clinical target" in (tmp_path / "out.ipynb").read_text(encoding="utf-8")

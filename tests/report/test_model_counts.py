@@ -5,13 +5,16 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.report.bundle_counts import entity_counts, overlaps, shared_features, uses_of_features
-from afa.report.inference_work import (
+from afa.report.model_counts import (
     below_the_bounds,
     contraction_by_entity,
+    entity_counts,
     log_odds_error,
     named_solves,
+    overlaps,
+    shared_features,
     total_work,
+    uses_of_features,
     work_by_round,
 )
 

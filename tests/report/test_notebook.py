@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from afa.errors import ReportError
-from afa.report.notebook import notebook_page, run_notebook
+from afa.report.notebook import notebook_figure, notebook_page, run_notebook
 
 
 def notebook(path, *cells):
@@ -42,19 +42,30 @@ def test_a_page_shows_what_the_cells_gave_without_their_code_and_fetches_nothing
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\([\"']?https?:", page)
 
 
-def test_a_page_is_the_cells_in_a_frame_of_its_own_and_its_pictures_are_described(tmp_path):
-    picture = "from IPython.display import Image\nImage(b'no real picture', format='png')"
-    source = notebook(tmp_path / "in.ipynb", picture)
+def test_the_figure_of_a_notebook_stands_outside_its_page(tmp_path):
+    lines = """from afa.report.figures import new_figure, save_figure
+fig, (axes,) = new_figure(3, 2)
+axes.plot([0, 1 / 3], [0, 0.123456])
+axes.set_title("0.123456")
+save_figure(fig, figure)"""
+    source = notebook(tmp_path / "in.ipynb", lines)
     book = nbformat.read(source, as_version=4)
     book.cells.insert(0, nbformat.v4.new_markdown_cell("# 1 < 2 & $more"))
     nbformat.write(book, source)
-    run_notebook(source, tmp_path / "a < b.ipynb", {})
-    page = notebook_page(tmp_path / "a < b.ipynb")
+    ran = tmp_path / "a < b.ipynb"
+    run_notebook(source, ran, {"figure": str(tmp_path / "kept.pdf")})
+    page, figure = notebook_page(ran), notebook_figure(ran)
     assert page.startswith("<!doctype html>")
     assert "<title>a &lt; b</title>" in page
     assert "1 &lt; 2 &amp; $more</h1>" in page
-    assert re.search(r'<img alt="Figure: 1 &lt; 2 &amp; \$more" src="data:image/png', page)
+    assert "<svg" not in page
     assert len(page) < 20_000
+    assert figure.startswith("<svg")
+    assert ">0.123456<" in figure, "words are left alone"
+    assert not re.search(r' d="[^"]*\.\d{3}', figure), "places have two decimals"
+    assert (tmp_path / "kept.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(ReportError, match="no figure"):
+        notebook_figure(source)
 
 
 def outputs(source):

@@ -12,7 +12,7 @@ from bundles import bundle_of
 
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.report.notebook import run_notebook
+from afa.report.notebook import notebook_figure, run_notebook
 
 ROOT = Path(__file__).parents[2]
 VALUES = np.array([[0, 0, 0, 0, 0], [1, -1, 0, 0, 1], [0, 0, 1, -1, 0]], dtype=np.int8)
@@ -29,11 +29,11 @@ def run_of(folder, bundle, labels=None):
 
 
 def shown(run, name, folder, **more):
-    """All that the notebook of this name printed or displayed, as text; its figure must be there in both forms."""
-    figure, target = folder / name, folder / f"{name}.ipynb"
+    """All that the notebook of this name printed or displayed, as text; its figure must be there."""
+    figure, target = folder / f"{name}.svg", folder / f"{name}.ipynb"
     parameters = {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(figure), **more}
     run_notebook(ROOT / "notebooks" / f"{name}.ipynb", target, parameters)
-    assert all(figure.with_suffix(f".{suffix}").stat().st_size for suffix in ("svg", "pdf"))
+    assert figure.read_text(encoding="utf-8") == notebook_figure(target)
     outputs = [output for cell in nbformat.read(target, 4).cells for output in cell.get("outputs", [])]
     return "\n".join(output.get("text") or output.data.get("text/plain", "") for output in outputs)
 

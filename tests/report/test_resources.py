@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from afa.errors import ReportError
-from afa.report import resources, stored_run
+from afa.report import benchmarks, resources
+from afa.report.benchmarks import store_run
 from afa.report.resources import Need, read_needs
-from afa.report.stored_run import store_run
 
 HEADER = "rule,jobs,seconds,longest_seconds,max_rss_mb,patients\n"
 
@@ -70,7 +70,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_text(f"s\tmax_rss\tcpu_time\n{seconds}\t300.0\t1.0\n")
     (folder / "config.json").write_text(json.dumps({"shards": 2}))
     patients = type("Cohort", (), {"patients": ["a", "b", "c"]})
-    monkeypatch.setattr(stored_run, "load_cohort", lambda _: patients)
+    monkeypatch.setattr(benchmarks, "load_cohort", lambda _: patients)
     return folder
 
 

@@ -30,7 +30,6 @@ PROGRAM = r"""#!/bin/sh
 while [ $# -gt 0 ]; do
   case "$1" in
     --out|--readme|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
-    figure=*) for ending in svg pdf; do : > "${1#figure=}.$ending"; done;;
   esac
   shift
 done

@@ -115,7 +115,7 @@ rule cohort_by_cohort:
         aliases=home("resources/genes/aliases.csv"),
         ensembl=home("resources/genes/ensembl.csv"),
     output:
-        cohorts=directory(f"{RUN}/cohort_by_cohort"),
+        cohorts=f"{RUN}/cohort_by_cohort.parquet",
     log:
         f"{RUN}/logs/cohort_by_cohort.log",
     benchmark:

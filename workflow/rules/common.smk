@@ -7,7 +7,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 # The version of the package that these rules call.
-PACKAGE_VERSION = "0.1.0"
+PACKAGE_VERSION = "0.2.0"
 
 try:
     from afa import __version__ as installed
@@ -41,7 +41,7 @@ from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import fold
 from afa.stages import left_out, stages
-from afa.uptodate import decide_by_content, remove_temporaries
+from afa.uptodate import decide_by_content, remove_temporaries, remove_timestamps
 
 
 def home(path):
@@ -93,6 +93,7 @@ ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 onsuccess:
     if not workflow.storage_settings.notemp:
         remove_temporaries(workflow)
+        remove_timestamps(RUN)
         fold(Path(RUN))
 
 
@@ -183,7 +184,7 @@ STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OU
 PATHS = {
     "bundle": f"{RUN}/bundle",
     "cohort": f"{RUN}/cohort",
-    "by_cohort": f"{RUN}/cohort_by_cohort",
+    "by_cohort": f"{RUN}/cohort_by_cohort.parquet",
     "portfolio": home("config/portfolio.yaml"),
 }
 

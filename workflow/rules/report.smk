@@ -177,8 +177,6 @@ for name, page in NOTEBOOKS.items():
             reads=[f"{RUN}/{part}" for part in page["reads"]],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
-            svg=f"{RUN}/figures/{name}.svg",
-            pdf=f"{RUN}/figures/{name}.pdf",
         log:
             f"{RUN}/logs/{name}_notebook.log",
         benchmark:
@@ -190,11 +188,10 @@ for name, page in NOTEBOOKS.items():
             runtime=minutes,
         params:
             run=subpath(input.cohort, parent=True),
-            figure=subpath(output.svg, strip_suffix=".svg"),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
-            " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
+            " -p run={params.run} -p paper={input.paper} > {log} 2>&1"
 
 
 # The tables for readers, each as CSV and Parquet, with the units of every column.
@@ -266,11 +263,6 @@ rule run_config:
 rule provenance:
     input:
         results=REPORTED,
-        figures=expand(
-            f"{RUN}/figures/{{name}}.{{suffix}}",
-            name=NOTEBOOKS,
-            suffix=["svg", "pdf"],
-        ),
         config=f"{RUN}/config.json",
         lock=home("envs/requirements.lock"),
     output:
@@ -288,7 +280,7 @@ rule provenance:
     params:
         code=command_digest("report:record_provenance"),
     shell:
-        "afa provenance {input.results} {input.figures} {input.config} --records .snakemake --lock {input.lock}"
+        "afa provenance {input.results} {input.config} --records .snakemake --lock {input.lock}"
         " --out {output} > {log} 2>&1"
 
 
@@ -296,7 +288,6 @@ rule provenance:
 rule report_page:
     input:
         results=REPORTED,
-        figures=expand(f"{RUN}/figures/{{name}}.svg", name=NOTEBOOKS),
         cohort=f"{RUN}/cohort",
         bundle=f"{RUN}/bundle",
         config=f"{RUN}/config.json",

@@ -59,6 +59,11 @@ for (const button of document.querySelectorAll("button.open")) {
 document.getElementById("close").addEventListener("click", () => reader.close());
 reader.addEventListener("close", () => inside.removeAttribute("srcdoc"));
 
+for (const link of document.querySelectorAll("a.save")) {
+  link.href = link.parentElement.parentElement.querySelector(`img`).src;
+  link.hidden = false;
+}
+
 // A link into a folded part unfolds it.
 function unfold() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));

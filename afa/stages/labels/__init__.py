@@ -10,11 +10,11 @@ import pandas as pd
 from pydantic import Field
 
 from afa.bundle import Bundle
-from afa.cohort.cohort import Cohort
+from afa.cohort.cohort import Cohort, with_code
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Section, Seeds, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import matching, note
+from afa.stages.inputs import note
 from afa.stages.labels.numbers import summarise_labels
 from afa.stages.labels.tables import label_tables
 
@@ -99,11 +99,11 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `label_tables`; by_cohort : a folder with a cohort for each of the thresholds."""
+    """The tables of `label_tables`; by_cohort : a file of `afa cohort by-cohort`."""
     tables = label_tables(
         bundle,
         cohort,
-        {threshold: matching(bundle, by_cohort / f"{threshold:g}") for threshold in labels.thresholds},
+        {threshold: with_code(cohort, by_cohort, threshold) for threshold in labels.thresholds},
         **labels.model_dump(exclude={"thresholds"}),
         solver=Solver(**dict(inference)),
         threads=threads,

@@ -10,10 +10,10 @@ import pandas as pd
 from pydantic import Field
 
 from afa.bundle import Bundle
-from afa.cohort.cohort import Cohort
+from afa.cohort.cohort import Cohort, with_code
 from afa.stages.base import Column, Section, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import matching, note
+from afa.stages.inputs import note
 from afa.stages.labels_needed.numbers import summarise_labels_needed
 from afa.stages.labels_needed.tables import encoded_cohorts, needed_tables
 
@@ -83,7 +83,7 @@ def run(
     """The tables of `needed_tables`; by_cohort and labels : what that stage read, and its tables."""
     thresholds = encoded_cohorts(labels["tasks"])
     cohorts = {
-        reference: cohort if threshold is None else matching(bundle, by_cohort / f"{threshold:g}")
+        reference: cohort if threshold is None else with_code(cohort, by_cohort, threshold)
         for reference, threshold in thresholds.items()
     }
     settings = labels_needed.model_dump(exclude={"labels"})
