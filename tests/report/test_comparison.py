@@ -256,7 +256,7 @@ def test_facts_are_counted_in_the_cohort():
 def test_the_tables_are_written_as_csv_and_parquet_and_the_same_each_time(small, tmp_path):
     for name in ("first", "second"):
         write_comparison(small, tmp_path / name, small.head(0))
-    names = {f"{name}.{kind}" for name in ("comparison", "verdicts", "screen") for kind in ("csv", "parquet")}
+    names = {"comparison.csv", "comparison.parquet", "verdicts.parquet", "screen.parquet"}
     assert {path.name for path in (tmp_path / "first").iterdir()} == names
     assert all((tmp_path / "first" / n).read_bytes() == (tmp_path / "second" / n).read_bytes() for n in names)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "first" / "comparison.parquet"), small)
