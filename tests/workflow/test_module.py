@@ -29,7 +29,7 @@ use rule * from afa as afa_*
 SMALL = {"bundle": f"{ROOT}/tests/data/bundle_tiny", "cohort": "demo", "run": "mine", "shards": 1}
 TAG = f"v{afa.__version__}"
 HUB = "https://github.com/"
-COMPARED = ("tables", "summary", "summary.csv", "published", "comparison", "notebooks", "cohort", "bundle")
+COMPARED = ("tables", "summary", "summary.csv", "published", "comparison", "cohort", "bundle")
 
 
 class Release(NamedTuple):
