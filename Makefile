@@ -84,7 +84,7 @@ wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the work
 	python -m hatchling build -t wheel
 
 api: $(VENV)/.ready ## the reference of the Python interface, build/api/index.html
-	python -m afa.report.api build/api
+	python tools/reference.py build/api
 
 schema: $(VENV)/.ready ## the schema of config.yaml from the models of the settings and config/README.md
 	python tools/config_schema.py workflow/schemas/config.schema.yaml

@@ -70,7 +70,7 @@ OF_TABLE: Mapping[tuple[str, str], Column] = {
     },
     **{
         (table, column): _OF_LABELS[column]
-        for table in ("labels", "labels_needed", "null", "specificity")
+        for table in ("labels", "controls", "labels_needed", "null", "specificity")
         for column in ("t", "reference")
     },
     ("ranking", "target"): Column(

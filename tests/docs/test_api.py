@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference import PUBLIC, as_markdown, write_reference
 
 import afa
 from afa.allocate import Rule
-from afa.report.api import PUBLIC, as_markdown, write_reference
 
 ROOT = Path(__file__).parents[2]
 SAID_BY_ITS_TYPE = re.compile(

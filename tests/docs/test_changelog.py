@@ -7,9 +7,9 @@ from datetime import date
 from pathlib import Path
 
 import yaml
+from reference import PUBLIC
 
 import afa
-from afa.report.api import PUBLIC
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

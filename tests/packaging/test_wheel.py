@@ -180,7 +180,7 @@ def test_every_module_imports_or_lacks_a_package_that_an_extra_brings(place: Pla
     assert ran.returncode == 0, ran.stderr
     missed = json.loads(ran.stdout)
     assert None not in missed.values(), missed
-    extras = ("docs", "elicitation", "notebooks", "workflow")
+    extras = ("elicitation", "notebooks", "workflow")
     assert set(missed.values()) == {f"pip install 'afa[{name}]'" for name in extras}
     assert not [
         name for name in missed if not name.startswith(("afa.elicit", "afa.report", "afa.baselines", "afa.plot"))

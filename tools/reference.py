@@ -1,6 +1,6 @@
 """The API reference: a page for each public module, made from its docstrings.
 
-`make api`, or `python -m afa.report.api FOLDER`, writes it. What is not in `PUBLIC` may change with any version.
+`make api`, or `python tools/reference.py FOLDER`, writes it. What is not in `PUBLIC` may change with any version.
 """
 
 from __future__ import annotations
