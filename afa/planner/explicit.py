@@ -192,20 +192,14 @@ class ExplicitPatient:
             (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
             return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
-        unary = np.where(self.observed[:, None], 0.0, sum(sign * self.terms[v] for sign, v in sides))
+        unary = self.terms[a] if b is None else self.terms[a] - self.terms[b]
+        counted = ~self.observed
         for group in self.packed.groups:
-            unary[group] = 0.0
-        parts = [unary]
-        links = np.concatenate([self.packed.sides[v].links for _, v in sides])
-        if len(links):
-            terms = np.concatenate([sign * self.packed.sides[v].pair_terms for sign, v in sides])
-            free = ~self.observed[links].any(axis=1)
-            key, place = np.unique(links[free] @ (len(self.observed), 1), return_inverse=True)
-            joined = np.zeros((len(key), 9))
-            np.add.at(joined, place, terms[free])
-            parts.append(np.where(np.isnan(joined), 0.0, joined))
-        low = sum(float(part.min(axis=1, initial=0.0).sum()) for part in parts)
-        high = sum(float(part.max(axis=1, initial=0.0).sum()) for part in parts)
+            counted[group] = False
+        links, ends = self.packed.links_of(*(v for _, v in sides))
+        low, high = ends[:, ~self.observed[links].any(axis=1)].sum(axis=1)
+        low += float(np.minimum(np.minimum(unary[:, 0], unary[:, 1]), np.minimum(unary[:, 2], 0.0))[counted].sum())
+        high += float(np.maximum(np.maximum(unary[:, 0], unary[:, 1]), np.maximum(unary[:, 2], 0.0))[counted].sum())
         at = sum(sign * float(self.leads[v]) for sign, v in sides)
         for i, group in enumerate(self.packed.groups):
             least, most = self._group_interval(group, [(sign, self.packed.sides[v].members[i]) for sign, v in sides])

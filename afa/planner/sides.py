@@ -64,7 +64,7 @@ class Fixed(NamedTuple):
     holder : (N, M) the place of a feature in a side, -1 where it is silent. background, possible : (M, 3).
     groups : the exclusive ones. measured_at_once : of each, whether all its features come from one measurement.
     kappa : (N,) log Z_1 - log Z_0 at no observation, as far as the models leave it out and it is known; else 0.
-    tie : a score of at most this magnitude is rounding.
+    tie : a score of at most this magnitude is rounding. ranges : of `links_of`, by duel, the last `KEPT` of them.
     """
 
     sides: tuple[Side, ...]
@@ -75,13 +75,35 @@ class Fixed(NamedTuple):
     measured_at_once: tuple[bool, ...]
     kappa: Floats
     tie: float
+    ranges: dict[tuple[int, ...], tuple[Indices, Floats]]
 
     @property
     def n_features(self) -> int:
         """M."""
         return len(self.background)
 
+    def links_of(self, *sides: int) -> tuple[Indices, Floats]:
+        """The pairs (p, 2) that one side, or either of a duel, couples, and (2, p) the least and most each can add.
 
+        Neither sign is on the wrong side of 0: a pair that is never measured adds nothing (docs/decisions.md, F12).
+        """
+        if sides not in self.ranges:
+            if len(self.ranges) >= KEPT:
+                self.ranges.clear()
+            links = np.concatenate([self.sides[v].links for v in sides])
+            terms = np.concatenate(
+                [sign * self.sides[v].pair_terms for sign, v in zip((1.0, -1.0), sides, strict=False)]
+            )
+            links, place = np.unique(links, axis=0, return_inverse=True)
+            joined = np.zeros((len(links), 9))
+            np.add.at(joined, place.ravel(), np.nan_to_num(terms))
+            ends = np.stack([joined.min(axis=1, initial=0.0), joined.max(axis=1, initial=0.0)])
+            self.ranges[sides] = links, ends
+        return self.ranges[sides]
+
+
+KEPT = 5000
+"""Duels whose couplings are kept joined."""
 KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]] = WeakKeyDictionary()
 
 
@@ -135,7 +157,7 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
     together = [set(members) for _, members in (bundle.rates.measurements if bundle.rates else ())]
     at_once = tuple(any(set(group.tolist()) <= members for members in together) for group in groups)
     tie = ROUNDING * max(side.one.reach + side.zero.reach for side in sides)
-    return Fixed(tuple(sides), holder, background, bundle.possible, groups, at_once, kappa, tie)
+    return Fixed(tuple(sides), holder, background, bundle.possible, groups, at_once, kappa, tie, {})
 
 
 def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
