@@ -66,7 +66,7 @@ def stage(
         given["threads"] = threads
     tables = module.run(**given)
     check_tables(name, tables, described.tables)
-    write_tables(stored(tables, described.tables), out)
+    write_tables(stored(tables, described.single), out)
 
 
 @app.command("summarise", hidden=True)

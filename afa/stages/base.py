@@ -79,8 +79,6 @@ Columns = Mapping[str, Column]
 """The columns of a table, in order."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
-SCORES, MANY = ("nats", "-1 to 1"), 20_000
-"""Units of scores, and rows of a table beyond which they are stored in single precision."""
 ROUNDING = 1e-9
 """By how much a share may leave its range."""
 
@@ -93,7 +91,8 @@ class Stage:
     configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
     two entities or more. labels : needs patients with labels. by_patient :
-    takes longer for more patients. space_mb : what its tables and rows take for the demo cohort.
+    takes longer for more patients. space_mb : what its tables and rows take for the demo cohort. single : long tables
+    of scores of which signs, means and correlations are read, and no ranks: stored in single precision.
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
@@ -108,6 +107,7 @@ class Stage:
     beside: tuple[str, ...] = ()
     tables: Mapping[str, Columns] = field(default_factory=dict)
     space_mb: float = 0.0
+    single: tuple[str, ...] = ()
 
 
 def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,17 +171,10 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
         raise SanityError(faults)
 
 
-def stored(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> dict[str, pd.DataFrame]:
-    """Tables as they are written: long columns of scores in single precision, seven digits in half the bytes."""
-    singles = {
-        name: [
-            column for column, (unit, _) in expected[name].items() if unit in SCORES and table[column].dtype == float
-        ]
-        if len(table) > MANY
-        else []
-        for name, table in tables.items()
-    }
-    return {name: table.astype(dict.fromkeys(singles[name], "float32")) for name, table in tables.items()}
+def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """Tables as they are written: those of `single` in single precision, seven digits in half the bytes."""
+    floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
+    return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
 
 
 def _fault(where: str, found: str, expected: str) -> Fault:

@@ -42,6 +42,7 @@ STAGE = Stage(
         "reliability": columns("bin cases probability positive inference kind target t"),
     },
     space_mb=2.1,
+    single=("odds",),
 )
 HALVES = (0.5, -0.5)
 WHOLE = (1.0,)

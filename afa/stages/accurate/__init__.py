@@ -84,6 +84,7 @@ STAGE = Stage(
         ),
     },
     space_mb=4.5,
+    single=("duels", "tasks"),
 )
 
 

@@ -44,6 +44,7 @@ STAGE = Stage(
         "tasks": columns("entity features support shift cohort bundle"),
     },
     space_mb=12.6,
+    single=("steps",),
 )
 
 F_TARGETS = ("two_elbo", "stack_a")

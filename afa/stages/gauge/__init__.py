@@ -61,6 +61,7 @@ STAGE = Stage(
         "solves": columns("patient t model solves iterations capped ascended cohort bundle"),
     },
     space_mb=29.4,
+    single=("scalars",),
 )
 TRACKS = ("two_elbo", "stack_a")
 LEAST_PATIENTS = 30
