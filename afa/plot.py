@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from afa.dialogue.words import posterior_is_of, posterior_of
 from afa.planner import Planner
-from afa.report.figures import Shown, new_figure
+from afa.report.figures import Shown, curves_figure, new_figure
 from afa.report.simulated import Simulated
-from afa.report.simulation_figure import curves_figure
 
 COLOUR = "#0072B2"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,6 +41,8 @@ from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
 
 MOST_FAULTS = 1_000
+USED_IN = ("unary.csv", "pairwise.csv")
+USED = f"used in {' or '.join(USED_IN)}"
 
 
 @dataclass
@@ -176,8 +178,7 @@ def _read_folder(folder: Path) -> Reading:
     stated = stated_rows(rows["unary.csv"], unary, rates.possible, stated_in_table, tables["unary.csv"])
     has_costs = (folder / "costs.csv").exists()
 
-    for name, file in tables.items():
-        faults += table_faults if name == "features.csv" else file.listed()
+    faults += _sound_faults(tables, table_faults)
     faults += _digest_faults(folder, header)
     if not faults:
         faults += group_faults(folder, rates, features, pairwise)
@@ -236,6 +237,18 @@ def _read_rows(folder: Path, name: str, faults: RowFaults) -> CsvTable:
     return read_table(folder / name, required=required, optional=optional, unread=("evidence",), faults=faults)
 
 
+def _sound_faults(tables: Mapping[str, RowFaults], table_faults: list[Fault]) -> list[Fault]:
+    """The faults of all tables, but for names that potentials in faulty rows may have had."""
+    listed = {name: table_faults if name == "features.csv" else file.listed() for name, file in tables.items()}
+    lost = any(listed[name] for name in USED_IN)
+    return [
+        fault
+        for name, faults in listed.items()
+        for fault in faults
+        if name in USED_IN or not lost or fault.expected != f"a name {USED}"
+    ]
+
+
 def _names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str]
 ) -> tuple[tuple[str, ...], str]:
@@ -249,7 +262,7 @@ def _names(
                 seen.update(dict.fromkeys(table.columns.get(column, ())))
     return tuple(
         name for name in seen if name and name == name.strip() and name.isprintable() and len(name) <= LONGEST_NAME
-    ), "used in unary.csv or pairwise.csv"
+    ), USED
 
 
 def _uncosted(folder: Path, features: Sequence[str], costs: NDArray[np.float64]) -> list[Fault]:

@@ -19,8 +19,8 @@ TEMPLATE = """\
 # pairwise.csv: two features that go together within an entity. It may stay as it is.
 #   drought,leaf_firmness,soil_moisture,1
 #   Above 0: they deviate in one direction; below 0: in opposite ones.
-# Three more files may be added: priors.csv (entity,log_odds), costs.csv (feature,cost; all features) and
-# aliases.csv (feature,alias).
+# More files may be added: priors.csv (entity,log_odds), costs.csv (feature,cost; all features), aliases.csv
+# (feature,alias), and features.csv with units and ranges, so that numbers can be typed (docs/bundle.md).
 name: "{name}"
 version: "1"
 # With these lists a name that is misspelt in a row is a fault; without them it is one more entity or feature.

@@ -44,12 +44,20 @@ def bundle_copy(source: Annotated[Path, typer.Argument(help="bundle folder")], o
 
 
 @app.command("validate")
-def bundle_validate(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
+def bundle_validate(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    json: AsJson = False,
+) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
+    from dataclasses import asdict
+
     from afa.bundle.read import read_folder
     from afa.errors import BundleError
 
     read = read_folder(bundle)
+    if json:
+        typer.echo(as_json([asdict(fault) for fault in read.faults], notes=read.notes))
+        raise typer.Exit(2 if read.faults else 0)
     for note in read.notes:
         typer.echo(f"note: {note}")
     if read.content is None:

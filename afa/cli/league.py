@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli.options import Out
+from afa.cli.options import AsJson, Out, as_json
 
 app = typer.Typer(help="Fields with real labels: what zero-shot acquisition is worth.", no_args_is_help=True)
 
@@ -53,6 +53,7 @@ def league_gains(
     out: Annotated[Path, typer.Option("--out", help="a CSV file")],
     patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    json: AsJson = False,
 ) -> None:
     """The gain over entities beside sums over duels, weighted or not: how often the right entity comes first."""
     from afa.files import atomic_file
@@ -62,4 +63,5 @@ def league_gains(
     table = compare_gains(load_stage_bundle(bundle), patients, seed=seed)
     with atomic_file(out) as path:
         table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    typer.echo(table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3).to_string())
+    first = table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3)
+    typer.echo(as_json(table, out=str(out)) if json else first.to_string())

@@ -35,6 +35,7 @@ Confidence = Annotated[float, typer.Option(help="of the intervals")]
 AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
 
 
-def as_json(table: DataFrame, **more: Any) -> str:
+def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
     """One JSON object in one line: `rows`, one object each, and what else there is to say."""
-    return dumps(more | {"rows": loads(table.to_json(orient="records"))}, ensure_ascii=False)
+    rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
+    return dumps(more | {"rows": rows}, ensure_ascii=False)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from afa.bundle import Bundle
+    from afa.closure import Closure
     from afa.cohort.complete_table import Given
+    from afa.report.explored import Explored
 
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
 BINARY_RULES = "greedy,largest_unary,random_own,random"
@@ -65,6 +67,9 @@ def simulate(
     resamples: Resamples = 1000,
     confidence: Confidence = 0.95,
     threads: Threads = 1,
+    explorer: Annotated[
+        int, typer.Option(min=0, max=40, help="patients on the page explorer.html; 0: no page. None with --entity")
+    ] = 8,
     json: AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
@@ -77,12 +82,12 @@ def simulate(
     from afa.bundle import load_bundle
     from afa.cli.first_use import LOADING, prepare
     from afa.cohort.complete_table import read_labels, read_patients
-    from afa.errors import ConfigError, Fault
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
-    from afa.planner.options import gauge_of, tau_of
-    from afa.report.simulation import check_place, needed_table, write_simulation
+    from afa.planner.options import tau_of
+    from afa.report.simulation import check_place, explore_simulation, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
+    from afa.stages.simulate.walks import Gauge
 
     model = load_bundle(bundle)
     if model.implies:
@@ -95,16 +100,9 @@ def simulate(
             {"--k": k, "--entity": entity, "--allocation": allocation, "--score": score, "--labels": labels},
         )
         return
-    if k is not None and entity is not None:
-        raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
-    if not 0 < confidence < 1:
-        raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
     check_place(out)
     gains = words("--gain", gain, DUEL_GAINS)
-    gauge = gauge_of(model, coupling)
-    if gauge == "shared" and entity is None:
-        expected = "--entity beside it: a ranking has no two classes"
-        raise ConfigError(Fault("--coupling", gauge, expected, "name an entity, or leave it out"))
+    gauge = _gauge(model, k, entity, coupling, confidence)
     scores = words("--score", score or ("two_elbo" if entity or gauge == "explicit" else "linearity"), SCORES)
     usual = BINARY_RULES if entity else TOP_K_RULES
     if len(model.entities) > ALL_DUELS_UP_TO:
@@ -157,12 +155,41 @@ def simulate(
         "resamples": resamples,
         "confidence": confidence,
     }
-    write_simulation(made, card, out, _drawing(say))
+    explored = partial(
+        explore_simulation,
+        given.bundle,
+        chosen,
+        runs_of(ways, drawn),
+        k=k or 1,
+        gauge=Gauge(gauge, holds=holds, tau=tau_of(tau)),
+        most=explorer,
+        measured=measured,
+        costs=costs,
+        threads=threads,
+    )
+    draw, write_page = _drawing(say, explored if explorer and entity is None else None)
+    write_simulation(made, card, out, draw, write_page)
     if json:
         typer.echo(as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
     Console().print(needed_table(made.features_needed, len(given.bundle.features)))
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
+
+
+def _gauge(model: Bundle, k: int | None, entity: str | None, coupling: Closure | None, confidence: float) -> Closure:
+    """The closure that is taken, of options that go together; a `ConfigError` names those that do not."""
+    from afa.errors import ConfigError, Fault
+    from afa.planner.options import gauge_of
+
+    if k is not None and entity is not None:
+        raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
+    if not 0 < confidence < 1:
+        raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
+    gauge = gauge_of(model, coupling)
+    if gauge == "shared" and entity is None:
+        expected = "--entity beside it: a ranking has no two classes"
+        raise ConfigError(Fault("--coupling", gauge, expected, "name an entity, or leave it out"))
+    return gauge
 
 
 def _setting(
@@ -218,16 +245,24 @@ def _distinct(option: str, text: str) -> list[str]:
     return parts
 
 
-def _drawing(say: Callable[[str], None]) -> Callable[[DataFrame, str, Path], None] | None:
-    """What draws the curves; None, and said aloud, where a package is not installed."""
+def _drawing(
+    say: Callable[[str], None], explored: Callable[[], Explored] | None
+) -> tuple[Callable[[DataFrame, str, Path], None] | None, Callable[[Path], None] | None]:
+    """What draws the curves, and what writes the explorer page of what `explored` gives.
+
+    None, and said aloud, where a package is not installed.
+    """
+    from functools import partial
+
     from afa.extras import installing
 
     try:
-        from afa.report.simulation_figure import draw_curves
+        from afa.report.explorer import write_explorer
+        from afa.report.figures import draw_curves
     except ModuleNotFoundError as error:
-        say(f"no figure was drawn: {error.name} is not installed ({installing(error)})")
-        return None
-    return draw_curves
+        say(f"no figure and no explorer page: {error.name} is not installed ({installing(error)})")
+        return None, None
+    return draw_curves, explored and partial(write_explorer, explored())
 
 
 def _tell(given: Given, say: Callable[[str], None]) -> None:

@@ -7,20 +7,24 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
+from math import isfinite
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from afa.csvfile import number
 from afa.dialogue.conversation import outcomes_of
 from afa.dialogue.keeping import Keeper, all_or_nothing
 from afa.dialogue.words import (
+    READ_AS,
     WRITTEN,
     answer_of,
     feature_named,
     posterior_is_of,
     posterior_of,
     question_of,
+    range_of,
     standings,
     value_written,
 )
@@ -34,6 +38,7 @@ BARS, WIDTH = 5, 20
 COMMANDS = ("skip", "undo", "fix", "why", "ranking", "history", "features", "save", "quit", "help")
 HELP = (
     ("-1, 0, 1", "the value asked for: lower, as usual, higher (low, usual, high; - and + do as well)"),
+    ("12.5", "what was measured, where a range is shown; the numbers 1, 0 and -1 as 1.0, 0.0 and -1.0"),
     ("NAME=VALUE ...", "one or more values that were not asked for, whatever their order"),
     ("skip [NAME]", "it cannot be measured"),
     ("undo", "take back the last step"),
@@ -109,6 +114,10 @@ class Terminal:
         features = "" if item.features == (item.name,) else f": {escape(', '.join(item.features))}"
         self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
         self._say(f"  [dim]because:[/dim] {escape(item.reason)}")
+        for name in item.features:
+            if usual := range_of(self.planner.asked_of, name):
+                of = "" if len(item.features) == 1 else f"{name}, "
+                self._say(f"  [dim]{escape(of + usual)}; type the number, or -1, 0, 1[/dim]")
         if len(item.features) == 1:
             for row in outcomes_of(self.planner, item).get(item.features[0], []):
                 answer = f"{', '.join(row['answer'])} {row['probability']:.2f}"
@@ -174,7 +183,14 @@ class Terminal:
         if feature not in self.planner.observed:
             step = f"write {feature}={value}"
             raise PlannerError(Fault(f"feature {feature}", "no earlier value", "one to correct", step))
-        self.planner.correct(feature, value_written(feature, value))
+        self.planner.correct(feature, self._value(feature, value))
+
+    def _value(self, feature: str, written: str) -> int:
+        """The value that was typed; how a number was read is said."""
+        value = value_written(self.planner.asked_of, feature, written)
+        if written.casefold() not in WRITTEN:
+            self._say(f"  [dim]{escape(feature)}: {escape(written)} is {READ_AS[value]}[/dim]")
+        return value
 
     def _help(self) -> None:
         self._table(("", ""), HELP)
@@ -185,7 +201,7 @@ class Terminal:
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Values without names: of the features asked for, in the order in which they were shown."""
-        if not all(word.casefold() in WRITTEN for word in words):
+        if not all(word.casefold() in WRITTEN or isfinite(number(word.replace(",", "."))) for word in words):
             expected = "-1, 0 or 1, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE, without blanks"
             raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
@@ -194,7 +210,7 @@ class Terminal:
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(words)} values", expected, "name the others as NAME=VALUE"))
         pairs = zip(asked.features, words, strict=False)
-        self._observe({name: value_written(name, word) for name, word in pairs})
+        self._observe({name: self._value(name, word) for name, word in pairs})
 
     def _named_values(self, words: list[str]) -> dict[str, int]:
         values: dict[str, int] = {}
@@ -203,7 +219,7 @@ class Terminal:
             feature = feature_named(self.planner, name)
             if feature in values:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
-            values[feature] = value_written(feature, value)
+            values[feature] = self._value(feature, value)
         return values
 
     def _observe(self, values: dict[str, int]) -> None:

@@ -7,12 +7,19 @@ from collections import Counter
 from typing import Any
 
 from afa.bundle import Bundle
-from afa.csvfile import suggestion
+from afa.csvfile import number, suggestion
 from afa.errors import Fault, PlannerError
+from afa.mrf import VALUES
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
 from afa.planner.why import listed
 
 WRITTEN = {"-1": -1, "-": -1, "low": -1, "0": 0, "usual": 0, "1": 1, "+1": 1, "+": 1, "high": 1}
+READ_AS = {-1: "low", 0: "usual", 1: "high"}
+OF = {
+    "several": "of each by itself",
+    "one": "if exactly one of them holds",
+    "one or none": "if at most one of them holds",
+}
 NAMED = 4
 """Entities of a tie that are named; the others are counted."""
 
@@ -35,11 +42,26 @@ def feature_named(planner: Planner, written: str) -> str:
     raise PlannerError(Fault(f"feature {written!r}", "an unknown name", "a feature of the bundle, or an alias", step))
 
 
-def value_written(feature: str, written: str) -> int:
-    """-1, 0 or 1 from a sign, a digit, or `low`, `usual`, `high`."""
-    if written.casefold() not in WRITTEN:
-        raise PlannerError(Fault(f"value of {feature}", repr(written), "-1, 0 or 1", "write one of these"))
-    return WRITTEN[written.casefold()]
+def value_written(bundle: Bundle, feature: str, written: str) -> int:
+    """-1, 0 or 1 from a sign, a digit or `low`, `usual`, `high`; from another number by the feature's range."""
+    known, usual = WRITTEN.get(written.casefold()), range_of(bundle, feature)
+    measured = number(written.replace(",", "."))
+    if known is not None or (usual and math.isfinite(measured)):
+        return read_number(bundle, feature, measured) if known is None else known
+    possible = bundle.possible[bundle.features.index(feature)]
+    *first, last = (str(value) for value, can_be in zip(VALUES, possible, strict=True) if can_be)
+    expected = f"{', '.join(first)} or {last}" + (f", or a number ({usual})" if usual else "")
+    raise PlannerError(Fault(f"value of {feature}", repr(written), expected, "write one of these"))
+
+
+def range_of(bundle: Bundle, feature: str) -> str:
+    """What is usual of a feature with a range, in words such as `usual: 4 to 10 K`; empty where it has none."""
+    scale = scales_of(bundle).get(feature)
+    if scale is None or scale["kind"] == "binary" or (scale["low"] is None and scale["high"] is None):
+        return ""
+    low, high = (None if cut is None else f"{cut:g}" for cut in (scale["low"], scale["high"]))
+    between = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
+    return f"usual: {between} {scale['unit'] or ''}".rstrip()
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
@@ -53,15 +75,15 @@ def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return {name: dict(zip(keys, rest, strict=True)) for name, *rest in rows}
 
 
-def read_number(bundle: Bundle, feature: str, number: float) -> int:
+def read_number(bundle: Bundle, feature: str, measured: float) -> int:
     """-1, 0 or 1 from a number in the feature's unit: below `low`, between the two, above `high`."""
-    scale = scales_of(bundle).get(feature, {"kind": "", "low": None, "high": None})
-    if scale["kind"] == "binary" or (scale["low"] is None and scale["high"] is None):
+    if not range_of(bundle, feature):
         step = "give -1, 0 or 1"
         raise PlannerError(Fault(f"feature {feature}", "a number", "a feature with a range in features.csv", step))
-    if scale["low"] is not None and number < scale["low"]:
+    scale = scales_of(bundle)[feature]
+    if scale["low"] is not None and measured < scale["low"]:
         return -1
-    return int(scale["high"] is not None and number > scale["high"])
+    return int(scale["high"] is not None and measured > scale["high"])
 
 
 def question_of(planner: Planner) -> str:
@@ -125,7 +147,10 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 def posterior_is_of(planner: Planner) -> str:
     """What the numbers of `posterior_of` are the probability of."""
-    return "that it holds" if isinstance(planner, BinaryPlanner) else "if exactly one of them holds"
+    if isinstance(planner, BinaryPlanner):
+        return "that it holds"
+    assert isinstance(planner, TopKPlanner)
+    return OF[planner.holds or "one"]
 
 
 def posterior_of(planner: Planner) -> dict[str, float]:

@@ -21,6 +21,7 @@ from afa.engine.course import CERTAIN, CHOICE, RANKS, SCORES, Followed
 from afa.engine.follow import follow
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
+from afa.mrf import Floats
 from afa.stages.allocation.tables import TARGET
 
 MOST_PATIENTS = 40
@@ -30,6 +31,7 @@ SHOWN_FIRST = ("priority_all", "cmi")
 RANKED = SCORES[:3]
 """The scores whose rankings are shown."""
 
+READ = RANKS | CERTAIN | CHOICE
 DIGITS = 3
 
 
@@ -39,6 +41,21 @@ class Run(NamedTuple):
     rule: str
     gain: str
     seed: int
+
+
+class Walked(NamedTuple):
+    """One run of B patients, by t from 0 to M, S scores.
+
+    order : (B, M) features as observed, -1 where nothing was left to ask for. worth, fallback : (B, M) of each choice.
+    resolved : (B, M + 1) number of duels. certified : (B, M + 1). place : (B, M + 1, S, N), as of `Followed`.
+    """
+
+    order: NDArray[np.int64]
+    worth: Floats
+    fallback: NDArray[np.bool_]
+    resolved: NDArray[np.int64]
+    certified: NDArray[np.bool_]
+    place: NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -89,20 +106,17 @@ def explore(
     shown = next((i for i, run in enumerate(runs) if run[:2] == SHOWN_FIRST), 0)
     names = spread_patients(_of_run(table, runs[shown]), cohort.patients, most)
     table = table[table["patient"].isin(names)]
-    parts = [_of_run(table, run) for run in runs]
-    by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
     rows = [cohort.patients.index(name) for name in names]
-    cells = [
-        _cell(bundle, cohort.values[rows], names, run, part, by_name, k=k, solver=solver, threads=threads)
-        for run, part in zip(runs, parts, strict=True)
+    walked = [
+        _cell(bundle, cohort.values[rows], names, run, _of_run(table, run), k=k, solver=solver, threads=threads)
+        for run in runs
     ]
-    steps = [
-        {"values": cohort.values[row].tolist()} | {name: [cell[i][name] for cell in cells] for name in cells[0][i]}
-        for i, row in enumerate(rows)
-    ]
-    summary = _summary(bundle, cohort, rows, by_name)
-    shared = {"k": k, "schedule": schedule, "cells": [run._asdict() for run in runs], "shown": shown}
-    return Explored(summary | shared, steps)
+    explored = explored_of(bundle, cohort, rows, walked, k)
+    by = " with ".join(filter(None, runs[shown][:2]))
+    chosen = f"Spread evenly over the steps at which {by} certifies the top {k}, earliest and latest included."
+    cells = [run._asdict() for run in runs]
+    explored.summary.update(scores=list(RANKED), schedule=schedule, cells=cells, shown=shown, chosen=chosen)
+    return explored
 
 
 def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Sequence[int]) -> dict[str, Any]:
@@ -120,7 +134,6 @@ def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Seque
         "duels": len(bundle.entities) * (len(bundle.entities) - 1) // 2,
         "entities": [bundle.entities[v] for v in by_name],
         "features": list(bundle.features),
-        "scores": list(RANKED),
         "patients": [
             {
                 "name": cohort.patients[row],
@@ -157,13 +170,12 @@ def _cell(
     names: Sequence[str],
     run: Run,
     part: pd.DataFrame,
-    by_name: Sequence[int],
     *,
     k: int,
     solver: Solver,
     threads: int | None,
-) -> list[dict[str, Any]]:
-    """The steps of one run, patient by patient."""
+) -> Walked:
+    """One run of some patients along the choices of the table."""
     where = f"table choices, {' '.join(filter(None, run[:2]))}, seed {run.seed}"
     shape = len(names), len(bundle.features) + 1
     place = {name: i for i, name in enumerate(names)}
@@ -176,46 +188,50 @@ def _cell(
     orders = np.array(asked, dtype=np.int64).reshape(shape)[:, 1:]
     permuted = np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(shape[1] - 1), (shape[0], 1)))
     _check(permuted, where, "other features", "each feature of the bundle once", again)
-    gain = run.gain or None
-    target = TARGET.get(run.gain)
-    read = RANKS | CERTAIN | CHOICE
-    settings: dict[str, Any] = {
-        "gain": gain,
-        "target": target,
-        "k": k,
-        "ranks": RANKED,
-        "solver": solver,
-        "threads": threads,
-    }
-    found = follow(bundle, values, orders, read, **settings)
-    for column, ours in (("resolved", found.resolved.sum(axis=2)), ("certified", found.certified)):
-        same = np.array_equal(part[column].to_numpy().reshape(shape), ours)
+    settings: dict[str, Any] = {"k": k, "ranks": RANKED, "solver": solver, "threads": threads}
+    found = follow(bundle, values, orders, READ, gain=run.gain or None, target=TARGET.get(run.gain), **settings)
+    walked = walked_of(found)
+    for column in ("resolved", "certified"):
+        same = np.array_equal(part[column].to_numpy().reshape(shape), getattr(walked, column))
         _check(same, f"{where}, column {column}", "other numbers", f"those of this bundle, cohort and k = {k}", again)
-    fallback = part["fallback"].to_numpy(dtype=bool).reshape(shape)
-    return [_steps(found, i, orders[i], fallback[i], by_name, k, f"{where}, {name}") for i, name in enumerate(names)]
-
-
-def _steps(
-    found: Followed,
-    path: int,
-    order: NDArray[np.int64],
-    fallback: NDArray[np.bool_],
-    by_name: Sequence[int],
-    k: int,
-    where: str,
-) -> dict[str, Any]:
-    certified = np.flatnonzero(found.certified[path])
-    if len(certified) and not found.certified[path, certified[0] :].all():
+    kept = walked.certified[:, 1:] | ~walked.certified[:, :-1]
+    if not kept.all():
         step = "this is a fault of the program: report the bundle and this patient"
-        raise SanityError(Fault(where, "a certificate that is withdrawn", "certain for good", step))
-    places = found.place[path].swapaxes(0, 1)[:, :, list(by_name)]
+        patient = names[int(np.argmin(kept.all(axis=1)))]
+        raise SanityError(Fault(f"{where}, {patient}", "a certificate that is withdrawn", "certain for good", step))
+    return walked._replace(fallback=part["fallback"].to_numpy(dtype=bool).reshape(shape)[:, 1:])
+
+
+def walked_of(found: Followed) -> Walked:
+    """What `READ` reads along some orders."""
+    resolved = found.resolved.sum(axis=2)
+    return Walked(found.order, found.worth, found.fallback, resolved, found.certified, found.place)
+
+
+def explored_of(bundle: Bundle, cohort: Cohort, rows: Sequence[int], runs: Sequence[Walked], k: int) -> Explored:
+    """Some patients of a cohort, by their rows, along some runs; the summary without what names the runs."""
+    by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
+    steps = []
+    for i, row in enumerate(rows):
+        cells = [_steps(run, i, by_name, k) for run in runs]
+        steps.append(
+            {"values": cohort.values[row].tolist()} | {name: [cell[name] for cell in cells] for name in cells[0]}
+        )
+    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k}, steps)
+
+
+def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[str, Any]:
+    """One patient's run, up to the last feature that was observed."""
+    taken = int((walked.order[path] >= 0).sum())
+    places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
     orders = np.argsort(places, axis=2, kind="stable")
+    certified = walked.certified[path, : taken + 1]
     return {
-        "order": order.tolist(),
-        "worth": [float(f"{worth:.{DIGITS}g}") for worth in found.worth[path]],
-        "fallback": np.flatnonzero(fallback).tolist(),
-        "resolved": np.diff(found.resolved[path].sum(axis=1), prepend=0).tolist(),
-        "certified": int(certified[0]) if len(certified) else None,
+        "order": walked.order[path, :taken].tolist(),
+        "worth": [float(f"{worth:.{DIGITS}g}") for worth in walked.worth[path, :taken]],
+        "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
+        "resolved": np.diff(walked.resolved[path, : taken + 1], prepend=0).tolist(),
+        "certified": int(np.flatnonzero(np.append(True, ~certified))[-1]) if certified[-1] else None,
         "settled": [settled_from(order, k) for order in orders],
         "moves": [_moves(order.tolist()) for order in orders],
         "ties": [_ties(np.take_along_axis(*pair, axis=1)) for pair in zip(places, orders, strict=True)],

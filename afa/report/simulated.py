@@ -54,7 +54,7 @@ class Simulated:
 
     def plot(self) -> Figure:
         """The curves as a figure, one panel a metric; it needs the extra `notebooks`."""
-        from afa.report.simulation_figure import curves_figure  # noqa: PLC0415 (matplotlib comes with an extra)
+        from afa.report.figures import curves_figure  # noqa: PLC0415 (matplotlib comes with an extra)
 
         return curves_figure(self.curves, self.title)
 

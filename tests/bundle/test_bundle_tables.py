@@ -213,3 +213,12 @@ def test_an_alias_that_is_the_name_of_a_feature_is_a_fault(folder: Path) -> None
     change(folder / "aliases.csv", "TFF3,ITF", "TFF3,MUC2")
     found, expected = "MUC2, the name of a feature", "a name that no feature has"
     check(folder, "aliases.csv, line 4, column alias", found, expected, "remove the row")
+
+
+def test_damaged_potentials_are_not_blamed_on_the_tables_beside_them(folder: Path) -> None:
+    listed = "features: [AQP8, CXCL8, MMP9, MUC2, TFF3]\n"
+    change(folder / "bundle.yaml", listed, "")
+    (folder / "pairwise.csv").write_text("entity,feature_a,feature_b,potential\n")
+    (folder / "unary.csv").write_text("entity,feature,potential\nble")
+    faults, _ = validate_bundle(folder)
+    assert {Path(fault.where.split(",")[0]).name for fault in faults} == {"unary.csv"}

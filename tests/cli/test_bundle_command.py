@@ -1,5 +1,6 @@
 """`afa bundle`: what stamping and showing say to someone who writes a bundle."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -85,3 +86,15 @@ def test_a_new_bundle_leaves_alone_what_is_there(tmp_path):
 
 def test_validating_counts_what_it_has_read():
     assert answer("bundle", "validate", TINY)[1].splitlines()[-1] == f"{TINY}: no faults; 3 entities, 5 features"
+
+
+def test_faults_are_told_to_another_program_by_their_parts(tmp_path):
+    code, output = answer("bundle", "validate", TINY, "--json")
+    assert (code, json.loads(output)["rows"]) == (0, [])
+    answer("bundle", "new", "plants", "--folder", tmp_path)
+    (tmp_path / "plants/unary.csv").write_text("entity,feature,potential\na,b,much\n")
+    code, output = answer("bundle", "validate", tmp_path / "plants", "--json")
+    rows = json.loads(output)["rows"]
+    assert code == 2
+    assert set(rows[0]) == {"where", "found", "expected", "next_step"}
+    assert "'much'" in [row["found"] for row in rows]

@@ -311,7 +311,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
     assert done.exit_code == 0, done.output
     assert "Features needed, of 5" in done.output
     assert run(TINY, table, "--out", second, "--threads", 2).exit_code == 0
-    names = ["curves.csv", "curves.png", "curves.svg", "features_needed.csv", "simulate.yaml"]
+    names = ["curves.csv", "curves.png", "curves.svg", "explorer.html", "features_needed.csv", "simulate.yaml"]
     assert sorted(path.name for path in first.iterdir()) == names
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
@@ -350,11 +350,10 @@ def test_a_folder_with_other_files_is_not_replaced(table, tmp_path):
 
 
 def test_that_no_figure_was_drawn_is_said_aloud(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "afa.report.simulation_figure", raising=False)
     monkeypatch.delitem(sys.modules, "afa.report.figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert _drawing(typer.echo) is None
-    assert "no figure was drawn" in capsys.readouterr().out
+    assert _drawing(typer.echo, None) == (None, None)
+    assert "no figure and no explorer page: matplotlib is not installed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

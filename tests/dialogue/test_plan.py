@@ -126,10 +126,22 @@ def test_every_command_of_the_terminal_does_what_its_help_says(bundle_tiny: Bund
     assert load_session(file, bundle_tiny).observed == planner.observed
 
 
+def test_a_number_is_read_by_the_range_that_is_shown() -> None:
+    cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
+    planner = TopKPlanner(cooling, panels={}, costs="equal", first=["superheat"])
+    text = talk(planner, "12,5", "fix superheat 6.9", "subcooling=1.0", "fix subcooling high", "fix superheat cold")
+    assert "usual: 4 to 10 K; type the number, or -1, 0, 1" in text
+    for said in ("superheat: 12,5 is high", "superheat: 6.9 is usual", "subcooling: 1.0 is low"):
+        assert said in text
+    assert "found 'cold'; expected -1, 0 or 1, or a number (usual: 4 to 10 K)" in text
+    assert planner.observed == {"superheat": 0, "subcooling": 1}
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("2", "answer: found '2'; expected -1, 0 or 1, NAME=VALUE, or a command"),
+        ("2", "value of CXCL8: found '2'; expected -1, 0 or 1."),
+        ("often", "answer: found 'often'; expected -1, 0 or 1, NAME=VALUE, or a command"),
         ("yes", "Next step: type ? for the commands"),
         ("MUC2=5", "value of MUC2: found '5'; expected -1, 0 or 1"),
         ("MUCC2=1", "did you mean MUC2"),

@@ -15,6 +15,7 @@ from bundles import QUARTERS, random_bundles
 from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, explored_of, odd_names, rankings, run_of, tables_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rated import rated
 
 from afa.allocate import RULES
 from afa.cohort.cohort import Cohort, write_cohort
@@ -24,6 +25,9 @@ from afa.planner import TopKPlanner
 from afa.report import explored as explorer
 from afa.report.explored import RANKED, moves_between, settled_from, spread_patients
 from afa.report.explorer import SCRIPTS, explorer_page, safe_json, write_explorer
+from afa.report.simulation import explore_simulation
+from afa.stages.simulate import runs_of, ways_of
+from afa.stages.simulate.walks import Gauge
 from afa.stats.tables import write_tables
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +117,59 @@ def test_the_steps_are_the_planners_on_any_bundle(bundle, seed, data):
     rules = ["random", "greedy", "lucb", "priority_clusters"]
     choices = tables_of(bundle, cohort, k=k, rules=rules, gains=GAINS)["choices"]
     assert_planners_steps(bundle, explored_of(bundle, cohort, choices, k=k), k)
+
+
+def assert_simulated_steps(bundle, people, gauge, costs, score, k=1):
+    """What the explorer shows of simulated patients with gaps is what a planner says that is asked and told by hand."""
+    rng = np.random.default_rng(2)
+    there = rng.random(people.values.shape) < 0.7
+    runs = runs_of(ways_of(["priority_all", "greedy", "largest_unary", "random"], ["cmi"], [score]), (3, 4))
+    shown = explore_simulation(bundle, people, runs, k=k, gauge=gauge, most=3, measured=there, costs=costs, threads=1)
+    summary, place = shown.summary, shown.summary["scores"].index(score)
+    assert [patient["name"] for patient in summary["patients"]] == ["p0", "p2", "p4"]
+    for i, patient in enumerate(summary["patients"]):
+        row = people.patients.index(patient["name"])
+        for cell, (way, seed) in enumerate(runs):
+            run, own = run_of(shown, i, cell), costs == "own" and way.allocation != "random"
+            planner = TopKPlanner(
+                bundle,
+                k=k,
+                score=score,
+                gain=way.gain or "cmi",
+                allocation=way.allocation,
+                coupling=gauge.coupling,
+                costs=None if own else "equal",
+                patient=patient["name"],
+                seed=seed,
+            )
+            for j in np.flatnonzero(~there[row]):
+                planner.skip(bundle.features[j])
+            assert sorted(run["order"]) == np.flatnonzero(there[row]).tolist()
+            resolved = np.cumsum(run["resolved"])
+            for t, (order, _) in enumerate(rankings(run, place)):
+                assert [summary["entities"][v] for v in order] == planner.ranking()
+                assert resolved[t] == len(planner.resolved())
+                assert (run["certified"] is not None and t >= run["certified"]) == planner.certified()
+                if (name := planner.next_feature()) is None:
+                    assert t == len(run["order"])
+                    break
+                assert bundle.features[run["order"][t]] == name
+                if way.gain:
+                    gains = planner.explain(most=len(bundle.features)).set_index("feature")
+                    assert run["worth"][t] == pytest.approx(gains.loc[name, "gain"], rel=6e-3, abs=1e-11)
+                planner.observe(name, int(people.values[row, bundle.features.index(name)]))
+
+
+@pytest.mark.parametrize(("costs", "score"), [("equal", "linearity"), ("own", "linearity"), ("equal", "two_elbo")])
+def test_a_simulation_on_directions_is_explored_as_planners_walk_it(bundle_tiny, costs, score):
+    assert_simulated_steps(bundle_tiny, drawn(bundle_tiny, patients=5), Gauge("differential"), costs, score)
+
+
+def test_a_simulation_on_how_often_is_explored_as_planners_walk_it():
+    rng = np.random.default_rng(3)
+    case = rated(rng, n=4, m=6)
+    people = cohort_of(case.bundle, [case.values(rng) for _ in range(5)])
+    assert_simulated_steps(case.bundle, people, Gauge("explicit"), "equal", "two_elbo")
 
 
 def test_the_set_settles_after_the_last_round_in_which_it_is_another():

@@ -1,7 +1,11 @@
 """The explorer page in a browser: every control by mouse and by keyboard, odd names as text, nothing fetched."""
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 from browsers import NEEDS_BROWSER, assert_quiet, open_page, screenshot, size
+from commands import afa
 from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, K, odd_names, rankings, run_of
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -12,6 +16,7 @@ from afa.report.explorer import write_explorer
 
 pytestmark = NEEDS_BROWSER
 LAST = len(FEATURES)
+COOLING = Path(__file__).parents[2] / "afa/examples/cooling"
 
 
 @pytest.fixture(scope="module")
@@ -279,3 +284,29 @@ def test_a_browser_that_cannot_unpack_the_page_says_so(browser, made):
         assert "cannot unpack the page" in text(browser, "loading")
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
+def test_what_afa_simulate_wrote_is_explored_also_where_not_all_was_measured(browser, tmp_path):
+    cases = pd.read_csv(COOLING / "vignettes.csv")
+    table = cases.pivot_table(index="patient", columns="feature", values="value").astype("Int8")
+    table.iloc[0, :3] = pd.NA
+    table.to_csv(tmp_path / "cases.csv")
+    done = afa("simulate", COOLING / "bundle", tmp_path / "cases.csv", "--out", tmp_path / "out", "--resamples", "10")
+    assert done.returncode == 0, done.stderr
+    size(browser, 1400, 1000)
+    open_page(browser, tmp_path / "out/explorer.html", 1400, 1000)
+    ready(browser)
+    asked = int(table.iloc[0].notna().sum())
+    assert asked == len(table.columns) - 3
+    assert chosen(browser, "patient") == table.index[0]
+    press(browser, Keys.END)
+    assert at(browser) == asked
+    assert len(column(browser, "steps", 2)) == asked + 1
+    screenshot(browser, "simulated-1400")
+    Select(browser.find_element(By.ID, "patient")).select_by_index(1)
+    ready(browser)
+    browser.find_element(By.ID, "last").click()
+    assert at(browser) == int(table.iloc[1].notna().sum())
+    size(browser, 390, 844)
+    screenshot(browser, "simulated-390")
+    assert_quiet(browser)

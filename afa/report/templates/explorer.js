@@ -6,10 +6,10 @@ const SPEAK_AFTER = 250;
 const $ = (id) => document.getElementById(id);
 const summary = JSON.parse($("summary").textContent);
 const { entities, features, cells, patients, scores, k } = summary;
-const last = features.length;
 const state = { patient: 0, cell: summary.shown, score: 0, t: 0 };
 const unpackedSteps = new Map();
 const charts = {};
+let last = features.length; // of the run that is shown: what was not measured is not asked for
 let steps = null;
 let path = null;
 let speaking = 0;
@@ -65,14 +65,13 @@ function writeHead() {
   const title = `Acquisition explorer: ${summary.cohort}`;
   document.title = title;
   $("title").textContent = title;
-  const origin = summary.simulated
-    ? element("span", { className: "badge simulated" }, "simulated cohort")
-    : element("span", { className: "badge" }, summary.series ? `real series ${summary.series}` : "real cohort");
-  $("subtitle").append(origin, " ", summary.title);
+  const series = summary.series ? [element("span", { className: "badge" }, `real series ${summary.series}`)] : [];
+  const origin = summary.simulated ? [element("span", { className: "badge simulated" }, "simulated cohort")] : series;
+  $("subtitle").append(...origin, " ", summary.title);
   $("scope").textContent =
     `Which feature a rule measures next, and what is known by then, for ${patients.length} of ${summary.cohort_size} patients. `
-    + `Bundle ${summary.bundle}, version ${summary.version}: ${entities.length} phenotypes on ${features.length} features, `
-    + `${summary.duels} duels. Sought are the ${k} phenotypes that each patient's features support most. `
+    + `Bundle ${summary.bundle}, version ${summary.version}: ${entities.length} entities on ${features.length} features, `
+    + `${summary.duels} duels. ${k === 1 ? "Sought is the entity" : `Sought are the ${k} entities`} that each patient's features support most. `
     + (summary.schedule === "every" ? "Every rule looks again after each measurement." : `Schedule of looking again: ${summary.schedule}.`);
   $("made").textContent = `Self-contained page: it asks nothing of any network. Charts by BokehJS ${$("library").dataset.version} (BSD licence).`;
 }
@@ -81,12 +80,8 @@ function fillChoices() {
   patients.forEach((patient, i) => $("patient").append(new Option(patient.name, String(i))));
   [...new Set(cells.map(cellName))].forEach((name) => $("rule").append(new Option(name, name)));
   scores.forEach((name, i) => $("score").append(new Option(name, String(i))));
-  const by = cells[summary.shown];
-  $("patient-note").textContent = patients.length === summary.cohort_size
-    ? "All patients of the cohort."
-    : `Spread evenly over the steps at which ${[by.rule, by.gain].filter(Boolean).join(" with ")} certifies the top ${k}, earliest and latest included.`;
-  $("t").max = String(last);
-  $("ranking-note").textContent = "Lines mark phenotypes that are in the top at full observation, as in the chart.";
+  $("patient-note").textContent = patients.length === summary.cohort_size ? "All patients of the cohort." : summary.chosen;
+  $("ranking-note").textContent = "Lines mark entities that are in the top at full observation, as in the chart.";
   for (const [word, text] of words()) $("words").append(element("dt", {}, word), element("dd", {}, text));
 }
 
@@ -108,6 +103,8 @@ async function choose(change) {
   const found = await stepsOf(asked);
   if (asked !== state.patient) return;
   steps = found;
+  last = runOf(state.cell).order.length;
+  $("t").max = String(last);
   path = pathOf(runOf(state.cell), state.score);
   const c = cells[state.cell];
   $("rule-note").textContent = RULES[c.rule] ?? "A rule of one's own.";
@@ -207,9 +204,9 @@ function writeFacts(t) {
   const facts = [
     ["Measured", t ? features[feature] : "nothing yet", t ? (path.fallback.has(t) ? "fallback: nothing had any gain for the rule" : "chosen by the rule") : "what the bundle says of anyone"],
     ["Value", t ? VALUES.get(steps.values[feature]) : "\u2013", ""],
-    [hasGain ? "It had to gain" : "Its effective unary", t ? `${number(path.run.worth[t - 1])} nats` : "\u2013", t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""],
+    [hasGain ? "Expected gain" : "Its effective unary", t ? `${number(path.run.worth[t - 1])} nats` : "\u2013", t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""],
     ["Duels resolved", `${path.resolved[t]} of ${summary.duels}`, t ? `${path.resolved[t] - path.resolved[t - 1]} by this step` : ""],
-    ["Certainty", isCertified(t) ? `top ${k} certified` : `top ${k} not certified`, isCertified(t) ? `since t = ${path.certified}` : path.certified === null ? "and never: a duel across the boundary ends in a tie" : ""],
+    ["Certainty", isCertified(t) ? `top ${k} certified` : `top ${k} not certified`, isCertified(t) ? `since t = ${path.certified}` : path.certified === null ? `and never: a duel across the boundary ends in a tie${last < features.length ? ", or hangs on what was not measured" : ""}` : ""],
     [`Top ${k} by ${scores[state.score]}`, `${path.found[t]} of ${k} are final`, inHindsight],
   ];
   $("step-title").textContent = t ? `Step ${t}: ${features[feature]}` : "Start: nothing measured";
@@ -220,7 +217,7 @@ function writeRanking(t) {
   const labels = patients[state.patient].labels;
   const labelled = labels.some((label) => label !== null);
   $("ranking-title").textContent = `Ranking after ${count(t, "measurement", "measurements")}`;
-  const heads = ["Rank", "Phenotype", "Line", "Moved", "Final", ...(labelled ? ["Label"] : [])];
+  const heads = ["Rank", "Entity", "Line", "Moved", "Final", ...(labelled ? ["Label"] : [])];
   $("ranking").tHead.replaceChildren(element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text))));
   $("ranking").tBodies[0].replaceChildren(...path.order[t].map((v, i) => {
     const style = styleOf(v);

@@ -113,6 +113,7 @@ function stairs(values) {
 }
 
 function frame(chart, bottom, top, labelsAt, description, id) {
+  Object.assign(chart.figure.x_range, { end: last + 1 });
   Object.assign(chart.figure.y_range, { start: bottom, end: top });
   const [settled, certified] = chart.marks;
   const crowded = path.certified !== null && path.certified >= path.settled && path.certified - path.settled < 0.3 * last;
@@ -146,7 +147,7 @@ function drawRanks() {
     lines[2 * i + 1].data = { x: shown, y: shown.map((t) => ranks[t]) };
   });
   $("ranks-title").textContent = `Rank by ${scores[state.score]}, step by step`;
-  $("ranks-note").textContent = `The ${k} that are on top at full observation, in the lines of the ranking; others in light grey, as far down as these ${k} go. The top ${k} is shaded.`;
+  $("ranks-note").textContent = `Those on top at full observation, in the lines of the ranking; others in light grey, as far down as these go. The top ${k} is shaded.`;
   const every = lowest > 12 ? 5 : 1;
   const ticks = path.order[0].map((_, i) => i + 1).filter((rank) => rank <= lowest && (rank === 1 || rank % every === 0));
   charts.ranks.figure.yaxis.ticker = new window.Bokeh.FixedTicker({ ticks });
@@ -181,7 +182,7 @@ function drawWorth() {
   $("worth-title").textContent = hasGain ? `Gain of each step, ${cells[state.cell].gain}` : "Effective unary of each step";
   $("worth-note").textContent = hasGain
     ? "Summed over the duels that were open when the feature was chosen. Ticks below the axis: steps that fell back."
-    : "Summed over the phenotypes when the feature was chosen; the rule looks at no gain.";
+    : "Summed over the entities when the feature was chosen; the rule looks at no gain.";
   frame(charts.worth, -0.12 * highest, 1.3 * highest, 1.28 * highest, `${hasGain ? "Gain" : "Effective unary"} of the feature of each step, in nats; `
     + `largest ${number(highest)}. ${count(fellBack.length, "step", "steps")} fell back.`, "worth");
 }

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.allocate.base import name_places
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, Closure
@@ -167,9 +168,7 @@ class TopKTask:
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
-        priced = self.prices is not None and way.allocation not in DRAWN
-        compiled = way.score == "linearity" and way.allocation in RULE_NAMES and not priced
-        compiled &= self.gauge.coupling != "explicit"
+        compiled = is_compiled(way, self.gauge, self.prices)
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
         if compiled:
             tick(len(seen.names))
@@ -242,8 +241,14 @@ class TopKTask:
         return Paths(order, right, place, certified)
 
     def _planner(self, way: Way, name: str, seed: int) -> TopKPlanner:
-        priced = self.prices is not None and way.allocation not in DRAWN
-        return planner_of(self.bundle, way, self.k, self.gauge, self.solver, priced=priced, patient=name, seed=seed)
+        return planner_of(self.bundle, way, self.k, self.gauge, self.solver, self.prices, patient=name, seed=seed)
+
+
+def is_compiled(way: Way, gauge: Gauge, prices: Floats | None) -> bool:
+    """Whether the compiled engine follows this way; else the planner itself does."""
+    priced = prices is not None and way.allocation not in DRAWN
+    known = way.score == "linearity" and way.allocation in RULE_NAMES
+    return known and not priced and gauge.coupling != "explicit"
 
 
 def tell(planner: TopKPlanner | BinaryPlanner, values: NDArray[np.int8]) -> None:
@@ -275,12 +280,11 @@ def steps(
         yield place[feature]
 
 
-def ranked(planner: TopKPlanner) -> tuple[Floats, NDArray[np.int64]]:
-    """The scores (N, N) of a planner, and (N,) how many entities are ahead of each by more than its name."""
-    scores, entities = planner.scores(), planner.bundle.entities
-    by_name = np.argsort(np.argsort(np.array(entities, dtype=object)))
-    tie = planner._state.packed.tie
-    return scores, ranks_of(scores, np.arange(len(entities)), by_name, tie).place
+def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
+    """A score (N, N) of a planner, the guiding one unless given, and (N,) how many entities are ahead of each by it."""
+    scores, entities = planner._state.scores(score or planner.guide), planner.bundle.entities
+    ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
+    return scores, ranks.place
 
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Truth:
@@ -308,8 +312,8 @@ def planner_of(
     k: int,
     gauge: Gauge,
     solver: Solver,
+    prices: Floats | None = None,
     *,
-    priced: bool = False,
     patient: str = "",
     seed: int = 0,
 ) -> TopKPlanner:
@@ -321,7 +325,7 @@ def planner_of(
         gain=way.gain or "wald_magnitude",
         allocation=rule_of(way.allocation)() if ":" in way.allocation else way.allocation,
         solver=solver,
-        costs=None if priced else "equal",
+        costs=None if prices is not None and way.allocation not in DRAWN else "equal",
         patient=patient,
         seed=seed,
         coupling=gauge.coupling,
