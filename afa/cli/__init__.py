@@ -20,17 +20,13 @@ from afa.cli import (
     cohort,
     doctor,
     elicit,
-    encode,
     experiment,
     field,
-    formats,
-    league,
     phenotypes,
     plan,
     report,
     simulate,
     stage,
-    summary,
 )
 from afa.cli.mishaps import as_error
 
@@ -40,20 +36,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-bundle.app.add_typer(formats.app)
 experiment.app.add_typer(baselines.experiments)
-summary.app.add_typer(baselines.summaries)
+experiment.summaries.add_typer(baselines.summaries)
 USE, WORKFLOW = "Use", "Workflow"
-for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, encode.encode, phenotypes.phenotypes):
+for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, phenotypes.phenotypes):
     app.command(rich_help_panel=USE)(command)
 app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
 app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)
 app.add_typer(cohort.app, name="cohort", rich_help_panel=USE)
 app.add_typer(field.app, name="field", rich_help_panel=USE)
 app.command(rich_help_panel=USE)(doctor.doctor)
-app.add_typer(league.app, name="league", rich_help_panel=WORKFLOW)
+app.add_typer(field.league, name="league", rich_help_panel=WORKFLOW)
 app.add_typer(experiment.app, name="experiment", rich_help_panel=WORKFLOW)
-app.add_typer(summary.app, name="summary", rich_help_panel=WORKFLOW)
+app.add_typer(experiment.summaries, name="summary", rich_help_panel=WORKFLOW)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
     inner.rich_help_panel = WORKFLOW
     app.registered_commands.append(inner)

@@ -1,4 +1,4 @@
-"""`afa experiment`: what is no stage like the others; `afa stage` runs those."""
+"""`afa experiment` and `afa summary`: what is no stage like the others; `afa stage` and `afa summarise` run those."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from afa.cli.options import (
 )
 
 app = typer.Typer(help="Experiments of the paper that are no stage like the others.", no_args_is_help=True)
+summaries = typer.Typer(help="The numbers of each stage, one to a line.", no_args_is_help=True)
 
 
 PaperTables = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables")]
@@ -103,3 +104,13 @@ def experiment_errata(
     stages = pd.concat([read_summary(part) for part in summary], ignore_index=True)
     rows, texts = rows_of_frame(read_table(computed, "rows")), load_errata(paper / "errata.yaml")
     write_tables({"errata": errata_table(rows, summary=stages, paper=paper_tables(paper), errata=texts)}, out)
+
+
+@summaries.command("errata")
+def summary_errata(tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: Out) -> None:
+    """The errata: one line a check, and the paper's number where it gives one."""
+    from afa.checks.errata import summarise_errata
+    from afa.stats.summary import write_summary
+    from afa.stats.tables import read_table
+
+    write_summary([summarise_errata(read_table(tables, "errata"))], out)

@@ -1,4 +1,4 @@
-"""`afa field`: a table of patients with its dictionary, entities, answers and labels."""
+"""`afa field` and `afa league`: tables of patients with a dictionary, entities, answers and labels; one, or all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from afa.cli.options import Out
+from afa.cli.options import AsJson, Out, as_json
 
 app = typer.Typer(help="Fields: tables with labels, and what models know about them.", no_args_is_help=True)
+league = typer.Typer(help="Fields with real labels: what zero-shot acquisition is worth.", no_args_is_help=True)
 
 
 @app.command("import")
@@ -42,3 +43,58 @@ def field_bundle(
 
     bundle = build_field_bundle(folder, out, how_often=how_often)
     typer.echo(f"wrote {out}: {len(bundle.entities)} entities, {len(bundle.features)} features")
+
+
+@league.command("field")
+def league_field(
+    folder: Annotated[Path, typer.Argument(help="folder of a field")],
+    out: Out,
+    tables: Annotated[Path | None, typer.Option(help="folder with tables that are not carried, as NAME/FILE")] = None,
+) -> None:
+    """Follow the patients of one field; where its table is not there, write a line that says so."""
+    from afa.files import atomic_folder
+    from afa.report.league import NOT_FETCHED
+    from afa.stages.league import Settings, follow_field
+    from afa.stages.league.entrants import read_entrant
+    from afa.stats.tables import write_tables
+
+    entrant = read_entrant(folder, tables)
+    if isinstance(entrant, str):
+        with atomic_folder(out) as made:
+            (made / NOT_FETCHED).write_text(entrant + "\n", encoding="utf-8")
+        typer.echo(f"{folder.name}: {entrant}")
+        return
+    write_tables(follow_field(entrant, Settings()), out)
+    typer.echo(f"{entrant.name}: {len(entrant.patients):,} patients, {len(entrant.tasks)} questions")
+
+
+@league.command("page")
+def league_page(
+    fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")],
+    out: Out,
+) -> None:
+    """Write the league's page, figure and tables."""
+    from afa.report.league import write_league
+
+    write_league(fields, out)
+    typer.echo(f"wrote {out}")
+
+
+@league.command("gains")
+def league_gains(
+    bundle: Annotated[Path, typer.Argument(help="bundle folder, of directions")],
+    out: Annotated[Path, typer.Option("--out", help="a CSV file")],
+    patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    json: AsJson = False,
+) -> None:
+    """The gain over entities beside sums over duels, weighted or not: how often the right entity comes first."""
+    from afa.files import atomic_file
+    from afa.stages.inputs import load_stage_bundle
+    from afa.stages.league.gains import compare_gains
+
+    table = compare_gains(load_stage_bundle(bundle), patients, seed=seed)
+    with atomic_file(out) as path:
+        table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    first = table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3)
+    typer.echo(as_json(table, out=str(out)) if json else first.to_string())

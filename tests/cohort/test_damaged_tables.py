@@ -10,8 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa.cli.cohort import cohort_new
-from afa.cli.encode import encode
+from afa.cli.cohort import cohort_new, encode
 from afa.errors import AfaError
 
 LINE = re.compile(r".+: found .+; expected .+\. Next step: .+\.", re.DOTALL)

@@ -87,6 +87,6 @@ rule errata_summary:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("summary:summary_errata"),
+        code=command_digest("experiment:summary_errata"),
     shell:
         "afa summary errata {input.tables} --out {output.rows} > {log} 2>&1"

@@ -25,7 +25,7 @@ rule league_field:
             if settings.tables is None
             else f"--tables {shlex.quote(str(settings.tables))}"
         ),
-        code=command_digest("league:league_field"),
+        code=command_digest("field:league_field"),
     shell:
         "afa league field {params.field:q} {params.mirror} --out {output.tables} > {log} 2>&1"
 
@@ -46,7 +46,7 @@ rule league:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("league:league_page") + template_digest("league.*"),
+        code=command_digest("field:league_page") + template_digest("league.*"),
     shell:
         "afa league page {input.fields} --out {output.page} > {log} 2>&1"
 
