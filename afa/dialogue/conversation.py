@@ -18,6 +18,7 @@ from afa.dialogue.keeping import Keeper, all_or_nothing
 from afa.dialogue.words import (
     answer_of,
     feature_named,
+    outcomes_of,
     posterior_is_of,
     posterior_of,
     question_of,
@@ -26,7 +27,7 @@ from afa.dialogue.words import (
     standings,
 )
 from afa.errors import AfaError, Fault, PlannerError
-from afa.planner import Planner, Suggestion, TopKPlanner
+from afa.planner import Planner, TopKPlanner
 from afa.planner.log import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
 from afa.planner.why import outcomes
@@ -215,13 +216,6 @@ class Conversation:
         if len(self.planner.bundle.entities) <= ALL_DUELS_UP_TO:
             rows = [row | {"outcomes": outcomes(self.planner, row["feature"])} for row in rows]
         return rows
-
-
-def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
-    """By feature of a suggestion, what each of its values would do to the answer; {} among too many entities."""
-    if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
-        return {}
-    return {feature: outcomes(planner, feature) for feature in item.features}
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:

@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from afa.csvfile import number
-from afa.dialogue.conversation import outcomes_of
 from afa.dialogue.keeping import Keeper, all_or_nothing
 from afa.dialogue.words import (
     READ_AS,
     WRITTEN,
     answer_of,
     feature_named,
+    outcomes_of,
     posterior_is_of,
     posterior_of,
     question_of,
@@ -160,7 +160,7 @@ class Terminal:
             case ["skip" | "s"]:
                 self._step(lambda: self.planner.skip(_asked(item).name))
             case ["skip" | "s", name]:
-                self._step(lambda: self.planner.skip(feature_named(self.planner, name)))
+                self._step(lambda: self._skip(feature_named(self.planner, name)))
             case ["fix", name, value]:
                 self._step(lambda: self._fix(feature_named(self.planner, name), value))
             case _ if all("=" in word for word in words):
@@ -178,6 +178,12 @@ class Terminal:
     def _undo(self) -> None:
         undone = self.planner.undo()
         self._say(f"taken back: {undone.kind} {escape(', '.join(undone.features))}")
+
+    def _skip(self, name: str) -> None:
+        if (value := self.planner.observed.get(name)) is not None:
+            step = f"write fix {name} and the right one, or undo"
+            raise PlannerError(Fault(f"feature {name}", f"the value {value}", "what is still open", step))
+        self.planner.skip(name)
 
     def _fix(self, feature: str, value: str) -> None:
         if feature not in self.planner.observed:

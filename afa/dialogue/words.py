@@ -10,8 +10,9 @@ from afa.bundle import Bundle
 from afa.csvfile import number, suggestion
 from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES
-from afa.planner import BinaryPlanner, Planner, TopKPlanner
-from afa.planner.why import listed
+from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
+from afa.planner.options import ALL_DUELS_UP_TO
+from afa.planner.why import listed, outcomes
 
 WRITTEN = {"-1": -1, "-": -1, "low": -1, "0": 0, "usual": 0, "1": 1, "+1": 1, "+": 1, "high": 1}
 READ_AS = {-1: "low", 0: "usual", 1: "high"}
@@ -162,3 +163,10 @@ def posterior_of(planner: Planner) -> dict[str, float]:
         return dict(zip(planner.bundle.entities, (planner.probability(), 1 - planner.probability()), strict=True))
     assert isinstance(planner, TopKPlanner)
     return dict(zip(planner.bundle.entities, planner.posterior().tolist(), strict=True))
+
+
+def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
+    """By feature of a suggestion, what each of its values would do to the answer; {} among too many entities."""
+    if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
+        return {}
+    return {feature: outcomes(planner, feature) for feature in item.features}

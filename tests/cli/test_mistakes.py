@@ -161,14 +161,15 @@ def planner(plants: Path) -> afa.TopKPlanner:
 @pytest.mark.parametrize(
     ("line", "found", "step"),
     [
-        ("2", "found '2'; expected -1, 0 or 1, NAME=VALUE, or a command", "type ? for the commands"),
+        ("2", "found '2'; expected -1, 0 or 1", "write one of these"),
+        ("often", "found 'often'; expected -1, 0 or 1, NAME=VALUE, or a command", "type ? for the commands"),
         ("0 1", "found 2 values; expected 1, for growth", "name the others as NAME=VALUE"),
         ("gorwth=1", "found an unknown name", "did you mean growth"),
         ("growth=high growth=low", "found two values", "leave one out"),
         ("growth=much", "found 'much'; expected -1, 0 or 1", "write one of these"),
         ("soil_moisture=0", "found the earlier value -1", "write fix soil_moisture 0 to replace it, or undo"),
         ("fix growth 1", "found no earlier value", "write growth=1"),
-        ("skip soil_moisture", "found already observed", "undo() where the value is wrong"),
+        ("skip soil_moisture", "found the value -1", "write fix soil_moisture and the right one, or undo"),
         ("save nowhere/mine.yaml", "found no such folder", "make the folder first"),
         ("save plants/unary.csv", "found a file of that name", "choose another name"),
         ("what's that", "expected quotes in pairs", "close the quote"),

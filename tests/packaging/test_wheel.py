@@ -264,6 +264,6 @@ def test_simulating_writes_its_tables_and_says_which_package_a_figure_needs(plac
     options = ("--k", "1", "--allocation", "greedy,random", "--seeds", "1", "--resamples", "20")
     ran = place.run("afa", "simulate", "plants", "patients.csv", "--out", "simulated", *options)
     assert ran.returncode == 0, ran.stderr
-    assert "no figure was drawn" in ran.stdout
+    assert "no figure and no explorer page" in ran.stdout
     assert "pip install 'afa[notebooks]'" in ran.stdout
     assert list((place.folder / "simulated").glob("*.csv"))
