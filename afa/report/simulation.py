@@ -74,14 +74,14 @@ def explore_simulation(
     names = [cohort.patients[row] for row in rows]
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
     prices, solver = prices_of(bundle, costs), Solver()
-    shown_scores = EXPLICIT_SCORES if gauge.coupling == "explicit" else RANKED
+    scores = EXPLICIT_SCORES if gauge.coupling == "explicit" else RANKED
     walked = []
     for way, seed in runs:
         if is_compiled(way, gauge, prices):
             walked.append(_by_engine(bundle, values, names, way, seed, k=k, solver=solver, threads=threads))
             continue
         planners = [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]
-        each = [_by_planner(planner, row, shown_scores, way) for planner, row in zip(planners, values, strict=True)]
+        each = [_by_planner(planner, row, scores, way) for planner, row in zip(planners, values, strict=True)]
         walked.append(Walked(*map(np.stack, zip(*each, strict=True))))
     explored = explored_of(bundle, cohort, rows, walked, k)
     several = len({way.score for way, _ in runs}) > 1
@@ -90,7 +90,7 @@ def explore_simulation(
         for way, seed in runs
     ]
     chosen = f"{len(names)} of {n} patients, evenly by name."
-    explored.summary.update(scores=list(shown_scores), schedule="every", cells=cells, shown=0, chosen=chosen)
+    explored.summary.update(scores=list(scores), schedule="every", cells=cells, shown=0, chosen=chosen)
     return explored
 
 
@@ -115,12 +115,12 @@ def _by_engine(
     return walked._replace(order=np.where(np.take_along_axis(values, orders, axis=1) == MISSING, -1, orders))
 
 
-def _by_planner(planner: TopKPlanner, values: NDArray[np.int8], shown_scores: Sequence[str], way: Way) -> Walked:
+def _by_planner(planner: TopKPlanner, values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
     """One patient, values (M,), as a planner asks; the arrays of `Walked` without their first axis."""
     m = len(values)
     order, worth, fallback = np.full(m, -1), np.zeros(m), np.zeros(m, dtype=np.bool_)
     resolved, certified = np.zeros(m + 1, dtype=np.int64), np.zeros(m + 1, dtype=np.bool_)
-    place = np.zeros((m + 1, len(shown_scores), len(planner.bundle.entities)), dtype=np.int16)
+    place = np.zeros((m + 1, len(scores), len(planner.bundle.entities)), dtype=np.int16)
     weighs = bool(way.gain) and ":" not in way.allocation
     ahead: Floats = np.zeros(m)
     for t, taken in enumerate(steps(planner, values)):
@@ -130,7 +130,7 @@ def _by_planner(planner: TopKPlanner, values: NDArray[np.int8], shown_scores: Se
         ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
         fallback[t : t + 1] = weighs and asked is not None and asked.over is None
         resolved[t], certified[t] = view.resolved.sum(), view.certified
-        place[t] = [ranked(planner, score)[1] for score in shown_scores]
+        place[t] = [ranked(planner, score)[1] for score in scores]
     return Walked(order, worth, fallback, resolved, certified, place)
 
 
