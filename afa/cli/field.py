@@ -82,18 +82,27 @@ def league_page(
 
 @league.command("gains")
 def league_gains(
-    bundle: Annotated[Path, typer.Argument(help="bundle folder, of directions")],
+    folder: Annotated[Path, typer.Argument(help="a bundle of directions, or a field with real labels")],
     out: Annotated[Path, typer.Option("--out", help="a CSV file")],
     patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
+    tables: Annotated[Path | None, typer.Option(help="folder with tables that are not carried, as NAME/FILE")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     json: AsJson = False,
 ) -> None:
     """The gain over entities beside sums over duels, weighted or not: how often the right entity comes first."""
+    from afa.errors import CohortError, Fault
     from afa.files import atomic_file
     from afa.stages.inputs import load_stage_bundle
-    from afa.stages.league.gains import compare_gains
+    from afa.stages.league.entrants import read_entrant
+    from afa.stages.league.gains import gains_of_drawn, gains_of_field
 
-    table = compare_gains(load_stage_bundle(bundle), patients, seed=seed)
+    if (folder / "study.yaml").is_file():
+        entrant = read_entrant(folder, tables)
+        if isinstance(entrant, str):
+            raise CohortError(Fault(str(folder), entrant, "the field's table", "name the folder with it: --tables"))
+        table = gains_of_field(entrant, seed=seed)
+    else:
+        table = gains_of_drawn(load_stage_bundle(folder), patients, seed=seed)
     with atomic_file(out) as path:
         table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     first = table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3)
