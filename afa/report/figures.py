@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from afa.cohort.cohort import Cohort
+from afa.errors import Fault, ReportError
 from afa.files import atomic_file
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
@@ -177,7 +178,9 @@ def save_figure(figure: Figure, path: str | Path = "") -> Drawn:
     svg = PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
     svg = svg[svg.index("<svg") :]
     if path:
-        ending = Path(path).suffix.removeprefix(".")
+        ending, endings = Path(path).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
+        if ending not in endings:
+            raise ReportError(Fault(f"figure {path}", f"the ending '{ending}'", ", ".join(sorted(endings)), "name one"))
         with atomic_file(path) as temporary:
             if ending == "svg":
                 temporary.write_text(svg, encoding="utf-8")

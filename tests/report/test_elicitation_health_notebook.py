@@ -35,7 +35,7 @@ def run(recorded_bundle, recorded_elicitation, tmp_path_factory):
 
 
 def test_all_panels_have_something_to_show_and_can_be_read_and_told_apart(run, tmp_path):
-    figure = draw("elicitation_health", run, tmp_path / "drawn")
+    figure = draw("elicitation_health", run, tmp_path / "drawn.svg")
     assert unreadable(figure) == []
     assert alike(figure) == []
     assert len(panels(figure)) == 6

@@ -127,7 +127,7 @@ def test_each_step_shows_what_the_data_says(page, made):
         if t:
             feature = run["order"][t - 1]
             assert text(page, "step-title") == f"Step {t}: {FEATURES[feature]}"
-            assert {-1: "below", 0: "as in", 1: "above"}[values[feature]] in facts
+            assert {-1: "low", 0: "usual", 1: "high"}[values[feature]] in facts
             assert ("fallback" in facts) == (t in run["fallback"])
         current = page.find_elements(By.CSS_SELECTOR, "#steps tr[aria-current=step]")
         assert [row.get_attribute("data-t") for row in current] == [str(t)]

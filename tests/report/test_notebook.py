@@ -54,6 +54,8 @@ save_figure(fig, figure)"""
     nbformat.write(book, source)
     ran = tmp_path / "a < b.ipynb"
     run_notebook(source, ran, {"figure": str(tmp_path / "kept.pdf")})
+    with pytest.raises(ReportError, match=r"the ending 'word'; expected .*pdf.*svg"):
+        run_notebook(source, tmp_path / "no.ipynb", {"figure": str(tmp_path / "kept.word")})
     page, figure = notebook_page(ran), notebook_figure(ran)
     assert page.startswith("<!doctype html>")
     assert "<title>a &lt; b</title>" in page
