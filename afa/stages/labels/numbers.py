@@ -1,8 +1,8 @@
 """The numbers of the scores against labels: each with an interval over patients, and with what chance comes to.
 
-Four tables of the summary: `labels`, how well each setting tells the classes apart; `null`, the same of bundles with
-shuffled genes; `controls`, how often the healthy are told so; `specificity`, whether an entity's own score is the one
-that tells its label.
+Four tables of the summary. `labels`: how well each setting tells the classes apart. `null`: the same with
+shuffled genes. `controls`: the share of healthy controls who are called negative. `specificity`: whether a label is
+told best by the score of its own entity.
 """
 
 from __future__ import annotations
