@@ -34,10 +34,10 @@ class Repeats(NamedTuple):
     together: Floats
     least: float
 
-    def believed(self, seen: NDArray[np.bool_]) -> float:
-        """The part of the log-odds that is believed once the features `seen` (n,) are known, at most 1."""
-        own, together = float(self.own[seen].sum()), float(self.together[np.ix_(seen, seen)].sum())
-        return own / together if together > own else 1.0
+    def believed(self, seen: NDArray[np.bool_]) -> Floats:
+        """(...,) the part of the log-odds that is believed once the features `seen` (..., n) are known, at most 1."""
+        own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
+        return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
 
 
 class Side(NamedTuple):

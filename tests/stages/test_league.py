@@ -20,6 +20,7 @@ from afa.stages.league.entrants import NOBODY, Entrant, Task, read_entrant
 from afa.stages.league.readings import (
     Reading,
     Trained,
+    discounted,
     measured_first,
     plainly_coupled,
     uncoupled,
@@ -156,6 +157,32 @@ def test_patients_of_a_field_where_one_entity_holds_equal_the_stepwise_planner(h
             share = np.exp(seen[t] - seen[t].max())
             assert share / share.sum() == pytest.approx(planner.posterior(), abs=1e-6)
             planner.observe(field.features[order[t]], int(row[order[t]]))
+
+
+@pytest.mark.parametrize(("name", "entity"), [("pima", "diabetes"), ("dermatology", None)])
+def test_findings_that_repeat_each_other_are_believed_as_the_planner_does(name: str, entity: str | None) -> None:
+    field = entrant(name)
+    values = field.values[(field.values == MISSING).any(axis=1)][:4]
+    asked = with_and_without(field.bundle, entity, "explicit") if entity else which(field.bundle)
+    reading, rounds = discounted(field.bundle, asked, entity), range(6)
+    evidence, orders = reading.planned(values, rounds), uncoupled(asked).orders(values)
+    less = 0
+    for row, order, seen, plain in zip(values, orders, evidence, uncoupled(asked).planned(values, rounds), strict=True):
+        if entity:
+            planner: BinaryPlanner | TopKPlanner = BinaryPlanner(field.bundle, entity=entity, tau="effective")
+        else:
+            planner = TopKPlanner(field.bundle, k=1, costs="equal", tau="effective")
+        for t in rounds:
+            share = np.exp(seen[t] - seen[t].max())
+            stated = share[0] / share.sum() if entity else share / share.sum()
+            own = planner.probability() if isinstance(planner, BinaryPlanner) else planner.posterior()
+            assert stated == pytest.approx(own, abs=1e-6)
+            if order[t] >= 0:
+                planner.observe(field.features[order[t]], int(row[order[t]]))
+        less += np.ptp(seen[-1]) < np.ptp(plain[-1]) - 1e-6
+    assert less  # somebody has findings that repeat each other
+    everything = reading.along(values, orders, [values.shape[1]])
+    assert reading.planned(values, [0, values.shape[1]])[:, 1:] == pytest.approx(everything)
 
 
 def test_where_one_or_none_holds_the_posterior_is_the_planners_and_none_is_a_candidate(tmp_path: Path) -> None:

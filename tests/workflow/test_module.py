@@ -165,11 +165,11 @@ def test_the_rules_say_that_there_is_no_package(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_report_of_a_module_is_that_of_the_workflow_itself(tmp_path: Path) -> None:
-    own, used = tmp_path / "own", caller(tmp_path / "used")
-    own.mkdir()
     demo = {"cohort": "demo", "run": "demo"}
+    own, used = tmp_path / "own", caller(tmp_path / "used", f"    config: {demo}\n")
+    own.mkdir()
     succeed(snakemake(ROOT, "--snakefile", str(WORKFLOW), "--directory", str(own), *given(demo)))
-    succeed(snakemake(used, *given(demo)))
+    succeed(snakemake(used))
     results = [folder / "results" / "demo" for folder in (own, used)]
     assert digests(results[0]) == digests(results[1])
     assert shown(results[0] / "report.html") == shown(results[1] / "report.html")

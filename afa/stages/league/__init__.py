@@ -32,6 +32,7 @@ from afa.stages.league.readings import (
     Reading,
     Trained,
     Values,
+    discounted,
     measured_first,
     plainly_coupled,
     uncoupled,
@@ -42,8 +43,9 @@ from afa.stats.resampling import interval, patient_weights
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
-HEADLINE, UNCOUPLED = "how often", "how often, without couplings"
-"""The whole bundle, beside which the null and the classifiers stand; and without its couplings, naive Bayes."""
+HEADLINE, UNCOUPLED, EFFECTIVE = "how often", "how often, without couplings", "how often, tau: effective"
+"""The whole bundle, beside which the null and the classifiers stand; without its couplings, which is naive Bayes; and
+that believed by how much findings repeat each other, in the same order."""
 
 
 class Settings(Section):
@@ -105,7 +107,8 @@ class _Question:
         evidence = {name: planned for name, (_, _, planned) in zip(own, followed, strict=True)}
         with one_thread():
             found["trained"] = self.trained(evidence[HEADLINE])
-        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in (HEADLINE, UNCOUPLED)])
+        stated = (HEADLINE, UNCOUPLED, EFFECTIVE)
+        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in stated])
         return found
 
     def readings(self) -> dict[str, tuple[Reading, NDArray[np.bool_], Values]]:
@@ -126,6 +129,7 @@ class _Question:
         if complete.sum() < 0.95 * self.asked.sum() and np.unique(self.task.answers[complete]).size > 1:
             found[f"{HEADLINE}, of complete patients"] = (own, complete, entrant.values)
         found[UNCOUPLED] = (uncoupled(own), self.asked, entrant.values)
+        found[EFFECTIVE] = (discounted(entrant.bundle, own, entity), self.asked, entrant.values)
         found[f"{HEADLINE}, plain couplings"] = (plainly_coupled(own), self.asked, entrant.values)
         if entity is not None:
             for name, closure in (("directions", "differential"), ("directions, shared couplings", "shared")):

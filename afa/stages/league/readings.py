@@ -22,6 +22,7 @@ from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
 from afa.engine.tasks import classes_of
 from afa.mrf import VALUES, Floats, PairwiseMRF
+from afa.planner.sides import Repeats, sides_for
 from afa.stages.labels_needed.classifiers import (
     Classifier,
     Mask,
@@ -68,19 +69,60 @@ class Reading:
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
         return self._evidence(elbo, rounds)
 
-    def orders(self, values: Values, rule: str = RULES[0]) -> Orders:
-        """(P, M) the order that a rule makes of each patient; -1 after all that was measured."""
-        return choose(self.models, values, allocation=rule, gain="cmi", k=1).order
+    @property
+    def n_hypotheses(self) -> int:
+        """C."""
+        return len(self.models.entities)
+
+    def orders(
+        self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None
+    ) -> Orders:
+        """(P, M) the order that a rule makes of each patient, or its first features; -1 after all that was measured."""
+        rescoring = (0,) if fixed else None
+        return choose(
+            self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring
+        ).order
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
         """(P, T, C) log-evidence after `rounds` (T,) of given orders (P, M)."""
         return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
 
     def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
-        """Log-odds that start at the prior, whatever the normalisers are (docs/decisions.md, S7 and F3)."""
+        """(P, T, C) log-odds that start at the prior, whatever the normalisers are (docs/decisions.md, S7 and F3)."""
         known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
         shown = _from_start(rounds)
         return np.asarray(known[:, [shown.index(t) for t in rounds]])
+
+
+@dataclass(frozen=True, eq=False)
+class Discounted(Reading):
+    """A reading without couplings, believed by how much the findings of a hypothesis repeat each other (F16).
+
+    asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`, which
+    the others are held against. That one is left out of the evidence where `asked` does not have it.
+    """
+
+    asked: Reading
+    repeats: tuple[Repeats, ...]
+
+    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+        """(P, T, C) believed log-odds after `rounds` (T,) of the order of `asked`."""
+        orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
+        return self.along(values, completed(orders, values.shape[1]), rounds)
+
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) believed log-odds after `rounds` (T,) of given orders (P, M)."""
+        shown = _from_start(rounds)
+        evidence = super().along(values, orders, shown)
+        odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
+        for place, t in enumerate(shown):
+            seen = np.zeros(values.shape, dtype=np.bool_)
+            seen[rows, orders[:, :t]] = True
+            seen &= values != MISSING
+            for c, repeats in enumerate(self.repeats):
+                share = repeats.believed(seen[:, self.models.at[c]])  # type: ignore[union-attr]
+                odds[:, place, c] = odds[:, 0, c] + share * (odds[:, place, c] - odds[:, 0, c])
+        return odds[:, [shown.index(t) for t in rounds], : self.asked.n_hypotheses]
 
 
 def _from_start(rounds: Sequence[int]) -> list[int]:
@@ -91,6 +133,14 @@ def measured_first(orders: Orders, values: Values) -> Orders:
     """(P, M) the same orders with what was not measured at the end."""
     missing = np.take_along_axis(values == MISSING, orders, axis=1)
     ordered: Orders = np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
+    return ordered
+
+
+def completed(orders: Orders, n_features: int) -> Orders:
+    """(P, M) orders that go on, where they end, with the other features as they stand."""
+    place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
+    np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
+    ordered: Orders = place[:, :n_features].argsort(axis=1, kind="stable")
     return ordered
 
 
@@ -113,6 +163,14 @@ def which(bundle: Bundle, nobody: str | None = None) -> Reading:
 def uncoupled(reading: Reading) -> Reading:
     """A reading of probabilities without its couplings: naive Bayes (docs/decisions.md, F4)."""
     return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
+
+
+def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted:
+    """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16)."""
+    known = sides_for(_apart(bundle), "one", exactly=False, entity=entity, discounted=True)
+    repeats = tuple(side.repeats for side in known.sides if side.repeats is not None and side.at.size)
+    models = uncoupled(asked if entity is not None else which(bundle, "none")).models
+    return Discounted(models, uncoupled(asked), repeats)
 
 
 def plainly_coupled(reading: Reading) -> Reading:
