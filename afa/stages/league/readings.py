@@ -74,14 +74,10 @@ class Reading:
         """C."""
         return len(self.models.entities)
 
-    def orders(
-        self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None
-    ) -> Orders:
+    def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
         """(P, M) the order that a rule makes of each patient, or its first features; -1 after all that was measured."""
         rescoring = (0,) if fixed else None
-        return choose(
-            self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring
-        ).order
+        return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
         """(P, T, C) log-evidence after `rounds` (T,) of given orders (P, M)."""
@@ -98,12 +94,13 @@ class Reading:
 class Discounted(Reading):
     """A reading without couplings, believed by how much the findings of a hypothesis repeat each other (F16).
 
-    asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`, which
-    the others are held against. That one is left out of the evidence where `asked` does not have it.
+    asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`,
+    against which the others are held, the features it speaks of and how much they repeat each other. That last one is
+    left out of the evidence where `asked` does not have it.
     """
 
     asked: Reading
-    repeats: tuple[Repeats, ...]
+    repeats: tuple[tuple[Orders, Repeats], ...]
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
         """(P, T, C) believed log-odds after `rounds` (T,) of the order of `asked`."""
@@ -119,8 +116,8 @@ class Discounted(Reading):
             seen = np.zeros(values.shape, dtype=np.bool_)
             seen[rows, orders[:, :t]] = True
             seen &= values != MISSING
-            for c, repeats in enumerate(self.repeats):
-                share = repeats.believed(seen[:, self.models.at[c]])  # type: ignore[union-attr]
+            for c, (at, repeats) in enumerate(self.repeats):
+                share = repeats.believed(seen[:, at])
                 odds[:, place, c] = odds[:, 0, c] + share * (odds[:, place, c] - odds[:, 0, c])
         return odds[:, [shown.index(t) for t in rounds], : self.asked.n_hypotheses]
 
@@ -168,7 +165,7 @@ def uncoupled(reading: Reading) -> Reading:
 def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted:
     """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16)."""
     known = sides_for(_apart(bundle), "one", exactly=False, entity=entity, discounted=True)
-    repeats = tuple(side.repeats for side in known.sides if side.repeats is not None and side.at.size)
+    repeats = tuple((side.at, side.repeats) for side in known.sides if side.repeats is not None and side.at.size)
     models = uncoupled(asked if entity is not None else which(bundle, "none")).models
     return Discounted(models, uncoupled(asked), repeats)
 
