@@ -6,6 +6,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Hashable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,10 +23,61 @@ MOST_NODES = 100_000
 DEEPEST = 50
 MOST_SHOWN = 100
 
+_IN_QUOTES = ("such text in quotes", "put it in quotes")
+_KEYS = (
+    "`key: value`, indented as the lines that belong with it",
+    "indent it as those, or put a text with ': ' in quotes",
+)
+_PLAINLY = (
+    (r"'\\t' that|\btab\b", "a tab", "blanks", "replace the tab by blanks"),
+    (r"character '(.)' that cannot start", r"a text that begins with \1", *_IN_QUOTES),
+    (r"an (alias|anchor)|undefined alias|duplicate anchor", "a text that begins with * or &", *_IN_QUOTES),
+    (r"\btag\b|constructor", "a text that begins with ! or <<", *_IN_QUOTES),
+    (r"directive|incompatible|block scalar", "a text that begins with %, | or >", *_IN_QUOTES),
+    (r"escape", r"a \\ in double quotes", r"single quotes around a text with \\", "use single quotes"),
+    (r"^while scanning a (double-)?quoted", "a quote that is not closed", "quotes in pairs", "close the quote"),
+    (
+        r"or '\]'",
+        "a [ that is not closed, or text after a value in it",
+        "`[value, value]`",
+        "close it, or add the comma",
+    ),
+    (r"or '\}'", "a { that is not closed, or text after a value in it", "`{key: value}`", "close it, or add the comma"),
+    (
+        r"<scalar>",
+        "text after the end of a quote",
+        "one value",
+        "end the quote where it should, or put all of it in quotes",
+    ),
+    (r"expected ':'", "text without a key", "`key: value`", "write it so, or indent it to go on with the line before"),
+    (r"mapping values", "a second ': ', or a line indented too far", *_KEYS),
+    (r"<block end>|not allowed here|node content|document start", "what does not go with the lines before it", *_KEYS),
+    (r"document", "a second document, after ---", "one", "remove what follows ---"),
+)
+"""What PyYAML may say, and what there is, what should be and what to do in plain words."""
+
 _BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORSE_THAN_YAML = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What PyYAML raises where a value is not what its tag says."""
+
+
+_OF_KIND = {
+    **dict.fromkeys(("model_type", "dict_type", "mapping_type", "dataclass_type"), "a mapping of keys to values"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list"),
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "text",
+}
+"""What is expected, by the kind of an error of pydantic's; its own words of all others."""
+
+
+class _Refused(yaml.MarkedYAMLError):
+    """What this loader takes for no YAML, in its own words."""
+
+    def __init__(self, found: str, mark: Any) -> None:
+        super().__init__(problem=found, problem_mark=mark)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -53,21 +105,21 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         self._level += 1
         self._composed += 1
         if self._level > DEEPEST:
-            raise yaml.composer.ComposerError(None, None, f"more than {DEEPEST} levels", mark)
+            raise _Refused(f"more than {DEEPEST} levels", mark)
         if self._composed > MOST_NODES:
-            raise yaml.composer.ComposerError(None, None, f"more than {MOST_NODES} values", mark)
+            raise _Refused(f"more than {MOST_NODES} values", mark)
         node = super().compose_node(parent, index)
         self._level -= 1
         if node is None:
             return None
         if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
-            raise yaml.composer.ComposerError(None, None, "half a character (a lone surrogate)", mark)
+            raise _Refused("half a character (a lone surrogate)", mark)
         if is_alias and id(node) not in self._measured:
-            raise yaml.composer.ComposerError(None, None, "an alias inside of what it stands for", mark)
+            raise _Refused("an alias inside of what it stands for", mark)
         size, levels = self._measured.setdefault(id(node), self._measure(node))
         if size > MOST_NODES or levels > DEEPEST:
             found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST} levels"
-            raise yaml.composer.ComposerError(None, None, found, mark)
+            raise _Refused(found, mark)
         return node
 
     def _measure(self, node: yaml.Node) -> tuple[int, int]:
@@ -86,12 +138,12 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         except _WORSE_THAN_YAML:
             kind = node.tag.rpartition(":")[2]
             found = f"a value that is no {kind}"
-            raise yaml.constructor.ConstructorError(None, None, found, node.start_mark) from None
+            raise _Refused(found, node.start_mark) from None
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         value: int = super().construct_yaml_int(node)
         if abs(value) >= 2**63:
-            raise yaml.constructor.ConstructorError(None, None, "a whole number beyond 64 bits", node.start_mark)
+            raise _Refused("a whole number beyond 64 bits", node.start_mark)
         return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -99,9 +151,9 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(None, None, "a key that is a list", key_node.start_mark)
+                raise _Refused("a key that is a list", key_node.start_mark)
             if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} given twice", key_node.start_mark)
+                raise _Refused(f"key {key!r} given twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
@@ -123,16 +175,37 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
             Fault(str(path), f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8")
         ) from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        found = (getattr(error, "problem", None) or "text that is not YAML").removeprefix("found ")
-        raise ConfigError(Fault(where, found, "valid YAML", "correct that line")) from None
-    except _WORSE_THAN_YAML as error:
-        raise ConfigError(Fault(str(path), f"text that is not YAML ({error})", "valid YAML", "correct it")) from None
+        raise ConfigError(_no_yaml(error, path, text)) from None
+    except _WORSE_THAN_YAML:
+        raise ConfigError(Fault(str(path), "text that is not YAML", "`key: value` lines", "correct it")) from None
     if not isinstance(document, dict):
-        found = "an empty file" if document is None else f"a {type(document).__name__}"
+        found = "an empty file" if document is None else "a list" if isinstance(document, list) else "a value alone"
         raise ConfigError(Fault(str(path), found, "a mapping of keys to values", "write `key: value` lines"))
     return document
+
+
+def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
+    """Where a text is no YAML, with the line itself, and what should be there."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position)
+        found, expected, step = f"the character {chr(error.character)!r}", "text that can be printed", "remove it"
+        return Fault(f"{path}, line {line + 1}", found, expected, step)
+    assert isinstance(error, yaml.MarkedYAMLError)
+    said, begun, mark = f"{error.context}, {error.problem}", error.context_mark, error.problem_mark
+    found, expected, step = "text that is not YAML", "`key: value`", "correct that line"
+    if isinstance(error, _Refused):
+        found, expected = str(error.problem), "valid YAML"
+    else:
+        for words, *plain in _PLAINLY:
+            if match := re.search(words, said):
+                found, expected, step = match.expand(plain[0]), plain[1], plain[2]
+                break
+        if begun is not None and re.search("not closed|without a key", found):
+            mark = begun
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines):
+        return Fault(str(path), found, expected, step)
+    return Fault(f"{path}, line {mark.line + 1}", f"{found} ({_short(lines[mark.line].strip())})", expected, step)
 
 
 def load_model(path: str | Path, model: type[Model]) -> Model:
@@ -151,9 +224,9 @@ def check_model(document: Any, model: type[Model], where: str) -> Model:
 def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
     items = error.errors(include_url=False)
     for item in items[:MOST_SHOWN]:
-        key = ".".join(map(str, item["loc"])) or "(whole file)"
-        place = f"{where}, key {key}"
-        if item["type"] == "extra_forbidden":
+        key = ".".join(map(str, item["loc"]))
+        place = f"{where}, key {key}" if key else where
+        if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             known = _known_keys(model, item["loc"][:-1])
             close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
             step = "remove it" + (f"; known keys: {', '.join(known)}" if known else "")
@@ -163,12 +236,18 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
             yield Fault(place, "nothing", "a value", "add the key")
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            yield Fault(place, _short(item["input"]), message[:1].lower() + message[1:], "correct the value")
+            message = _OF_KIND.get(item["type"], message[:1].lower() + message[1:])
+            if item["type"] == "string_type" and isinstance(item["input"], bool | int | float | date):
+                message += "; put it in quotes"
+            found = _short(item["input"]) if key else "values that do not go together"
+            yield Fault(place, found, message, "correct the value")
     if len(items) > MOST_SHOWN:
         yield Fault(where, f"{len(items) - MOST_SHOWN} more such values", "none", "correct those named above first")
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "nothing"
     try:
         return (repr(value) if isinstance(value, str) else reprlib.repr(value))[:80]
     except ValueError:

@@ -55,20 +55,72 @@ def test_a_list_as_key_is_refused(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("", "an empty file"), ("# only a comment\n", "an empty file"), ("- a\n", "a list"), ("3", "a int")],
+    [("", "an empty file"), ("# only a comment\n", "an empty file"), ("- a\n", "a list"), ("3", "a value alone")],
 )
 def test_what_is_not_a_mapping_is_refused_by_what_it_is(file: Path, text: str, found: str) -> None:
     assert f"{file}: found {found}; expected a mapping" in refusal(file, text)
 
 
-def test_what_was_found_is_named_once(file: Path) -> None:
-    file.write_text("a: @b\n")
-    with pytest.raises(ConfigError, match="line 1: found character '@' that cannot start any token; expected"):
-        read_mapping(file)
+@pytest.mark.parametrize(
+    ("text", "line", "found", "step"),
+    [
+        ("a: 1\nb: @x\n", 2, "a text that begins with @", "put it in quotes"),
+        ("a: *x\n", 1, "a text that begins with * or &", "put it in quotes"),
+        ("a: !new 3\n", 1, "a text that begins with !", "put it in quotes"),
+        ("a: |x\n  b\n", 1, "a text that begins with %, | or >", "put it in quotes"),
+        ("a:\n\tb: 1\n", 2, "a tab", "replace the tab by blanks"),
+        ("a: 1\nb: 'x\nc: 2\n", 2, "a quote that is not closed", "close the quote"),
+        ("a: 'it's'\n", 1, "text after the end of a quote", "put all of it in quotes"),
+        ('a: "C:\\data"\n', 1, "a \\ in double quotes", "use single quotes"),
+        ("a: [1, 2\nb: 3\n", 1, "a [ that is not closed", "close it"),
+        ("a: {b: 1\nc: 3\n", 1, "a { that is not closed", "close it"),
+        ("a: b: c\n", 1, "a second ': '", "put a text with ': ' in quotes"),
+        ("a: 1\n  b: 2\n", 2, "a line indented too far", "indent it"),
+        ("a:\n  b: 1\n c: 2\n", 3, "what does not go with the lines before it", "indent it"),
+        ("a: 1\n- b\n", 2, "what does not go with the lines before it", "indent it"),
+        ("a: 1\nb: ]\nc: 2\n", 2, "what does not go with the lines before it", "indent it"),
+        ("a: 1\nb\nc: 2\n", 2, "text without a key", "write it so"),
+        ("a: 1\n---\nb: 2\n", 2, "a second document, after ---", "remove what follows ---"),
+        ("a: 1\nb: \x07\n", 2, "the character '\\x07'", "remove it"),
+    ],
+)
+def test_a_damaged_line_is_named_with_what_is_there_and_what_to_do(
+    file: Path, text: str, line: int, found: str, step: str
+) -> None:
+    told = refusal(file, text)
+    where, _, next_step = told.partition(" Next step: ")
+    assert where.startswith(f"{file}, line {line}: found ")
+    assert found in where
+    assert step in next_step
 
 
-def test_text_that_is_not_yaml_is_refused_by_its_line(file: Path) -> None:
-    assert f"{file}, line 2" in refusal(file, "a: 1\nb: ]\nc: 2\n")
+def test_a_file_damaged_anywhere_is_named_in_one_line_without_the_words_of_a_parser(file: Path) -> None:
+    whole = 'name: plants\nvoters: [a, b]\nmanner: {limit: 2}\nscope:\n  - "soil: wet"\n'
+    words = (
+        "block end",
+        "token",
+        "scalar",
+        "simple key",
+        "stream",
+        "constructor",
+        "found expected",
+        "but found",
+        "node",
+    )
+    refused = 0
+    for put in ("'", '"', "[", "}", "\t", ": ", "\n- ", "@", "&", "!", "%", "\n x"):
+        for place in range(0, len(whole), 3):
+            try:
+                file.write_text(whole[:place] + put + whole[place:], encoding="utf-8")
+                read_mapping(file)
+            except ConfigError as error:
+                refused += 1
+                told = str(error)
+                assert told.startswith((f"{file}, line ", f"{file}: "))
+                said = told.partition(" (")[0] + told.rpartition("); expected")[2]  # without the line itself
+                assert "\n" not in told
+                assert not [word for word in words if word in said], told
+    assert refused > 50
 
 
 def test_bytes_that_are_not_utf8_are_refused(file: Path) -> None:
@@ -116,7 +168,7 @@ def test_the_faults_of_a_model_name_file_and_key(file: Path) -> None:
 
 def test_a_value_of_another_kind_is_refused_by_what_it_should_be(file: Path) -> None:
     file.write_text("name: a\ninner: {width: wide}\n")
-    with pytest.raises(ConfigError, match=r"key inner\.width: found 'wide'; expected a valid integer"):
+    with pytest.raises(ConfigError, match=r"key inner\.width: found 'wide'; expected a whole number"):
         load_model(file, Outer)
 
 

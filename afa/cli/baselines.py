@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from afa.cli.options import (
+    AnswerPrice,
+    Asks,
     BundleFolder,
     CohortFolder,
     Confidence,
-    Damping,
-    MaxIterations,
     Out,
+    PromptPrice,
     Resamples,
-    Threads,
-    Tolerance,
+    Solves,
+    with_groups,
 )
 
 if TYPE_CHECKING:
@@ -34,18 +35,17 @@ if TYPE_CHECKING:
 experiments = typer.Typer()
 summaries = typer.Typer()
 
-PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="of a million tokens of prompts")]
-AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="of a million tokens of answers")]
-
 
 @experiments.command("baselines")
+@with_groups
 def experiment_baselines(
     bundle: BundleFolder,
     cohort: CohortFolder,
     study: Annotated[Path, typer.Option(help="folder with study.yaml: the disease, and how models are asked")],
     record: Annotated[Path, typer.Option(help="folder of answers; with --live it is added to")],
     out: Out,
-    live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks")] = False,
+    asks: Asks,
+    solves: Solves,
     model: Annotated[str, typer.Option(help="the model; empty: AFA_LLM_MODEL, or the only one of the record")] = "",
     methods: Annotated[str, typer.Option(help="of mrf_llm, rag_llm, knowledge_llm")] = "mrf_llm,rag_llm",
     tasks: Annotated[str, typer.Option(help="binary, top_k, or both")] = "binary,top_k",
@@ -58,17 +58,6 @@ def experiment_baselines(
     entity: Annotated[list[str] | None, typer.Option(help="of the binary task, repeatable; none: all")] = None,
     abstracts: Annotated[int, typer.Option(min=1, help="shown on a phenotype")] = 8,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
-    calls: Annotated[int | None, typer.Option("--calls", min=0, help="cap: calls the record may come to")] = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", min=0, help="cap: tokens of prompts and answers")] = None,
-    money: Annotated[float | None, typer.Option("--money", min=0, help="cap: in the currency of the prices")] = None,
-    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")] = False,
-    prompt_price: PromptPrice = 0.0,
-    answer_price: AnswerPrice = 0.0,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="calls that are open at once")] = 4,
-    damping: Damping = 0.5,
-    tolerance: Tolerance = 1e-4,
-    max_iterations: MaxIterations = 200,
-    threads: Threads = 1,
 ) -> None:
     """Language models that plan, by recorded answers or live, and our planner before the same patients."""
     from afa.baselines.protocol import Protocol
@@ -97,21 +86,22 @@ def experiment_baselines(
     )
     if "top_k" in plan.tasks:
         check_duels(potentials, bundle)
-    if live:
+    if asks.live:
         from afa.elicit.live import Terms
 
-        terms = Terms(Caps(calls, tokens, money), Prices(prompt_price, answer_price), no_caps, at_once)
+        caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
+        terms = Terms(caps, prices, asks.no_caps, asks.at_once)
         source, before, after = _live(record, about, plan, model, terms)
     else:
         source, before, after = _replayed(record, about, plan, model)
-    solver = Solver(damping, tolerance, max_iterations)
+    solver = Solver(solves.damping, solves.tolerance, solves.max_iterations)
     tables = run_baselines(
-        Setting.of(potentials, people, plan, solver=solver, threads=threads),
+        Setting.of(potentials, people, plan, solver=solver, threads=solves.threads),
         source,
         disease=about.settings.disease,
-        abstracts=_abstracts(about, study, record, abstracts, online=live) if "rag_llm" in plan.methods else None,
+        abstracts=_abstracts(about, study, record, abstracts, online=asks.live) if "rag_llm" in plan.methods else None,
         before=before,
-        progress=live,
+        progress=asks.live,
     )
     after()
     write_tables(tables, out)

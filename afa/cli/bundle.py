@@ -7,17 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from afa.cli.options import AsJson, Out, as_json
+from afa.cli.options import AsJson, BundleArgument, DroppedFile, MinAgree, Out, RecordArgument, Unstated, as_json
 
 app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
 
 
 @app.command("build")
 def bundle_build(
-    record: Annotated[Path, typer.Argument(help="folder of recorded answers")],
+    record: RecordArgument,
     out: Out,
-    min_agree: Annotated[int, typer.Option(help="runs that must name a gene, all with one direction")] = 2,
-    dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
+    min_agree: MinAgree = 2,
+    dropped: DroppedFile = None,
     probabilities: Annotated[
         Path | None, typer.Option(help="folder of voters who say how often, a CSV file each (docs/elicitation.md)")
     ] = None,
@@ -34,20 +34,17 @@ def bundle_build(
 
 
 @app.command("copy")
-def bundle_copy(source: Annotated[Path, typer.Argument(help="bundle folder")], out: Out) -> None:
+def bundle_copy(bundle: BundleArgument, out: Out) -> None:
     """Check a bundle and write it in canonical form, with its content digests."""
     from afa.bundle import load_bundle, save_bundle
 
-    bundle = load_bundle(source)
-    save_bundle(bundle, out)
-    typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
+    model = load_bundle(bundle)
+    save_bundle(model, out)
+    typer.echo(f"{model.name}: {len(model.entities)} entities, {len(model.features)} features into {out}")
 
 
 @app.command("validate")
-def bundle_validate(
-    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
-    json: AsJson = False,
-) -> None:
+def bundle_validate(bundle: BundleArgument, json: AsJson = False) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
     from dataclasses import asdict
 
@@ -79,7 +76,7 @@ def bundle_new(
 
 
 @app.command("stamp")
-def bundle_stamp(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) -> None:
+def bundle_stamp(bundle: BundleArgument) -> None:
     """Renew the digests in bundle.yaml after its tables were edited on purpose."""
     from afa.bundle import stamp_bundle, validate_bundle
 
@@ -92,7 +89,7 @@ def bundle_stamp(bundle: Annotated[Path, typer.Argument(help="bundle folder")]) 
 
 @app.command("show")
 def bundle_show(
-    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    bundle: BundleArgument,
     features: Annotated[bool, typer.Option("--features", help="a row per feature instead, with costs")] = False,
     json: AsJson = False,
 ) -> None:
@@ -120,7 +117,7 @@ def bundle_show(
 
 @app.command("graph")
 def bundle_graph(
-    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    bundle: BundleArgument,
     out: Annotated[Path, typer.Option("--out", help="a file .graphml, or .json for node-link JSON")],
     entity: Annotated[str | None, typer.Option(help="the graph of this entity alone; of the whole bundle else")] = None,
 ) -> None:
@@ -156,7 +153,7 @@ def bundle_from_hpo(
     ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time; .gz or not")],
     date: Annotated[str, typer.Option(help="day or release of the annotations, to be cited")],
     out: Out,
-    unstated: Annotated[float, typer.Option(help="P of a sign that is annotated without a frequency")] = 0.5,
+    unstated: Unstated = 0.5,
     costs: Annotated[
         Literal["equal", "depth", "organ"], typer.Option(help="of asking: alike, by depth, or by what can be seen")
     ] = "equal",

@@ -10,6 +10,7 @@ import typer
 from afa.cli.options import (
     AliasFile,
     BundleFolder,
+    CohortArgument,
     CohortFile,
     EnsemblFile,
     Level,
@@ -232,7 +233,7 @@ def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ..
 
 
 @app.command("show")
-def cohort_show(cohort: Annotated[Path, typer.Argument(help="cohort folder")]) -> None:
+def cohort_show(cohort: CohortArgument) -> None:
     """Print what a cohort is made of."""
     import yaml
 

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afa.cli.options import AsJson, Out, as_json
+from afa.cli.options import (
+    AnswerPrice,
+    AsJson,
+    Asks,
+    DroppedFile,
+    MinAgree,
+    Out,
+    PromptPrice,
+    RecordArgument,
+    as_json,
+    with_groups,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,19 +33,10 @@ app = typer.Typer(help="Elicitation: ask models or read a record, filter, build 
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
 RecordFolder = Annotated[Path | None, typer.Option("--record", help="folder of answers; by default the study's record")]
-MinAgree = Annotated[int, typer.Option(min=1, help="runs that must name a gene, all with one direction")]
 UnaryTables = Annotated[Path, typer.Option("--unary", help="what `afa elicit unary` wrote")]
 ConsensusTables = Annotated[Path, typer.Option("--consensus", help="what `afa elicit consensus` wrote")]
 EvidenceTables = Annotated[Path, typer.Option("--evidence", help="what `afa elicit evidence` wrote")]
 PairTables = Annotated[Path, typer.Option("--pairwise", help="what `afa elicit pairwise` wrote")]
-IsLive = Annotated[bool, typer.Option("--live", help="ask the model of AFA_LLM_MODEL for what the record lacks")]
-Calls = Annotated[int | None, typer.Option("--calls", min=0, help="cap: calls that the record may come to")]
-Tokens = Annotated[int | None, typer.Option("--tokens", min=0, help="cap: tokens of prompts and answers")]
-Money = Annotated[float | None, typer.Option("--money", min=0, help="cap: money, in the currency of the prices")]
-NoCaps = Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")]
-PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="of a million tokens of prompts")]
-AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="of a million tokens of answers")]
-AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="calls that are open at once")]
 
 
 @app.command("import")
@@ -50,18 +52,12 @@ def elicit_import(
 
 
 @app.command("unary")
+@with_groups
 def elicit_unary(
     study: StudyFolder,
     out: Out,
+    asks: Asks,
     record: RecordFolder = None,
-    live: IsLive = False,
-    calls: Calls = None,
-    tokens: Tokens = None,
-    money: Money = None,
-    no_caps: NoCaps = False,
-    prompt_price: PromptPrice = 0.0,
-    answer_price: AnswerPrice = 0.0,
-    at_once: AtOnce = 4,
 ) -> None:
     """The genes of each phenotype by each voter: tables asked, named, dropped, and citations."""
     from afa.elicit.stages import unary_stage
@@ -69,8 +65,7 @@ def elicit_unary(
     from afa.elicit.tables import write_stage
 
     settings = load_study(study)
-    terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
-    source, literature = _opened(settings, study, record, terms)
+    source, literature = _opened(settings, study, record, asks)
     tables = unary_stage(settings, source, literature)
     write_stage(out, tables)
     counts = f"{len(tables['named']):,} genes named, {len(tables['dropped']):,} of no use"
@@ -78,26 +73,19 @@ def elicit_unary(
 
 
 @app.command("rates")
+@with_groups
 def elicit_rates(
     study: Annotated[Path, typer.Argument(help="folder with study.yaml, entities.csv and dictionary.csv")],
     out: Out,
+    asks: Asks,
     record: RecordFolder = None,
-    live: IsLive = False,
-    calls: Calls = None,
-    tokens: Tokens = None,
-    money: Money = None,
-    no_caps: NoCaps = False,
-    prompt_price: PromptPrice = 0.0,
-    answer_price: AnswerPrice = 0.0,
-    at_once: AtOnce = 4,
 ) -> None:
     """Cut points and probabilities by each voter, as the folder `elicited` that `afa field import` takes."""
     from afa.elicit.stages import rates_stage
     from afa.elicit.study import load_study
 
     settings = load_study(study)
-    terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
-    source, _ = _opened(settings, study, record, terms)
+    source, _ = _opened(settings, study, record, asks)
     asked = rates_stage(settings, source, out)
     typer.echo(f"{len(asked):,} questions to {len(settings.settings.voters)} voters, into {out}")
 
@@ -132,19 +120,13 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 
 
 @app.command("pairwise")
+@with_groups
 def elicit_pairwise(
     study: StudyFolder,
     evidence: EvidenceTables,
     out: Out,
+    asks: Asks,
     record: RecordFolder = None,
-    live: IsLive = False,
-    calls: Calls = None,
-    tokens: Tokens = None,
-    money: Money = None,
-    no_caps: NoCaps = False,
-    prompt_price: PromptPrice = 0.0,
-    answer_price: AnswerPrice = 0.0,
-    at_once: AtOnce = 4,
 ) -> None:
     """Every pair of the genes that are left of a phenotype: tables asked, pairs, dropped, and citations."""
     from afa.elicit.stages import pairwise_stage
@@ -153,8 +135,7 @@ def elicit_pairwise(
 
     settings = load_study(study)
     kept = read_stage(evidence, "kept")["kept"]
-    terms = _terms(calls, tokens, money, no_caps, prompt_price, answer_price, at_once) if live else None
-    source, literature = _opened(settings, study, record, terms)
+    source, literature = _opened(settings, study, record, asks)
     tables = pairwise_stage(settings, source, literature, kept)
     write_stage(out, tables)
     typer.echo(f"{len(tables['asked']):,} questions, {len(tables['dropped']):,} pairs unclear{_cited(tables)}")
@@ -169,7 +150,7 @@ def elicit_bundle(
     pairwise: PairTables,
     out: Out,
     min_agree: MinAgree = 2,
-    dropped: Annotated[Path | None, typer.Option(help="CSV of the genes left out, and why")] = None,
+    dropped: DroppedFile = None,
 ) -> None:
     """Build the bundle that the tables of the other stages make."""
     from afa.elicit.stages import bundle_stage
@@ -210,7 +191,7 @@ def elicit_estimate(
 
 @app.command("account")
 def elicit_account(
-    record: Annotated[Path, typer.Argument(help="folder of answers")],
+    record: RecordArgument,
     prompt_price: PromptPrice = 0.0,
     answer_price: AnswerPrice = 0.0,
     json: AsJson = False,
@@ -242,28 +223,16 @@ def elicit_merge(
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
-def _terms(
-    calls: int | None,
-    tokens: int | None,
-    money: float | None,
-    no_caps: bool,
-    prompt_price: float,
-    answer_price: float,
-    at_once: int,
-) -> Terms:
+def _opened(settings: Study, study: Path, record: Path | None, asks: Asks) -> tuple[Source, Literature | None]:
+    """Where answers come from: models that are asked live, or the record."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms
-
-    return Terms(Caps(calls, tokens, money), Prices(prompt_price, answer_price), no_caps, at_once)
-
-
-def _opened(settings: Study, study: Path, record: Path | None, terms: Terms | None) -> tuple[Source, Literature | None]:
-    """Where answers come from: models by these terms, or without terms the record."""
     from afa.elicit.record import Record
     from afa.elicit.stages import Recorded
 
-    if terms is not None:
-        return _live(settings, study, record, terms, asks=True)
+    if asks.live:
+        caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
+        return _live(settings, study, record, Terms(caps, prices, asks.no_caps, asks.at_once), asks=True)
     folder = _record_of(study, record)
     source = Recorded(Record(folder).entries(), settings.settings.known_models, str(folder))
     return source, _literature(settings, study, folder, online=False)

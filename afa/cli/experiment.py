@@ -12,40 +12,34 @@ from afa.cli.options import (
     BundleFolder,
     CohortFile,
     CohortFolder,
-    Damping,
     EnsemblFile,
     Level,
-    MaxIterations,
     Out,
+    PaperFolder,
+    Solves,
     SourceFile,
     TernaryTest,
-    Threads,
-    Tolerance,
+    with_groups,
 )
 
 app = typer.Typer(help="Experiments of the paper that are no stage like the others.", no_args_is_help=True)
 summaries = typer.Typer(help="The numbers of each stage, one to a line.", no_args_is_help=True)
 
 
-PaperTables = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables")]
-
-
 @app.command("errata-computed")
+@with_groups
 def experiment_errata_computed(
     config: CohortFile,
     bundle: BundleFolder,
     cohort: CohortFolder,
     source: SourceFile,
-    paper: PaperTables,
+    paper: PaperFolder,
     out: Out,
+    solves: Solves,
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
     test: TernaryTest = "empirical",
     level: Level = 0.05,
-    damping: Damping = 0.5,
-    tolerance: Tolerance = 1e-4,
-    max_iterations: MaxIterations = 200,
-    threads: Threads = 1,
 ) -> None:
     """The errata of the paper that are worked out on a bundle and a cohort, as numbers beside the paper's claims."""
     from afa.bundle import load_bundle
@@ -79,8 +73,8 @@ def experiment_errata_computed(
         patients,
         paper=paper_tables(paper),
         expression=expression,
-        solver=Solver(damping, tolerance, max_iterations),
-        threads=threads,
+        solver=Solver(solves.damping, solves.tolerance, solves.max_iterations),
+        threads=solves.threads,
     )
     write_tables({"rows": frame_of(rows)}, out)
 
@@ -89,7 +83,7 @@ def experiment_errata_computed(
 def experiment_errata(
     computed: Annotated[Path, typer.Option(help="what `afa experiment errata-computed` wrote")],
     summary: Annotated[list[Path], typer.Option("--summary", help="rows of a stage; repeatable")],
-    paper: PaperTables,
+    paper: PaperFolder,
     out: Out,
 ) -> None:
     """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""

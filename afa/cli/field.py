@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from afa.cli.options import AsJson, Out, as_json
+from afa.cli.options import AsJson, FieldArgument, FieldTables, Out, as_json
 
 app = typer.Typer(help="Fields: tables with labels, and what models know about them.", no_args_is_help=True)
 league = typer.Typer(help="Fields with real labels: what zero-shot acquisition is worth.", no_args_is_help=True)
@@ -34,22 +34,22 @@ def field_import(
 
 @app.command("bundle")
 def field_bundle(
-    folder: Annotated[Path, typer.Argument(help="folder of a field")],
+    field: FieldArgument,
     out: Out,
     how_often: Annotated[bool, typer.Option(help="probabilities, cut points and scopes beside the directions")] = False,
 ) -> None:
     """Build the bundle that a field's answers make."""
     from afa.field import build_field_bundle
 
-    bundle = build_field_bundle(folder, out, how_often=how_often)
+    bundle = build_field_bundle(field, out, how_often=how_often)
     typer.echo(f"wrote {out}: {len(bundle.entities)} entities, {len(bundle.features)} features")
 
 
 @league.command("field")
 def league_field(
-    folder: Annotated[Path, typer.Argument(help="folder of a field")],
+    field: FieldArgument,
     out: Out,
-    tables: Annotated[Path | None, typer.Option(help="folder with tables that are not carried, as NAME/FILE")] = None,
+    tables: FieldTables = None,
 ) -> None:
     """Follow the patients of one field; where its table is not there, write a line that says so."""
     from afa.files import atomic_folder
@@ -58,11 +58,11 @@ def league_field(
     from afa.stages.league.entrants import read_entrant
     from afa.stats.tables import write_tables
 
-    entrant = read_entrant(folder, tables)
+    entrant = read_entrant(field, tables)
     if isinstance(entrant, str):
         with atomic_folder(out) as made:
             (made / NOT_FETCHED).write_text(entrant + "\n", encoding="utf-8")
-        typer.echo(f"{folder.name}: {entrant}")
+        typer.echo(f"{field.name}: {entrant}")
         return
     write_tables(follow_field(entrant, Settings()), out)
     typer.echo(f"{entrant.name}: {len(entrant.patients):,} patients, {len(entrant.tasks)} questions")
@@ -85,7 +85,7 @@ def league_gains(
     folder: Annotated[Path, typer.Argument(help="a bundle of directions, or a field with real labels")],
     out: Annotated[Path, typer.Option("--out", help="a CSV file")],
     patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
-    tables: Annotated[Path | None, typer.Option(help="folder with tables that are not carried, as NAME/FILE")] = None,
+    tables: FieldTables = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     json: AsJson = False,
 ) -> None:

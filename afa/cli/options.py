@@ -1,20 +1,39 @@
-"""Options that several commands share, each with its help text, and the JSON of a table."""
+"""Options that several commands share, each with its help text; and the JSON of a table.
+
+A command on one bundle, cohort, field, study or record takes it as an argument; where another thing comes first, bundle
+and cohort are `--bundle` and `--cohort`.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from json import dumps, loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_BUNDLE, _COHORT = "bundle folder", "cohort folder"
+BundleArgument = Annotated[Path, typer.Argument(metavar="BUNDLE", help=_BUNDLE)]
+BundleFolder = Annotated[Path, typer.Option("--bundle", help=_BUNDLE)]
+BundleIfAny = Annotated[Path | None, typer.Option("--bundle", help=_BUNDLE)]
+CohortArgument = Annotated[Path, typer.Argument(metavar="COHORT", help=_COHORT)]
+CohortFolder = Annotated[Path, typer.Option("--cohort", help=_COHORT)]
+CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
+CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
+FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
+FieldTables = Annotated[
+    Path | None, typer.Option("--tables", help="folder with tables that are not carried, as NAME/FILE")
+]
+RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
+PaperFolder = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables, claims and their answers")]
 Out = Annotated[Path, typer.Option("--out", help="where to write; appears only when complete")]
-CohortFile = Annotated[Path, typer.Argument(help="a file of config/cohorts")]
-BundleFolder = Annotated[Path, typer.Option("--bundle", help="bundle folder")]
-CohortFolder = Annotated[Path, typer.Option("--cohort", help="cohort folder")]
 SourceFile = Annotated[Path, typer.Option("--source", help="what `afa cohort fetch` wrote")]
 TernaryTest = Annotated[Literal["empirical", "normal", "t"], typer.Option("--test", help="ternary test")]
 Level = Annotated[float, typer.Option("--level", help="significance level of the ternary test")]
@@ -22,17 +41,83 @@ Reference = Annotated[Literal["controls", "cohort"], typer.Option("--reference",
 Threshold = Annotated[float, typer.Option("--threshold", min=0, help="robust SDs from the cohort's median")]
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of a gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of a gene")]
-Seeds = Annotated[str, typer.Option(help="comma-separated; one random order per patient and seed")]
+MinAgree = Annotated[int, typer.Option(min=1, help="runs that must name a gene, all with one direction")]
+DroppedFile = Annotated[Path | None, typer.Option("--dropped", help="CSV of the genes left out, and why")]
+Unstated = Annotated[float, typer.Option("--unstated", help="P of a sign that is annotated without a frequency")]
 Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
 Threads = Annotated[int, typer.Option(min=1, help="threads; they change no number")]
-Coupling = Annotated[Literal["differential", "shared"], typer.Option(help="couplings of the two class models")]
-Strength = Annotated[float, typer.Option(help="beta L^2 that shared couplings are scaled down to")]
-Damping = Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")]
-Tolerance = Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")]
-MaxIterations = Annotated[int, typer.Option(help="damped sweeps before coordinate ascent takes over")]
 Resamples = Annotated[int, typer.Option(help="bootstrap resamples of the patients")]
 Confidence = Annotated[float, typer.Option(help="of the intervals")]
 AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
+PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="of a million tokens of prompts")]
+AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="of a million tokens of answers")]
+TopK = Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")]
+Entity = Annotated[str | None, typer.Option("--entity", help="ask whether this one holds, not for the top set")]
+Coupling = Annotated[
+    Literal["differential", "shared", "explicit"] | None,
+    typer.Option("--coupling", help="explicit: by how often, where the bundle says it; shared: with --entity"),
+]
+Holds = Annotated[
+    Literal["several", "one", "one or none"] | None,
+    typer.Option("--holds", help="how many entities hold, where the bundle says how often; as it says unless given"),
+]
+Tau = Annotated[
+    str | None, typer.Option("--tau", help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
+]
+Costs = Annotated[
+    Literal["own", "equal"] | None, typer.Option("--costs", help="the bundle's own costs, or every feature alike")
+]
+
+
+@dataclass(frozen=True)
+class Solves:
+    """How mean-field equations are solved, and in how many threads."""
+
+    damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
+    tolerance: Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")] = 1e-4
+    max_iterations: Annotated[int, typer.Option(help="damped sweeps before coordinate ascent takes over")] = 200
+    threads: Threads = 1
+
+
+@dataclass(frozen=True)
+class Asks:
+    """Whether a model is asked for what a record lacks, and what it may come to."""
+
+    live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
+    calls: Annotated[int | None, typer.Option(min=0, help="cap: calls that the record may come to")] = None
+    tokens: Annotated[int | None, typer.Option(min=0, help="cap: tokens of prompts and answers")] = None
+    money: Annotated[float | None, typer.Option(min=0, help="cap: money, in the currency of the prices")] = None
+    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")] = False
+    prompt_price: PromptPrice = 0.0
+    answer_price: AnswerPrice = 0.0
+    at_once: Annotated[int, typer.Option(min=1, help="calls that are open at once")] = 4
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of a parameter that is a dataclass, in its place."""
+    hints, own = get_type_hints(command, include_extras=True), inspect.signature(command)
+    groups = {name: hints[name] for name in own.parameters if is_dataclass(hints[name])}
+    shown: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        inner = get_type_hints(groups[name], include_extras=True) if name in groups else {name: hints[name]}
+        defaults = {field.name: field.default for field in fields(groups[name])} if name in groups else {}
+        shown += [
+            inspect.Parameter(
+                each, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(each, parameter.default), annotation=hint
+            )
+            for each, hint in inner.items()
+        ]
+
+    def grouped(**given: Any) -> None:
+        made = {
+            name: kind(**{each.name: given.pop(each.name) for each in fields(kind)}) for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    grouped.__name__, grouped.__doc__ = command.__name__, command.__doc__
+    grouped.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return grouped
 
 
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:

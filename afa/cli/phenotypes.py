@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli.options import Out
+from afa.cli.options import Out, Unstated
 
 
 def phenotypes(
@@ -22,7 +22,7 @@ def phenotypes(
     of_each_paper: Annotated[
         int, typer.Option("--of-each-paper", min=1, help="acquisition: patients of a paper at most")
     ] = 1_000,
-    unstated: Annotated[float, typer.Option("--unstated", help="P of a sign annotated without a frequency")] = 0.5,
+    unstated: Unstated = 0.5,
     every: Annotated[int, typer.Option("--every", min=0, help="patients who can be asked for every known sign")] = 0,
     most: Annotated[int, typer.Option("--most", min=1, help="questions to each of those")] = 20,
 ) -> None:

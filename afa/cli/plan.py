@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from afa.cli.options import BundleArgument, Costs, Coupling, Entity, Holds, Tau, TopK, with_groups
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
     from afa.dialogue.keeping import Keeper
     from afa.planner import Planner
 
-BundleFolder = Annotated[Path, typer.Argument(help="bundle folder")]
 Session = Annotated[
     Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
 ]
@@ -27,28 +27,18 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 class Question:
     """What is asked of a planner, and when it stops: one option each."""
 
-    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")] = None
-    entity: Annotated[str | None, typer.Option(help="ask whether this one entity holds, not for the top set")] = None
-    coupling: Annotated[
-        Literal["differential", "shared", "explicit"] | None,
-        typer.Option(help="explicit: by how often, where the bundle says it; shared: with --entity"),
-    ] = None
-    holds: Annotated[
-        Literal["several", "one", "one or none"] | None,
-        typer.Option(help="how many entities hold, where the bundle says how often; as it says unless given"),
-    ] = None
-    tau: Annotated[
-        str | None, typer.Option(help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
-    ] = None
+    k: TopK = None
+    entity: Entity = None
+    coupling: Coupling = None
+    holds: Holds = None
+    tau: Tau = None
     score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None
     gain: Annotated[str | None, typer.Option(help="cmi, f_target, wald_magnitude or information")] = None
     allocation: Annotated[
         str | None, typer.Option(help="the rule that chooses, such as priority_all, or module:Class")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to ask for first, comma-separated")] = None
-    costs: Annotated[
-        Literal["own", "equal"] | None, typer.Option(help="the bundle's own costs, or every feature alike")
-    ] = None
+    costs: Costs = None
     panels: Annotated[
         Path | None, typer.Option(help="YAML file of features that come together and their cost (docs/plan.md)")
     ] = None
@@ -101,35 +91,13 @@ class Question:
         return planner
 
 
-def with_question(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of `Question`, which it is given as `question`."""
-    hints, own = get_type_hints(Question, include_extras=True), inspect.signature(command, eval_str=True)
-
-    def asked(**given: Any) -> None:
-        chosen = {field.name: given.pop(field.name) for field in fields(Question)}
-        command(question=Question(**chosen), **given)
-
-    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "question"]
-    parameters += [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(Question)
-    ]
-    asked.__name__, asked.__doc__ = command.__name__, command.__doc__
-    asked.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    )
-    asked.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return asked
-
-
-@with_question
+@with_groups
 def plan(
-    bundle: BundleFolder,
-    question: Question,
+    bundle: BundleArgument,
     session: Session = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
+    *,
+    question: Question,
 ) -> None:
     """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
     import sys
@@ -146,14 +114,15 @@ def plan(
             _talk(planner, keeper)
 
 
-@with_question
+@with_groups
 def serve(
-    bundle: BundleFolder,
-    question: Question,
+    bundle: BundleArgument,
     session: Session = None,
     host: Annotated[str, typer.Option(help="address of this machine to serve at")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="a free one unless given")] = 0,
     show: Annotated[bool, typer.Option("--open", help="open the page in this machine's browser")] = False,
+    *,
+    question: Question,
 ) -> None:
     """Plan on a page of this machine: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from afa.cli.options import BundleFolder, CohortFolder, Damping, MaxIterations, Out, Threads, Tolerance
+from afa.cli.options import BundleFolder, CohortFolder, Out, PaperFolder, RunArgument, Solves, with_groups
 
 app = typer.Typer()
 
@@ -48,7 +48,7 @@ def publish_tables(
 def compare_with_paper(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
     cohort: CohortFolder,
-    paper: Annotated[Path, typer.Option(help="folder of the paper's tables, claims and their answers")],
+    paper: PaperFolder,
     out: Out,
 ) -> None:
     """Write the paper and this run side by side: each printed cell and each claim with a verdict and its reason."""
@@ -70,7 +70,7 @@ def compare_with_paper(
 
 @app.command("carry")
 def carry_run(
-    run: Annotated[Path, typer.Argument(help="folder of a finished run")],
+    run: RunArgument,
     out: Annotated[Path, typer.Option(help="file, such as resources/paper/carried/NAME.yaml")],
     check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
 ) -> None:
@@ -94,17 +94,15 @@ def carry_run(
 
 
 @app.command("explorer")
+@with_groups
 def explorer_page(
     bundle: BundleFolder,
     cohort: CohortFolder,
     tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
     out: Out,
+    solves: Solves,
     patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many, spread over the cohort")] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
-    damping: Damping = 0.5,
-    tolerance: Tolerance = 1e-4,
-    max_iterations: MaxIterations = 200,
-    threads: Threads = 1,
 ) -> None:
     """Write a page to step through some patients' acquisition, by any rule; one file, nothing fetched."""
     from afa.inference.meanfield import Solver
@@ -121,15 +119,15 @@ def explorer_page(
         read_table(tables, "choices"),
         most=patients,
         k=top_k_size(model, k),
-        solver=Solver(damping, tolerance, max_iterations),
-        threads=threads,
+        solver=Solver(solves.damping, solves.tolerance, solves.max_iterations),
+        threads=solves.threads,
     )
     write_explorer(explored, out)
 
 
 @app.command("benchmarks")
 def store_benchmarks(
-    run: Annotated[Path, typer.Argument(help="folder of a finished run, results/<run>")],
+    run: RunArgument,
     out: Annotated[Path, typer.Option(help="such as resources/benchmarks/<cohort>.csv")],
 ) -> None:
     """Keep what the jobs of a run took: what later runs ask of a cluster is derived from it."""
@@ -157,7 +155,7 @@ def record_provenance(
 
 @app.command("crate")
 def crate(
-    run: Annotated[Path, typer.Argument(help="folder of a finished run, results/<run>")],
+    run: RunArgument,
     license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you give it away")],
 ) -> None:
     """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
@@ -168,8 +166,8 @@ def crate(
 
 @app.command("report")
 def report_page(
-    run: Annotated[Path, typer.Argument(help="folder of a finished run")],
-    paper: Annotated[Path, typer.Option(help="folder of the paper's tables, claims and headlines")],
+    run: RunArgument,
+    paper: PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
     captions: Annotated[Path, typer.Option(help="folder of the figures' captions")],
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],

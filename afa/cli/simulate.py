@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afa.cli.options import AsJson, Confidence, Out, Resamples, Threads, as_json
+from afa.cli.options import (
+    AsJson,
+    BundleArgument,
+    Confidence,
+    Costs,
+    Coupling,
+    Entity,
+    Holds,
+    Out,
+    Resamples,
+    Tau,
+    Threads,
+    TopK,
+    as_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +39,7 @@ LISTED = 5
 
 
 def simulate(
-    bundle: Annotated[Path, typer.Argument(help="bundle folder")],
+    bundle: BundleArgument,
     cohort: Annotated[
         Path,
         typer.Argument(
@@ -34,19 +48,11 @@ def simulate(
         ),
     ],
     out: Out,
-    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")] = None,
-    entity: Annotated[str | None, typer.Option(help="ask whether this one holds, instead of for the top k")] = None,
-    coupling: Annotated[
-        Literal["differential", "shared", "explicit"] | None,
-        typer.Option(help="explicit: by how often, where the bundle says it; shared: with --entity"),
-    ] = None,
-    holds: Annotated[
-        Literal["several", "one", "one or none"] | None,
-        typer.Option(help="how many entities hold, where the bundle says how often; as it says unless given"),
-    ] = None,
-    tau: Annotated[
-        str | None, typer.Option(help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
-    ] = None,
+    k: TopK = None,
+    entity: Entity = None,
+    coupling: Coupling = None,
+    holds: Holds = None,
+    tau: Tau = None,
     allocation: Annotated[
         str | None,
         typer.Option(help=f"rules, comma-separated, or module:Class; {TOP_K_RULES}, with --entity {BINARY_RULES}"),
@@ -56,9 +62,7 @@ def simulate(
         typer.Option(help="scores, comma-separated; linearity, with --entity or explicit two_elbo, unless given"),
     ] = None,
     gain: Annotated[str, typer.Option(help="gains, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
-    costs: Annotated[
-        Literal["own", "equal"], typer.Option(help="the bundle's own costs, or every feature alike")
-    ] = "own",
+    costs: Costs = None,
     labels: Annotated[Path | None, typer.Option(help="CSV: patients, then entities with 0, 1 or nothing")] = None,
     drop_missing: Annotated[bool, typer.Option(help="leave features that the table lacks out of the bundle")] = False,
     seed: Annotated[int, typer.Option(min=0, help="first seed of random orders")] = 0,
@@ -89,7 +93,7 @@ def simulate(
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
     from afa.stages.simulate.walks import Gauge
 
-    model = load_bundle(bundle)
+    model, costs = load_bundle(bundle), costs or "own"
     if model.implies:
         _simulate_implied(
             model,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afa.cli.options import Out, Shard, Threads
+from afa.cli.options import BundleIfAny, CohortIfAny, Out, Shard, Threads
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,8 +20,6 @@ app = typer.Typer()
 Name = Annotated[str, typer.Argument(help="a module of afa/stages")]
 Chosen = Annotated[str, typer.Option("--settings", help="JSON like config.yaml, of what the stage reads alone")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
-BundleFolder = Annotated[Path | None, typer.Option("--bundle", help="bundle folder")]
-CohortFolder = Annotated[Path | None, typer.Option("--cohort", help="cohort folder")]
 Parts = Annotated[list[Path], typer.Argument(help="what the jobs before wrote, in order")]
 
 
@@ -30,8 +28,8 @@ def stage(
     name: Name,
     out: Out,
     settings: Chosen = "{}",
-    bundle: BundleFolder = None,
-    cohort: CohortFolder = None,
+    bundle: BundleIfAny = None,
+    cohort: CohortIfAny = None,
     inputs: Inputs = None,
     shard: Shard = "1/1",
     threads: Threads = 1,

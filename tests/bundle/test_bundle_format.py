@@ -135,7 +135,7 @@ def test_broken_yaml_is_a_fault_with_its_line(folder: Path) -> None:
     change(folder / "bundle.yaml", "licence: MIT", "licence: MIT: BSD")
     fault = only_fault(folder)
     assert fault.where == f"{folder}/bundle.yaml, line 7"
-    assert fault.expected == "valid YAML"
+    assert "put a text with ': ' in quotes" in fault.next_step
 
 
 def test_a_file_edited_after_stamping_is_a_fault_that_names_the_command(tmp_path: Path) -> None:

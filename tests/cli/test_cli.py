@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 from commands import afa
+from typer.main import get_command
+
+from afa.cli import app
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -214,3 +217,30 @@ def test_every_command_has_a_help_text():
         shown = afa(*command, "--help")
         assert shown.returncode == 0
         assert "Usage:" in shown.stdout
+
+
+def test_one_thing_is_spelled_and_explained_alike_in_all_commands():
+    def leaves(command, words=()):
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from leaves(inner, (*words, name))
+        if not hasattr(command, "commands"):
+            yield words, command
+
+    said = {
+        "bundle": "bundle folder",
+        "cohort": "cohort folder",
+        "field": "field folder",
+        "run": "folder of a finished",
+    }
+    other = {("doctor", name) for name in ("bundle", "cohort", "run")} | {("simulate", "cohort")}
+    found = set()
+    for words, command in leaves(get_command(app)):
+        for place, parameter in enumerate(command.params):
+            if parameter.name in said and (*words, parameter.name) not in other:
+                assert parameter.help.startswith(said[parameter.name]), words
+                assert parameter.opts in ([parameter.name], [f"--{parameter.name}"]), words
+                assert place == 0 or parameter.opts == [f"--{parameter.name}"], words
+                found.add(parameter.name)
+            elif (*words, parameter.name) not in other:
+                assert not str(parameter.help).startswith(tuple(said.values())), (words, parameter.name)
+    assert found == said.keys()

@@ -121,7 +121,7 @@ def test_a_mistake_on_the_command_line_is_named_by_what_was_typed(words: str, fo
         ('{"do": "observe", "values": {"growth": 1}', "request", "one JSON object a line"),
         ('{"do": "observ"}', "request, key do", "show or observe"),
         ('{"do": "observe", "values": {"growth": 2}}', "request, key observe.values.growth", "1"),
-        ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "a valid integer"),
+        ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "a whole number"),
         ('{"do": "observe", "value": {"growth": 1}}', "request, key observe.value", "only known keys"),
         ('{"do": "observe", "values": {"gorwth": 1}}', "feature 'gorwth'", "a feature of the bundle"),
         ('{"do": "observe", "numbers": {"growth": 3.5}}', "feature growth", "a feature with a range in features.csv"),
