@@ -12,6 +12,7 @@ from math import isfinite
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from afa.csvfile import number
 from afa.dialogue.keeping import Keeper, all_or_nothing
@@ -31,7 +32,6 @@ from afa.dialogue.words import (
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
 from afa.planner.log import history_of
-from afa.planner.why import listed
 
 BARS, WIDTH = 5, 20
 """Entities that have a bar, and the letters of a bar that is full."""
@@ -113,19 +113,16 @@ class Terminal:
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
         features = "" if item.features == (item.name,) else f": {escape(', '.join(item.features))}"
         self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
-        self._say(f"  [dim]because:[/dim] {escape(item.reason)}")
+        self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
             if usual := range_of(self.planner.asked_of, name):
                 of = "" if len(item.features) == 1 else f"{name}, "
-                self._say(f"  [dim]{escape(of + usual)}; type the number, or -1, 0, 1[/dim]")
+                self._hang(f"[dim]{escape(of + usual)}; type the number, or -1, 0, 1[/dim]")
         if len(item.features) == 1:
             for row in outcomes_of(self.planner, item).get(item.features[0], []):
-                answer = f"{', '.join(row['answer'])} {row['probability']:.2f}"
-                if tied := row["undecided"]:
-                    answer = f"undecided between {listed(tied, 2)}"
-                self._say(f"  [dim]if {row['value']:2}:[/dim] {escape(answer)}{', certain' * row['certain']}")
+                self._hang(f"[dim]if {row['value']:2}:[/dim] {escape(row['words'])}")
         if others := self.planner.runners_up():
-            self._say(f"  [dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
+            self._hang(f"[dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
 
     def _so_far(self) -> str:
         spent = f", spent {self.planner.spent:g}" if self.planner.priced else ""
@@ -246,6 +243,8 @@ class Terminal:
         columns = ["feature", *(["item"] if self.planner.panels else []), "cost", "gain", "gain_per_cost", "tells"]
         columns = [name for name in columns if name in table]
         table["tells"] = table["tells"].str.removeprefix("tells ")
+        if "item" in table:
+            table["item"] = table["item"].where(table["item"] != table["feature"], "")  # what is by itself
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         self._table(tuple(name.replace("_", " ") for name in columns), rows)
 
@@ -277,9 +276,16 @@ class Terminal:
         if not any(columns) or self.console.measure(table, options=wide).maximum <= self.console.width:
             self.console.print(table)
             return
-        for first, *rest in cells:  # too wide for a table: a line each, which wraps at words
-            parts = [f"{name} {cell}" for name, cell in zip(columns[1:], rest, strict=True) if cell]
-            self._say(f"[bold]{escape(first)}[/bold]  {escape(', '.join(parts))}")
+        names = 1 if columns[0] else 2  # a place and a name
+        for row in cells:  # too wide for a table: a line each, which wraps at words
+            parts = [f"{name} {cell}" for name, cell in zip(columns[names:], row[names:], strict=True) if cell]
+            self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
+
+    def _hang(self, text: str, first: str = "  ") -> None:
+        """A line that goes on below, two letters further in, where it is too long."""
+        lines = Text.from_markup(text).wrap(self.console, max(self.console.width - len(first) - 2, 1))
+        for place, line in enumerate(lines):
+            self.console.print(Text.assemble(first + "  " if place else first, line), highlight=False)
 
     def _say(self, text: str = "") -> None:
         self.console.print(text, highlight=False)

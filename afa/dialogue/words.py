@@ -12,7 +12,7 @@ from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.why import listed, outcomes
+from afa.planner.why import outcomes
 
 WRITTEN = {"-1": -1, "-": -1, "low": -1, "0": 0, "usual": 0, "1": 1, "+1": 1, "+": 1, "high": 1}
 READ_AS = {-1: "low", 0: "usual", 1: "high"}
@@ -21,8 +21,6 @@ OF = {
     "one": "if exactly one of them holds",
     "one or none": "if at most one of them holds",
 }
-NAMED = 4
-"""Entities of a tie that are named; the others are counted."""
 
 
 def feature_named(planner: Planner, written: str) -> str:
@@ -97,42 +95,23 @@ def question_of(planner: Planner) -> str:
 def answer_of(planner: Planner) -> dict[str, Any]:
     """The answer so far: `top_k`, or `entity` and `decision`, and what is known of it.
 
-    `probability` : the one entity that holds is in the top k, if exactly one does; of one entity, that it holds.
-    `undecided` : entities that tie for it, or []. `none` : all that was measured is as usual, so that no entity shows;
-    of a bundle that says how often, that none holds is likelier than not, and `none_between` has its least and greatest
-    probability.
+    `probability` : its posterior, `Planner.answer_probability`. `undecided` : entities that tie for it, or []. `none` :
+    all that was measured is as usual, so that no entity shows; of a bundle that says how often, that none holds is
+    likelier than not, and `none_between` has its least and greatest probability.
     `certain` : no measurement that is left can change it. `words` : all of it in words.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
         answer = {"entity": planner.entity, "decision": planner.decision()}
-    answer["probability"] = (
-        planner.probability() if isinstance(planner, BinaryPlanner) else planner.answer_probability()
-    )
-    answer |= {"undecided": planner.undecided(), "none": planner.nothing_unusual(), "certain": planner.certain()}
-    if planner.settings.get("coupling") != "explicit":
-        return answer | {"words": _in_words(planner, answer)}
-    words = _in_words(planner, answer | {"none": False})  # a usual value counts there
-    answer["none"] = False
-    if isinstance(planner, TopKPlanner):
-        answer |= {"none": planner.none_is_likelier(), "none_between": planner.none()}
-    return answer | {"words": f"{words}; none is likelier than not" if answer["none"] else words}
-
-
-def _in_words(planner: Planner, answer: dict[str, Any]) -> str:
-    if answer["none"]:
-        return "none of these: nothing that was measured is unusual"
-    if isinstance(planner, BinaryPlanner):
-        head = "undecided" if answer["undecided"] else "yes" if answer["decision"] > 0 else "no"
-        head = f"{planner.entity}: {head}"
-    elif answer["undecided"]:
-        sure = [name for name in answer["top_k"] if name not in answer["undecided"]]
-        head = (f"{', '.join(sure)}, then " if sure else "") + f"undecided between {listed(answer['undecided'], NAMED)}"
-    else:
-        head = ", ".join(answer["top_k"])
-    known = [] if answer["undecided"] else [f"probability {answer['probability']:.2f}"]
-    known += ["certain"] if answer["certain"] else []
-    return f"{head} ({', '.join(known)})" if known else head
+    explicit = planner.settings.get("coupling") == "explicit"
+    answer |= {
+        "probability": planner.answer_probability(),
+        "undecided": planner.undecided(),
+        "none": planner.none_is_likelier() if explicit else planner.nothing_unusual(),
+        "certain": planner.certain(),
+        "words": planner.in_words(),
+    }
+    return answer | {"none_between": planner.none()} if explicit and isinstance(planner, TopKPlanner) else answer
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
@@ -149,7 +128,7 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
 def posterior_is_of(planner: Planner) -> str:
     """What the numbers of `posterior_of` are the probability of."""
     if isinstance(planner, BinaryPlanner):
-        return "that it holds"
+        return f"of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}"
     assert isinstance(planner, TopKPlanner)
     return OF[planner.holds or "one"]
 

@@ -25,7 +25,7 @@ from afa.planner.implied import ImpliedPatient, implied_view
 from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
 from afa.planner.menu import Suggestion, check_together, chosen_item, implied_by, menu_of, panels_of
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Explicit, Options
-from afa.planner.why import explained, outcomes, told_apart
+from afa.planner.why import explained, in_words, outcomes, told_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,10 +68,8 @@ class Planner(ABC):
         self._fresh = False  # whether `_asked` and `reason` are of the present state
 
     def __repr__(self) -> str:
-        answer = f"{', '.join(self.answer())} (probability {self.answer_probability():.2f})" if self.observed else ""
-        return (
-            f"<{type(self).__name__} on {self.asked_of.name}: {len(self.observed)} observed{answer and '; '}{answer}>"
-        )
+        answer = f"; {self.in_words()}" if self.observed else ""
+        return f"<{type(self).__name__} on {self.asked_of.name}: {len(self.observed)} observed{answer}>"
 
     @property
     def observed(self) -> dict[str, int]:
@@ -176,6 +174,18 @@ class Planner(ABC):
     @abstractmethod
     def undecided(self) -> list[str]:
         """The entities between which nothing but their names decides at present; empty where the answer is no tie."""
+
+    def in_words(self) -> str:
+        """The answer so far as every face of the planner says it.
+
+        `fever (probability 0.81, certain)`, `undecided between a and b`, `none of these: ...` where nothing that was
+        measured is unusual. The probability is `answer_probability`.
+        """
+        return in_words(self)
+
+    def none_is_likelier(self) -> bool:
+        """Whether that no entity holds is likelier than not; False where the bundle does not say how often."""
+        return False
 
     def nothing_unusual(self) -> bool:
         """Whether something has been measured, and all of it is as usual: 0."""
@@ -302,7 +312,10 @@ class Planner(ABC):
         return explained(self._state, self.bundle, self._menu, price=price, open_=open_, duels=duels, most=most)
 
     def outcomes(self, feature: str) -> pd.DataFrame:
-        """What each value of an open feature would do: `value`, `answer`, its `probability`, `undecided`, `certain`."""
+        """What each value of an open feature would do: a row with `value`, and of the answer then what `in_words` says.
+
+        The columns are `value`, `answer`, `probability`, `undecided`, `certain` and `words`.
+        """
         import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
 
         checked(self.bundle, feature)

@@ -26,6 +26,7 @@ NUMBERS_AT_ONCE = 5_000_000
 OF_THE_LARGEST = 0.2
 """Opponents are named whose duel has at least this share of the gain of the one that matters most."""
 NAMED = 3
+"""Names of a list that are shown; where there are more, one fewer, and the others are counted."""
 DUELS_AT_ONCE = 1_000
 
 
@@ -91,6 +92,20 @@ def explained(
     return table
 
 
+def in_words(planner: Planner) -> str:
+    """What `Planner.in_words` says."""
+    if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # a usual value counts there
+        return "none of these: nothing that was measured is unusual"
+    tied = planner.undecided()
+    sure = [name for name in planner.answer() if name not in tied]
+    parts = [", ".join(sure)] if sure else []
+    words = ", then ".join([*parts, f"undecided between {listed(tied, NAMED)}"] if tied else parts)
+    known = [] if tied else [f"probability {planner.answer_probability():.2f}"]
+    known += ["certain"] if planner.certain() else []
+    words += f" ({', '.join(known)})" if known else ""
+    return f"{words}; none is likelier than not" if planner.none_is_likelier() else words
+
+
 def listed(names: list[str], most: int) -> str:
     """Names as a list in words, `and N others` for those beyond `most`.
 
@@ -108,5 +123,5 @@ def outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
         after = planner.copy()
         after.observe(feature, value, cost=0.0)
         row = {"value": value, "answer": after.answer(), "probability": after.answer_probability()}
-        rows.append(row | {"undecided": after.undecided(), "certain": after.certain()})
+        rows.append(row | {"undecided": after.undecided(), "certain": after.certain(), "words": in_words(after)})
     return rows

@@ -186,7 +186,7 @@ def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
     planner = new_planner(bundle_tiny, k=None, entity="bleeding", panels=None, stop=Stop(certain=True))
     assert isinstance(planner, BinaryPlanner)
     text = talk(planner, "CXCL8=1 MUC2=-1", "ranking")
-    assert f"bleeding: yes (probability {planner.probability():.2f}, certain)  2 measured" in text
+    assert f"bleeding (probability {planner.probability():.2f}, certain)  2 measured" in text
 
 
 def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:

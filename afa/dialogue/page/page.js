@@ -64,7 +64,6 @@ async function follow() {
   }
 }
 
-const percent = (share) => `${(100 * share).toFixed(0)} %`;
 const signed = (value) => (value > 0 ? `+${value}` : `${value}`);
 
 function meaning(feature, value) {
@@ -109,8 +108,7 @@ function row(feature) {
   const outcomes = state.view.outcomes[feature] || [];
   const buttons = possible(feature).map((value) => {
     const then = outcomes.find((one) => one.value === value);
-    const after = then && (then.undecided.length ? `undecided between ${then.undecided.slice(0, 2).join(", ")}${then.undecided.length > 2 ? ", ..." : ""}` : `${then.answer.join(", ")} ${percent(then.probability)}`);
-    const words = then ? `then ${after}${then.certain ? ", certain" : ""}` : null;
+    const words = then ? `then ${then.words}` : null;
     const has = state.patient[feature] === value ? " (this case)" : "";
     const button = make("button", [make("strong", `${signed(value)}: ${meaning(feature, value)}${has}`), words && make("small", words)], { type: "button" });
     button.dataset.value = value;
@@ -145,7 +143,7 @@ function show(now) {
   rows();
   at("others").replaceChildren();
   if (view.runners_up.length) at("others").append("Next best: ", view.runners_up.join(", "), ".");
-  at("words").textContent = state.observed ? answer.words : "Nothing is known yet.";
+  at("words").textContent = answer.words;
   at("spent").textContent = `${state.observed} measured${view.priced ? `, spent ${state.spent}` : ""}`;
   bars(view, answer);
   values(view);
@@ -167,7 +165,7 @@ function bars(view, answer) {
     line.dataset.entity = name;
     line.className = inside.has(name) && state.observed && !answer.undecided.length ? "inside" : "";
     line.querySelector(".bar").style.width = `${Math.max(100 * share, 0.5)}%`;
-    line.cells[2].textContent = percent(share);
+    line.cells[2].textContent = share.toFixed(2);
     return line;
   });
   body.replaceChildren(...lines);
