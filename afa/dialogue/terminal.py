@@ -285,6 +285,7 @@ class Terminal:
         """A line that goes on below, two letters further in, where it is too long."""
         lines = Text.from_markup(text).wrap(self.console, max(self.console.width - len(first) - 2, 1))
         for place, line in enumerate(lines):
+            line.rstrip()
             self.console.print(Text.assemble(first + "  " if place else first, line), highlight=False)
 
     def _say(self, text: str = "") -> None:
