@@ -88,14 +88,16 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, NDArray[np.intp]]]:
 
     A coupling that any entity states as of both classes is in every entity with both features: its own row first, else
     the mean of the others'. One factor is for all couplings of the bundle. `prior` is the entity's log-odds.
+    Every entity speaks of exclusive groups; their features have the background, as in `bundle_models`.
     """
+    together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
     total, stated = sum(both), sum(abs(matrix).sign() for matrix in both)
     found = []
     for entity in bundle.entities:
         with_entity, _, at = bundle.how_often(entity)
-        for _, members in bundle.exclusive:
-            with_entity[list(members)] = bundle.background[list(members)]
+        with_entity[together] = bundle.background[together]
+        at = np.union1d(at, together).astype(np.intp)
         own, of_all, n = (matrix[at][:, at].toarray() for matrix in (bundle.couplings(entity), total, stated))
         found.append((with_entity[at], sp.csr_array(np.where(own != 0, own, of_all / np.maximum(n, 1.0))), at))
     factor = strength_factor((p, psi) for p, psi, _ in found)
@@ -106,24 +108,47 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, NDArray[np.intp]]]:
     ]
 
 
-def exclusive_log_odds(bundle: Bundle, entity: str, values: ArrayLike) -> Floats:
+def exclusive_log_odds(
+    bundle: Bundle, entity: str, values: ArrayLike, features: NDArray[np.intp] | None = None
+) -> Floats:
     """(n,) what the exclusive groups of configurations (n, M), NaN where not measured, say for an entity (F13).
 
     At most one member of a group is +1: log P_1 / P_0 of that member, or of what is left when those seen are 0.
+    features : as of `bundle_models`, where the values are of them alone.
     """
     x = np.asarray(values, dtype=np.float64)
     total = np.zeros(len(x))
     if not bundle.exclusive:
         return total
     classes = bundle.how_often(entity)[:2]
-    for _, members in bundle.exclusive:
-        at = list(members)
+    spoken = np.arange(len(bundle.features)) if features is None else features
+    for members in exclusive_of(bundle, spoken):
+        at = np.searchsorted(spoken, members)
         for sign, probabilities in zip((1.0, -1.0), classes, strict=True):
-            states = group_states(probabilities[at, 2], bundle.floor)
+            states = group_states(probabilities[list(members), 2], bundle.floor)
             left = 1.0 - np.where(x[:, at] == 0, states, 0.0).sum(axis=1)
             seen = np.where(x[:, at] == 1, states, 0.0).sum(axis=1)
             total += sign * np.log(np.where(seen > 0, seen, left))
     return total
+
+
+def with_groups(bundle: Bundle, model: PairwiseMRF, at: NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
+    """A model on the features `at` whose members of exclusive groups are +1 as often as `probabilities` (M, 3) say.
+
+    As separate features: that they exclude each other is for those who read it to know (F13).
+    """
+    if not bundle.exclusive:
+        return model
+    table = np.exp(model.terms)
+    for members in exclusive_of(bundle, at):
+        states = group_states(probabilities[list(members), 2], bundle.floor)
+        table[np.searchsorted(at, members)] = np.column_stack([0 * states, 1.0 - states, states])
+    return PairwiseMRF.of_probabilities(table, model.couplings, model.prior, model.features)
+
+
+def exclusive_of(bundle: Bundle, at: NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
+    """The exclusive groups among some features, each ascending."""
+    return tuple(tuple(sorted(members)) for _, members in bundle.exclusive if members[0] in at)
 
 
 def group_states(probabilities: Floats, floor: float) -> Floats:

@@ -219,6 +219,14 @@ class Bundle:
         return np.ones((len(self.features), 3), dtype=bool) if self.rates is None else self.rates.possible
 
     @property
+    def kinds(self) -> NDArray[np.int64]:
+        """(M,) What each feature can be exchanged for: others that take the same values, in a group others of it."""
+        kinds: NDArray[np.int64] = self.possible @ np.array([1, 2, 4])
+        for number, (_, members) in enumerate(self.exclusive):
+            kinds[list(members)] = -1 - number
+        return kinds
+
+    @property
     def ternary(self) -> bool:
         """Whether every feature can take all three values."""
         return self.rates is None or bool(self.rates.possible.all())

@@ -173,7 +173,8 @@ class Rates:
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """P_1 and P_0 of one entity, (M, 3) each, and the features that it speaks of (F10).
 
-        unary : (M,) its potentials. paired : the features that it couples. Silent features have P_1 = P_0 = b.
+        unary : (M,) its potentials. paired : the features that it couples. Silent features have P_1 = P_0 = b. Who
+        speaks of one member of an exclusive group speaks of all: what one is says what the others can be.
         """
         with_entity, without = self.background.copy(), self.background.copy()
         leaning = np.flatnonzero(unary)
@@ -190,6 +191,8 @@ class Rates:
         speaks = np.zeros(self.n_features, dtype=bool)
         for part in (leaning, at, np.asarray(paired, dtype=np.intp)):
             speaks[part] = True
+        for _, members in self.exclusive:
+            speaks[list(members)] |= speaks[list(members)].any()
         return with_entity, without, np.flatnonzero(speaks)
 
     def contents(self) -> list[bytes]:

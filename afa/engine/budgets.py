@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs, duel, is_stale, number_of, range_of_pair, terms_of_duel
+from afa.engine.duels import Pairs, duel, is_stale, number_of, terms_of_duel
 from afa.engine.gains import new_gains
-from afa.engine.layout import Indices, Packed
+from afa.engine.layout import NEXT, Indices, Packed
+from afa.engine.reach import range_of_group, range_of_pair
 from afa.engine.state import State, places
 from afa.mrf import Floats
 
@@ -144,14 +145,14 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel()
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the terms of one entity can take it below and above."""
+    """Write how far the terms of one entity, but for exclusive groups, can take it below and above."""
     norm = budgets.norm
     if packed.stated is None:
         norm[0, entity] = norm[1, entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
         return
     norm[0, entity] = norm[1, entity] = 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-        if not state.observed[packed.feature[slot]]:
+        if not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
             low, middle, high = terms_of_duel(packed, state, slot, -1)
             below, above = _reach(low, middle, high)
             norm[0, entity] += below
@@ -191,7 +192,11 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
         for i in shared:
             slot_a, slot_b = first_slot[a] + of_u[i], first_slot[b] + of_v[i]
-            if observed[feature[slot_a]]:
+            after = packed.site[NEXT, slot_a]
+            if 0.0 <= after <= slot_a:  # its last member stands for an exclusive group
+                of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
+                below, above = below + of_group[0], above + of_group[1]
+            if after >= 0.0 or observed[feature[slot_a]]:
                 continue
             low_a, middle_a, high_a = terms_of_duel(packed, state, slot_a, -1)
             low_b, middle_b, high_b = terms_of_duel(packed, state, slot_b, -1)

@@ -17,6 +17,7 @@ from afa.engine.layout import (
     CENTRE,
     HIGH,
     LOW,
+    NEXT,
     SILENT,
     SILENT_SECOND,
     TOLD,
@@ -25,6 +26,7 @@ from afa.engine.layout import (
     Indices,
     Packed,
 )
+from afa.engine.reach import range_of_group, range_of_pair, variance_of_group
 from afa.engine.state import State, sign, term
 from afa.mrf import Floats
 
@@ -135,7 +137,14 @@ def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
         at_b = feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if not observed[at]:
+        if site[NEXT, max(here_a, here_b)] >= 0.0:
+            if site[NEXT, here_a] <= here_a:  # its last member stands for an exclusive group
+                least, most = range_of_group(site, m, here_a, here_b)
+                below += least
+                above += most
+                unary_squares += (0.5 * (least + most)) ** 2
+                variance += variance_of_group(site, m, here_a, here_b)
+        elif not observed[at]:
             low, middle, high = _terms_of_rates(site, field, unary, here_a, here_b)
             least, most = min(low, middle, high), max(low, middle, high)
             hidden_below, hidden_above, square = _row_of_rates(
@@ -175,6 +184,10 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
     if packed.stated is None:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
+    if packed.site[NEXT, max(slot_a, slot_b)] >= 0.0:  # every model speaks of it
+        of_a, of_b = state.m[slot_a], state.m[slot_b]
+        middle = math.log1p(-of_a) - math.log1p(-of_b)
+        return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
     return _terms_of_rates(packed.site, state.field, packed.unary, slot_a, slot_b)
 
 
@@ -245,31 +258,6 @@ def _row_of_rates(
             above += most
             square += (0.5 * (least + most)) ** 2
     return below, above, square
-
-
-@kernel(inline=True)
-def range_of_pair(
-    site: Floats, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
-) -> tuple[float, float]:
-    """How far below and above 0 the couplings of two unobserved features can move D, each 0 or more (F12).
-
-    of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read. Their difference is linear in
-    either value, so that its extremes are among the outer ones.
-    """
-    one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
-    low, high, other_low, other_high = -site[LOW, one], site[HIGH, one], -site[LOW, other], site[HIGH, other]
-    first = second = third = fourth = 0.0
-    if of_a != 0.0:
-        at_low, at_high = of_a * (low - site[CENTRE, slot_a]), of_a * (high - site[CENTRE, slot_a])
-        away_low, away_high = other_low - site[CENTRE, other_a], other_high - site[CENTRE, other_a]
-        first, second = at_low * away_low, at_low * away_high
-        third, fourth = at_high * away_low, at_high * away_high
-    if of_b != 0.0:
-        at_low, at_high = of_b * (low - site[CENTRE, slot_b]), of_b * (high - site[CENTRE, slot_b])
-        away_low, away_high = other_low - site[CENTRE, other_b], other_high - site[CENTRE, other_b]
-        first, second = first - at_low * away_low, second - at_low * away_high
-        third, fourth = third - at_high * away_low, fourth - at_high * away_high
-    return -min(0.0, first, second, third, fourth), max(0.0, first, second, third, fourth)
 
 
 @kernel(inline=True)

@@ -44,7 +44,7 @@ from afa.engine.lookahead import new_lookahead, no_lookahead
 from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY, RULE_NAMES
 from afa.engine.state import Iteration, State, elbos, new_state, solve_all
 from afa.engine.walk import walk
-from afa.errors import BundleError, Fault
+from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
 
 BLOCK_BYTES = 64 * 2**20
@@ -75,6 +75,7 @@ def choose(
     n_rounds : M unless given. n_rows : of the rounds that are read, so many at most; then patients are left. settings :
     of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.allocate`, guided by `linearity`.
     """
+    check_exclusive(bundle, values)
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds
     order = np.zeros((len(values), n_rounds), dtype=np.int64)
     course, start = course_of(bundle, read, n_rounds, allocation=allocation, **settings)
@@ -96,6 +97,7 @@ def follow(
     `only_changes`; what of them is missing is passed over. The first axis of what is read is
     as theirs, or the first two. settings : of `course_of`.
     """
+    check_exclusive(bundle, values)
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
     held, rounds = np.diff(pack(bundle).first_holder) > 0, None
     if settings.get("only_changes"):  # the others are not walked at all
@@ -105,6 +107,16 @@ def follow(
     course = course._replace(numbered=rounds is not None)
     followed = _walk(course, start, values, flat, threads, rounds=rounds)
     return Followed._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in followed)
+
+
+def check_exclusive(bundle: Bundle | Models, values: NDArray[np.int8]) -> None:
+    """A `CohortError` where two features of an exclusive group are +1, of values (P, M)."""
+    for members in bundle.exclusive if isinstance(bundle, Models) else ():
+        present = values[:, members] == 1
+        for row in np.flatnonzero(present.sum(axis=1) > 1)[:1]:
+            names = [bundle.features[members[i]] for i in np.flatnonzero(present[row])]
+            found, expected = f"{' and '.join(names)} at 1", "at most one of an exclusive group"
+            raise CohortError(Fault(f"values, row {row}", found, expected, "correct the wrong one"))
 
 
 def course_of(

@@ -11,6 +11,7 @@ f(s) = level + alpha s + even s^2, couplings are about its centre, and of the pa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -46,9 +47,8 @@ class Overlaps(NamedTuple):
     coupling: Floats
 
 
-LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, TOLD_LOW, TOLD, TOLD_HIGH, LOW, HIGH, SILENT, SILENT_SECOND = range(
-    14
-)
+LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, TOLD_LOW, TOLD, TOLD_HIGH = range(10)
+LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
 """Rows of `Packed.site`; they are of one array because a kernel's call hands over each array of its arguments."""
 NEGLIGIBLE = 2.0**80
 """Weight of the two sides against the middle where a feature has two values, laid on -1 and +1."""
@@ -63,12 +63,12 @@ class Packed(NamedTuple):
     other_slot, coupling : (2 E,) the slot at the other end, of the same entity, and the potential.
     first_holder : (M + 1,) the slots that hold feature f are holder[first_holder[f] : first_holder[f + 1]].
     prior : (N,) prior log-odds. n_features : M. tie : a score of at most this magnitude is rounding, not a preference.
-    site : (14, K), of models of probabilities; else (14, 0). LEVEL, EVEN : of the terms. CENTRE : mu, the first moment
+    site : (15, K), of models of probabilities; else (15, 0). LEVEL, EVEN : of the terms. CENTRE : mu, the first moment
     before any observation, and SECOND, the second one. WIDTH, OFFSET, SIDES : the moments at a field h are
     width m + offset q and width q + offset m, where m and q are those of a feature with weights sides e^-wh, 1,
     sides e^wh for -1, 0, +1 and w is the width. TOLD + s : log-ratio of a value to where an entity is silent, with
     centred neighbours. LOW, HIGH : whether -1, +1 can occur. SILENT, SILENT_SECOND : the moments where an entity is
-    silent.
+    silent. NEXT : the slot of the next member of an exclusive group, after the last the first; -1 of other features.
     volume : log-partition of a feature where an entity is silent: log 3 of the paper's models, 0 of probabilities.
     stated : whether models are of probabilities, else None: kernels are compiled for either type, so that those of the
     paper's models leave out all that is for the others.
@@ -116,7 +116,8 @@ class Models:
     """Models of probabilities side by side, each on the features that it speaks of: a bundle to the engine.
 
     entities : (N,) names. models : one each, its prior included, on the features `at`, ascending indices. background :
-    (M, 3) probabilities of -1, 0, +1 where a model is silent.
+    (M, 3) probabilities of -1, 0, +1 where a model is silent. exclusive : by group, the features of which at most one
+    is +1, ascending; every model speaks of all of them, and couples none (docs/decisions.md, F13).
     """
 
     name: str
@@ -125,6 +126,7 @@ class Models:
     models: tuple[PairwiseMRF, ...]
     at: tuple[NDArray[np.intp], ...]
     background: Floats
+    exclusive: tuple[tuple[int, ...], ...] = ()
 
     @property
     def priors(self) -> Floats:
@@ -189,7 +191,7 @@ def _lay_out_models(bundle: Models) -> Packed:
     row, column, value = (np.concatenate(parts) for parts in (rows, columns, values))
     terms = np.concatenate([model.terms for model in bundle.models])
     below, above = np.isfinite(terms[:, 0]), np.isfinite(terms[:, 2])
-    site = np.zeros((14, len(slots)))
+    site = np.zeros((NEXT + 1, len(slots)))
     low, site[LEVEL], high = np.where(np.isfinite(terms), terms, 0.0).T
     site[EVEN] = np.where(below & above, (low + high) / 2 - site[LEVEL], 0.0)
     site[CENTRE] = np.concatenate([model.centre for model in bundle.models])
@@ -203,6 +205,10 @@ def _lay_out_models(bundle: Models) -> Packed:
     )
     site[LOW], site[HIGH] = below, above
     site[SILENT], site[SILENT_SECOND] = silent[2] - silent[0], 1.0 - silent[1]
+    site[NEXT] = -1
+    for v, members in product(range(n), bundle.exclusive):
+        ring = np.searchsorted(slots, v * m + np.array(members))
+        site[NEXT, ring] = np.roll(ring, -1)
     return _by_slot(slots, row, column, value, bundle.priors, n, m)._replace(
         unary=np.concatenate([model.unary for model in bundle.models]),
         tie=ROUNDING * max(model.reach for model in bundle.models),
@@ -235,7 +241,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
         overlaps=WITHOUT,
         n_features=m,
         tie=0.0,
-        site=np.empty((14, 0)),
+        site=np.empty((NEXT + 1, 0)),
         volume=LOG3,
         stated=None,
     )

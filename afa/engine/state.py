@@ -6,13 +6,14 @@ kernels to them.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, EVEN, LEVEL, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Packed
+from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.engine.sweeps import bound, converged, padded
 from afa.mrf import Floats
@@ -25,7 +26,7 @@ class State(NamedTuple):
     """What is known of one patient, in all N entities at once; kernels change the arrays in place.
 
     constant : (N,) running constants. field : (K,) effective unaries, 0 at observed slots.
-    m, q : (K,) first and second moments, 0 at observed slots. observed : (M,) bool.
+    m, q : (K,) first and second moments, 0 at observed slots. observed : (M,) bool, also of what follows from others.
     bound : (N,) ELBO of the free features alone; n_free : (N,) their number. volume : of `Packed`.
     origin : (N,) and pull : (K,) what `constant` and `field` are where couplings are about 0 instead of the centres;
     (0,) of the paper's models, where they are the same.
@@ -105,6 +106,8 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
     """
     if packed.stated is None:
         return float(state.field[slot] * value)
+    if packed.site[NEXT, slot] >= 0.0:
+        return math.log(state.m[slot]) if value == 1 else math.log1p(-state.m[slot])
     away = value - packed.site[CENTRE, slot]
     return float(packed.site[TOLD + value, slot] + (state.field[slot] - packed.unary[slot]) * away)
 
@@ -123,14 +126,58 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
             other = other_slot[e]
             if not observed[of_slot[other]]:
                 field[other] += coupling[e] * away
-        field[slot] = state.m[slot] = state.q[slot] = 0.0
         if packed.stated is not None:
             state.pull[slot] = 0.0
+            if packed.site[NEXT, slot] >= 0.0:
+                _narrow(packed, state, slot, value)
+        field[slot] = state.m[slot] = state.q[slot] = 0.0
+
+
+@kernel()
+def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
+    """What one member of an exclusive group says of the others: +1 that they are 0, 0 that they are likelier (F13)."""
+    left = 1.0 - state.m[slot]
+    other = int(packed.site[NEXT, slot])
+    while other != slot:
+        if value == 1:
+            state.observed[packed.feature[other]] = True
+            state.field[other] = state.m[other] = state.q[other] = state.pull[other] = 0.0
+        else:
+            state.m[other] /= left
+            state.q[other] /= left
+        other = int(packed.site[NEXT, other])
+
+
+@kernel()
+def _group_terms(packed: Packed, state: State, entity: int) -> float:
+    """Write `pull` of the members of exclusive groups, so that each group counts in `cross` as one variable.
+
+    What it adds to `origin`: log-probabilities that none of the members is +1, given what is seen of them.
+    """
+    site, m, total = packed.site, state.m, 0.0
+    for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
+        if not 0.0 <= site[NEXT, last] <= last:
+            continue
+        left, slot, more = 1.0, last, True
+        while more:
+            slot = int(site[NEXT, slot])
+            left -= m[slot]
+            more = slot != last
+        more = True
+        while more:
+            slot = int(site[NEXT, slot])
+            state.pull[slot] = math.log(m[slot] / left) if m[slot] > 0.0 else 0.0
+            more = slot != last
+        total += math.log(left)
+    return total
 
 
 @kernel()
 def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> Solved:  # noqa: PLR0912 (two kinds)
-    """Mean-field on one entity's free features (eq:mf-update); writes their moments and `pull`."""
+    """Mean-field on one entity's free features (eq:mf-update); writes their moments and `pull`.
+
+    Members of exclusive groups have no couplings: their moments are those that `condition` has left.
+    """
     start, stop = packed.first_slot[entity], packed.first_slot[entity + 1]
     # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
     observed, field, m, q, site = state.observed, state.field, state.m, state.q, packed.site
@@ -138,11 +185,11 @@ def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> So
     place = np.full(stop - start, -1)
     n = 0
     for j in range(stop - start):
-        if not observed[feature[start + j]]:
+        if observed[feature[start + j]]:
+            m[start + j], q[start + j] = 0.0, 0.0
+        elif packed.stated is None or site[NEXT, start + j] < 0.0:
             place[j] = n
             n += 1
-        else:
-            m[start + j], q[start + j] = 0.0, 0.0
     alpha, free_m, free_q = np.zeros(padded(n)), np.zeros(padded(n)), np.full(padded(n), 2.0 / 3.0)
     coupling = np.zeros((padded(n), padded(n)))
     if packed.stated is not None:
@@ -182,6 +229,8 @@ def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> So
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
             even += site[EVEN, slot] * free_q[here]
     free = bound(alpha, coupling, free_m, free_q, n) + (origin + even)
+    if packed.stated is not None:
+        origin += _group_terms(packed, state, entity)
     return Solved(free, n, sweeps, 1 if ascended else 0, ascended, origin)
 
 

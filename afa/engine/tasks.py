@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.bundle.explicit import bundle_models
+from afa.bundle.explicit import bundle_models, exclusive_of, with_groups
 from afa.closure import STRENGTH, Closure, closed_bundle, known_log_ratio
 from afa.engine.compile import in_threads, kernel
 from afa.engine.course import CALLS, DUELS, ENTITIES, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS
-from afa.engine.follow import choose, course_of, follow
+from afa.engine.follow import check_exclusive, choose, course_of, follow
 from afa.engine.layout import Models, Packed, pack
 from afa.engine.state import Iteration, condition, elbo, new_state, solve_entity
-from afa.errors import BundleError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
@@ -89,22 +88,20 @@ def task_of(
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
     """The two class models of an entity, as the entities of a bundle.
 
-    Under `explicit` as the bundle states them (docs/decisions.md, F3); kappa is 0 in mean-field. Not with exclusive
-    groups, which are one variable each: a `BundleError`.
+    Under `explicit` as the bundle states them (docs/decisions.md, F3); kappa is 0 in mean-field.
     """
     if coupling != "explicit":
         return closed_bundle(bundle, entity, coupling, strength)
-    if bundle.exclusive:
-        found, step = "exclusive groups", "follow patients by afa.BinaryPlanner, or leave groups.csv out"
-        raise BundleError(Fault(f"bundle {bundle.name}", found, "features by themselves", step))
-    _, without, at = bundle.how_often(entity)
+    with_entity, without, at = bundle.how_often(entity)
+    one, zero = bundle_models(bundle, entity, 0.0, at)
     return Models(
         f"{bundle.name}, {entity}",
         (entity, f"not {entity}"),
         bundle.features,
-        bundle_models(bundle, entity, 0.0, at),
+        (with_groups(bundle, one, at, with_entity), with_groups(bundle, zero, at, without)),
         (at, at),
         without if bundle.rates is None else bundle.rates.background,
+        exclusive_of(bundle, at),
     )
 
 
@@ -205,7 +202,9 @@ def elbo_differences(
     observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The same bytes for any number of threads.
     """
     solver = solver or Solver()
-    packed = pack(classes_of(bundle, entity, coupling, strength))
+    closed = classes_of(bundle, entity, coupling, strength)
+    check_exclusive(closed, np.where(observed, values, 0))
+    packed = pack(closed)
     iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
     nothing = np.zeros((1, observed.shape[1]), dtype=bool)
     states = np.concatenate([nothing, observed])
@@ -235,7 +234,7 @@ def _solve(
     for row in range(first, last):
         state = new_state(packed)
         for feature in range(packed.n_features):
-            if observed[row, feature]:
+            if observed[row, feature] and not state.observed[feature]:
                 condition(packed, state, feature, values[row, feature])
         for side in range(2):
             solve_entity(packed, state, side, iteration)

@@ -118,11 +118,13 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
         if t > 0:
             feature = order[path, t - 1]
             changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
-            if feature != NONE and values[patient, feature] != MISSING:
+            if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
                 if course.voting:
                     vote(packed, state, moment.votes, feature, values[patient, feature])
                 condition(packed, state, feature, values[patient, feature])
                 moment.closed[feature] = True
+                if packed.stated is not None:
+                    moment.closed[:] |= state.observed
                 if course.bounding:
                     update_budgets(packed, course.edges, state, moment.budgets, feature)
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):

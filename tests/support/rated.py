@@ -30,17 +30,25 @@ class Rated:
     spoken: np.ndarray
 
     def values(self, rng):
-        """A full configuration, (M,), of values that can occur."""
-        return np.array([rng.choice(np.flatnonzero(row)) - 1 for row in self.bundle.possible])
+        """A full configuration, (M,), of values that can occur together."""
+        found = np.array([rng.choice(np.flatnonzero(row)) - 1 for row in self.bundle.possible])
+        for _, members in self.bundle.exclusive:
+            found[list(members)] = np.arange(len(members)) == rng.integers(0, len(members) + 1)
+        return found
 
     def named(self, values, features):
         """Values by name of some features."""
         return {self.bundle.features[j]: int(values[j]) for j in features}
 
 
-def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=True):
-    """N entities on M features of mixed kinds; rows of both classes, one, or a direction; couplings of all scopes."""
+def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=True, group=0):
+    """N entities on M features of mixed kinds; rows of both classes, one, or a direction; couplings of all scopes.
+
+    group : how many of the features, drawn, exclude each other.
+    """
     kinds = rng.choice(list(KINDS), m)
+    members = np.sort(rng.permutation(m)[:group]) if group else np.empty(0, dtype=int)
+    kinds[members] = "binary"
     possible = np.array([KINDS[kind] for kind in kinds])
 
     def shares():
@@ -82,12 +90,15 @@ def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=Tr
         with_, without = (np.array([three_values(row[i][0], row[i][2]) for row in rows]) for i in (2, 3))
         stated = Stated(entity, feature, with_, without, np.zeros(len(rows), dtype=bool))
     pairs = [(v, j, k) for v in range(n) for j in range(m) for k in range(j + 1, m) if coupled and rng.random() < 0.4]
+    pairs = [pair for pair in pairs if not {*pair[1:]} & {*members.tolist()}]
     triples = np.array(pairs, dtype=np.int64).reshape(-1, 3)
     scope = rng.integers(0, 3, len(pairs)).astype(np.int8)
-    rates = Rates(m, features_of(table), stated, holds=holds)
+    exclusive = (("group", tuple(members.tolist())),) if group else ()
+    rates = Rates(m, features_of(table), stated, holds=holds, exclusive=exclusive)
     unary[stated.entity, stated.feature] = rates.directions()
     for v, j, k in pairs:
         spoken[v, [j, k]] = True
+    spoken[:, members] |= spoken[:, members].any(axis=1, keepdims=True)
     bundle = Bundle(
         name="rated",
         version="1",

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.bundle.explicit import bundle_models
-from afa.closure import contrast
+from afa.bundle.explicit import bundle_models, exclusive_log_odds
 from afa.engine.compile import in_threads
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -31,7 +30,7 @@ METRICS = ["auroc", "balanced_accuracy", "balanced_accuracy_calibrated"]
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
     """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.
 
-    kinds : (M,) of features that do not all take the same values, which they take: shuffled are those of one kind.
+    kinds : (M,) of `Bundle.kinds` where features do not all take the same values: shuffled are those of one kind.
     """
     generator, genes = generator_of("labels", "shuffled genes", permutation), np.arange(n_features)
     of_feature = np.array(kinds or (0,) * n_features)
@@ -44,7 +43,7 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:
     """`shuffled_genes` of a task's bundle."""
     bundle = task.bundle
-    kinds = () if bundle.ternary else tuple((bundle.possible @ (1, 2, 4)).tolist())
+    kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
     return shuffled_genes(len(bundle.features), permutation, kinds)
 
 
@@ -117,9 +116,10 @@ def _score_of(task: Task) -> Callable[[Floats], Floats]:
     """S of values (P, n) of the support."""
     support = task.support
     if task.setting.coupling == "explicit":
-        one, zero = bundle_models(task.bundle, task.entity, features=support)
-        return lambda x: one.energies(x) - zero.energies(x)
-    mrf = contrast(task.bundle.mrf(task.entity), task.setting.coupling)
+        bundle, entity = task.bundle, task.entity
+        one, zero = bundle_models(bundle, entity, features=support)
+        return lambda x: one.energies(x) - zero.energies(x) + exclusive_log_odds(bundle, entity, x, support)
+    mrf = task.bundle.contrast(task.entity, task.setting.coupling)
     unary, couplings = mrf.unary[support], mrf.couplings[support][:, support].toarray()
     return lambda x: mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
 

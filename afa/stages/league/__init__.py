@@ -102,7 +102,6 @@ class _Question:
         }
         if not self.task.main:
             return found
-        found["curves"] = pd.concat([found["curves"], *self.groups_as_one()])
         found["null"] = self.null(own[HEADLINE][0])
         evidence = {name: planned for name, (_, _, planned) in zip(own, followed, strict=True)}
         with one_thread():
@@ -162,25 +161,12 @@ class _Question:
         leads = sample.rows(ahead, self.rounds, model=name, allocation=f"{PLANNER} less {RANDOM}")
         return pd.concat(curves), leads, planned
 
-    def groups_as_one(self) -> Iterator[pd.DataFrame]:
-        """At all that was measured, each exclusive group as one variable (docs/decisions.md, F13)."""
-        bundle, entity = self.entrant.bundle, self.task.entity
-        if not bundle.exclusive or entity is None:
-            return
-        values = np.where(self.entrant.values == MISSING, np.nan, self.entrant.values)[self.asked]
-        score = bundle.energies(values, "explicit")[:, bundle.index(entity)]
-        sample = _Sample(self.entrant, self.task, self.asked, self.settings)
-        evidence = np.stack([score, 0 * score], axis=1)[:, None]
-        name = f"{HEADLINE}, {', '.join(group for group, _ in bundle.exclusive)} as one variable"
-        yield sample.rows(sample.statistics(evidence), self.rounds[-1:], model=name, allocation=PLANNER)
-
     def null(self, reading: Reading) -> pd.DataFrame:
         """The same knowledge, couplings with it, at other features that can take the same values."""
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.sort(drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
-        rates = self.entrant.bundle.rates
-        alike = np.zeros(values.shape[1]) if rates is None else rates.possible @ [1, 2, 4]
+        alike = self.entrant.bundle.kinds
         found = []
         for shuffle in range(self.settings.shuffles):
             places = np.arange(len(alike))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from afa.bundle import Bundle
-from afa.bundle.explicit import STRENGTH, hypotheses_of
+from afa.bundle.explicit import STRENGTH, exclusive_of, hypotheses_of, with_groups
 from afa.closure import Closure
 from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import choose, follow
@@ -142,19 +142,22 @@ def completed(orders: Orders, n_features: int) -> Orders:
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
-    """Whether an entity holds; exclusive groups are read as separate features."""
-    return Reading(classes_of(_apart(bundle), entity, closure, STRENGTH))
+    """Whether an entity holds."""
+    return Reading(classes_of(bundle, entity, closure, STRENGTH))
 
 
 def which(bundle: Bundle, nobody: str | None = None) -> Reading:
     """Which entity holds, by how often each value occurs; `nobody` names one more hypothesis, the background."""
-    bundle = _apart(bundle)
     found, names = hypotheses_of(bundle), list(bundle.entities)
+    chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
     if nobody is not None:
-        nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
-        found, names = [*found, (nothing, np.empty(0, dtype=np.intp))], [*names, nobody]
-    models, at = zip(*found, strict=True)
-    return Reading(Models(bundle.name, tuple(names), bundle.features, models, at, bundle.background))
+        at = np.array(sorted(j for _, members in bundle.exclusive for j in members), dtype=np.intp)
+        nothing = PairwiseMRF.of_probabilities(bundle.background[at], np.zeros((len(at), len(at))))
+        found, names, chances = [*found, (nothing, at)], [*names, nobody], [*chances, bundle.background]
+    models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
+    spoken = tuple(at for _, at in found)
+    groups = exclusive_of(bundle, spoken[0])
+    return Reading(Models(bundle.name, tuple(names), bundle.features, models, spoken, bundle.background, groups))
 
 
 def uncoupled(reading: Reading) -> Reading:
@@ -197,12 +200,6 @@ def _with(reading: Reading, changed: Callable[[PairwiseMRF], tuple[Floats, sp.cs
         PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in reading.models.models
     ]
     return Reading(replace(reading.models, models=tuple(models)))
-
-
-def _apart(bundle: Bundle) -> Bundle:
-    if bundle.rates is None or not (bundle.rates.exclusive or bundle.rates.measurements):
-        return bundle
-    return replace(bundle, rates=replace(bundle.rates, exclusive=(), measurements=()))
 
 
 @dataclass(frozen=True, eq=False)
