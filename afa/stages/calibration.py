@@ -2,12 +2,15 @@
 
 The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two
 ELBOs or exactly. `raw` is l-hat itself, whose sign is the paper's decision; `calibrated` is l-hat less its value at no
-observation less the prior, whose logistic function is the probability.
+observation less the prior, whose logistic function is the probability. By the run's closure, and where the bundle says
+how often by every other that it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,30 +19,34 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from afa.bundle import Bundle
-from afa.closure import shared_potentials
+from afa.closure import Closure as Gauge
+from afa.closure import closed_bundle, known_coupling
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import ENTRY_LIMIT, log_partitions
+from afa.engine.tasks import elbo_differences, task_of
 from afa.errors import InferenceError
-from afa.mrf import Floats, PairwiseMRF
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Stage
+from afa.stages.binary import targets_of
 from afa.stages.columns import columns
-from afa.stages.inputs import rounds_up_to
+from afa.stages.inputs import closures_beside, rounds_up_to
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.steps import Cube
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap, Calibration, Closure
+    from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
 
 STAGE = Stage(
     inputs=("bundle", "cohort", "binary"),
-    settings=("calibration.rounds", "closure"),
-    beside=("binary",),
+    settings=("calibration.rounds", "inference", "closure"),
     tables={
-        "odds": columns("patient entity seed t raw calibrated inference cohort bundle"),
-        "left_out": columns("entity reason"),
-        "reliability": columns("bin cases probability positive inference kind target t"),
+        "odds": columns("patient entity seed t raw calibrated inference coupling cohort bundle"),
+        "targets": columns("patient entity likelihood clinical coupling cohort bundle"),
+        "left_out": columns("coupling entity reason"),
+        "reliability": columns("bin cases probability positive coupling inference kind target t"),
     },
     space_mb=2.1,
     single=("odds",),
@@ -53,8 +60,9 @@ Seen = NDArray[np.bool_]
 
 
 class Cut(NamedTuple):
-    """Which cases: by which inference, which reading of the log-odds, against which target, after t observations."""
+    """Which cases: by which closure and inference, which reading of the log-odds, against which target, after t."""
 
+    coupling: str
     inference: str
     kind: str
     target: str
@@ -67,6 +75,7 @@ def run(
     binary: Mapping[str, pd.DataFrame],
     *,
     calibration: Calibration,
+    inference: Inference,
     closure: Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -78,43 +87,112 @@ def run(
 
     Returns
     -------
-    odds, by (patient, entity, seed, t, inference): `raw` and `calibrated` log-odds in nats.
+    odds, by (coupling, patient, entity, seed, t, inference): `raw` and `calibrated` log-odds in nats.
 
-    left_out, by entity: tasks too dense for exact inference, with what it would have taken; all that are explicit.
+    targets, by (coupling, patient, entity): as those of the stage `binary`, by each closure.
 
-    reliability, by (inference, kind, target, t, bin): predicted against observed shares in ten bins of the
+    left_out, by (coupling, entity): tasks too dense for exact inference, with what it would have taken; all that are
+    explicit.
+
+    reliability, by (coupling, inference, kind, target, t, bin): predicted against observed shares in ten bins of the
     probability. `cases`, the mean `probability` and the share that is `positive`; empty bins are left out.
 
     """
-    steps, tasks, targets = (binary[name] for name in ("steps", "tasks", "targets"))
+    steps, tasks = binary["steps"], binary["tasks"]
     entities, patients = list(tasks["entity"]), list(cohort.patients)
     rounds = rounds_up_to(calibration.rounds, len(bundle.features))
     random = steps[steps["allocation"] == "random"]
-    cube = Cube.of(random, patients, entities, len(bundle.features))
-    mean_field = cube.by_round(cube.columns["two_elbo"])[..., rounds]
-    shift = tasks["shift"].to_numpy()[None, :, None, None]
-    prior = np.array([bundle.mrf(entity).prior for entity in entities])[None, :, None, None]
-    seeds = sorted(random["seed"].unique())
+    seeds, solver = sorted(int(seed) for seed in random["seed"].unique()), Solver(**dict(inference))
     keys = pd.MultiIndex.from_product([patients, entities, seeds, rounds], names=["patient", "entity", "seed", "t"])
-    observed = _observed(bundle, patients, seeds, rounds)
-    exact, left_out = np.full(mean_field.shape, np.nan), []
-    for i, entity in enumerate(entities):
-        try:
-            mrf = bundle.mrf(entity)
-            if closure.coupling == "explicit":
-                left_out.append({"entity": entity, "reason": NOT_COMPILED})
+    asked = _Asked(bundle, cohort, _observed(bundle, patients, seeds, rounds), solver, closure.strength, threads)
+    tables, targets, left_out = [], [], []
+    for coupling in closures_beside(bundle, cohort, closure.coupling):
+        if coupling == closure.coupling:
+            cube = Cube.of(random, patients, entities, len(bundle.features))
+            rough, truth = cube.by_round(cube.columns["two_elbo"])[..., rounds], binary["targets"]
+            shift = tasks["shift"].to_numpy()[None, :, None, None]
+        else:
+            rough, shift = asked.mean_field(entities, coupling)
+            truth = asked.targets(entities, coupling)
+        exact, dense = asked.exactly(entities, coupling)
+        prior = np.array([bundle.priors[bundle.index(entity)] for entity in entities])[None, :, None, None]
+        tables += [
+            pd.DataFrame({"raw": raw.ravel(), "calibrated": (raw - empty).ravel()}, index=keys).assign(
+                inference=name, coupling=coupling
+            )
+            for name, raw, empty in (("mean_field", rough, shift), ("exact", exact, exact[..., :1] - prior))
+        ]
+        targets.append(truth[["patient", "entity", "likelihood", "clinical"]].assign(coupling=coupling))
+        left_out += [{"coupling": coupling, "entity": entity, "reason": reason} for entity, reason in dense.items()]
+    names = {"cohort": cohort.name, "bundle": bundle.name}
+    odds = pd.concat(tables).dropna().reset_index().assign(**names)
+    answers = pd.concat(targets, ignore_index=True).assign(**names)
+    lacking = pd.DataFrame(left_out, columns=["coupling", "entity", "reason"])
+    return {"odds": odds, "targets": answers, "left_out": lacking, "reliability": reliability(odds, answers)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The states that are asked about: what is observed, (P, S, T, M), of P patients in S orders after T rounds."""
+
+    bundle: Bundle
+    cohort: Cohort
+    observed: Seen
+    solver: Solver
+    strength: float
+    threads: int | None
+
+    @property
+    def states(self) -> tuple[Seen, NDArray[np.int8]]:
+        """What is observed and the values, (P S T, M)."""
+        values = np.broadcast_to(self.cohort.values[:, None, None, :], self.observed.shape)
+        rows = (-1, self.observed.shape[-1])
+        return self.observed.reshape(rows), values.reshape(rows)
+
+    def mean_field(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, Floats]:
+        """(P, N, S, T) F_1 - F_0, and (1, N, 1, 1) what calibration takes from it."""
+        solve = partial(
+            elbo_differences, solver=self.solver, coupling=coupling, strength=self.strength, threads=self.threads
+        )
+        solved = [solve(self.bundle, entity, *self.states) for entity in entities]
+        raw = np.stack([each.raw.reshape(self.observed.shape[:-1]) for each in solved], axis=1)
+        return raw, np.array([each.shift for each in solved])[None, :, None, None]
+
+    def targets(self, entities: Sequence[str], coupling: Gauge) -> pd.DataFrame:
+        """What the stage `binary` has of the run's own closure."""
+        parts = []
+        for entity in entities:
+            task = task_of(self.bundle, entity, solver=self.solver, coupling=coupling, strength=self.strength)
+            parts.append(targets_of(self.bundle, self.cohort, entity, coupling, task.tie))
+        return pd.concat(parts, ignore_index=True)
+
+    def exactly(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, dict[str, str]]:
+        """(P, N, S, T) exact l-hat (eq:ell-hat), NaN of the entities that are left out, and why."""
+        n_patients, *each = self.observed.shape[:-1]
+        exact, left_out = np.full((n_patients, len(entities), *each), np.nan), {}
+        for i, entity in enumerate(entities):
+            if coupling == "explicit":
+                left_out[entity] = NOT_COMPILED
                 continue
-            models = (mrf,) if closure.coupling == "differential" else shared_potentials(mrf, closure.strength)
-            exact[:, i] = _exact_log_odds(models, cohort, observed, threads)
-        except InferenceError as error:
-            left_out.append({"entity": entity, "reason": error.faults[0].found})
-    tables = [
-        pd.DataFrame({"raw": raw.ravel(), "calibrated": (raw - empty).ravel()}, index=keys).assign(inference=name)
-        for name, raw, empty in (("mean_field", mean_field, shift), ("exact", exact, exact[..., :1] - prior))
-    ]
-    odds = pd.concat(tables).dropna().reset_index().assign(cohort=cohort.name, bundle=bundle.name)
-    dense = pd.DataFrame(left_out, columns=["entity", "reason"])
-    return {"odds": odds, "left_out": dense, "reliability": reliability(odds, targets)}
+            try:
+                exact[:, i] = self._log_odds(entity, coupling).reshape(self.observed.shape[:-1])
+            except InferenceError as error:
+                left_out[entity] = error.faults[0].found
+        return exact, left_out
+
+    def _log_odds(self, entity: str, coupling: Gauge) -> Floats:
+        """(P S T,) of one model of which each class is a half, or of both."""
+        models = [self.bundle.contrast(entity)]
+        factors: Sequence[float] = HALVES
+        if coupling != "differential" or self.bundle.packed.scope is not None:
+            closed = closed_bundle(self.bundle, entity, known_coupling(coupling), self.strength)
+            models, factors = [closed.mrf(name) for name in closed.entities], WHOLE
+        parts = [
+            log_partitions(model, *self.states, factors=factors, limit=ENTRY_LIMIT, threads=self.threads)
+            for model in models
+        ]
+        log_z = np.hstack(parts)
+        return np.asarray(log_z[:, 0] - log_z[:, 1])
 
 
 def _observed(bundle: Bundle, patients: Sequence[str], seeds: Sequence[int], rounds: Sequence[int]) -> Seen:
@@ -125,42 +203,24 @@ def _observed(bundle: Bundle, patients: Sequence[str], seeds: Sequence[int], rou
     return seen
 
 
-def _exact_log_odds(models: Sequence[PairwiseMRF], cohort: Cohort, observed: Seen, threads: int | None) -> Floats:
-    """(P, S, T) exact l-hat of one task (eq:ell-hat): of one model of which each class is a half, or of both."""
-    values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
-    rows = (-1, observed.shape[-1])
-    parts = [
-        log_partitions(
-            model,
-            observed.reshape(rows),
-            values.reshape(rows),
-            factors=HALVES if len(models) == 1 else WHOLE,
-            limit=ENTRY_LIMIT,
-            threads=threads,
-        )
-        for model in models
-    ]
-    log_z = np.hstack(parts)
-    odds: Floats = (log_z[:, 0] - log_z[:, 1]).reshape(observed.shape[:-1])
-    return odds
-
-
 def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
     tables = []
     for cut, cases in cases_of(odds, targets):
         by_bin = cases.groupby("bin")
         table = by_bin.agg(cases=("y", "size"), probability=("p", "mean"), positive=("y", "mean")).reset_index()
-        tables.append(table.assign(inference=cut.inference, kind=cut.kind, target=cut.target, t=cut.t))
+        named = {"coupling": cut.coupling, "inference": cut.inference, "kind": cut.kind, "target": cut.target}
+        tables.append(table.assign(**named, t=cut.t))
     return pd.concat(tables, ignore_index=True)
 
 
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[Cut, pd.DataFrame]]:
     """Probability `p`, truth `y` and `bin` of every case, for each inference, t, kind and target that has any."""
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
-    whole = odds.merge(truth[["patient", "entity", "likelihood", "clinical"]], on=["patient", "entity"])
+    keys = ["coupling", "patient", "entity"]
+    whole = odds.merge(truth[[*keys, "likelihood", "clinical"]], on=keys)
     for target in ("likelihood", "clinical"):
         known = whole[whole[target].notna()]
-        for (inference, t), part in known.groupby(["inference", "t"], sort=False):
+        for (coupling, inference, t), part in known.groupby(["coupling", "inference", "t"], sort=False):
             for kind in KINDS:
                 p = expit(part[kind].to_numpy())
                 cases = pd.DataFrame(
@@ -171,18 +231,16 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[Cut, p
                         "bin": np.minimum((p * BINS).astype(int), BINS - 1),
                     }
                 )
-                yield Cut(str(inference), kind, target, int(str(t))), cases
+                yield Cut(str(coupling), str(inference), kind, target, int(str(t))), cases
 
 
-def summarise(
-    tables: Mapping[str, pd.DataFrame], binary: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap
-) -> pd.DataFrame:
-    """Summary rows `calibration` on the cohort: expected calibration error and Brier score, by t.
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
 
     The headline is the calibrated probability, stratum `raw` the logistic function of the raw score, whose sign
     decides. `rate` in the stratum `at_odds`: where probability and decision are on different sides.
     """
-    odds, targets = tables["odds"], binary["targets"]
+    odds, targets = tables["odds"], tables["targets"]
     patients = list(targets["patient"].unique())
     resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="calibration")
     rows = []
@@ -192,12 +250,13 @@ def summarise(
             _calibration_error(cases, patients, resampled).assign(metric="ece"),
             _brier(cases, patients, resampled).assign(metric="brier"),
         ]
-        rows += [table.assign(**keys, t=cut.t, reference=cut.inference) for table in both]
+        rows += [table.assign(**keys, t=cut.t, coupling=cut.coupling, reference=cut.inference) for table in both]
     opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0)
-    for (inference, t), part in opposed.groupby(["inference", "t"], sort=False):
+    for (coupling, inference, t), part in opposed.groupby(["coupling", "inference", "t"], sort=False):
         counts = [_by_patient(part["patient"], patients, each) for each in (part["opposed"], np.ones(len(part)))]
         share = resampled.mean([(counts[0][:, None], counts[1][:, None])])
-        rows.append(share.assign(metric="rate", stratum="at_odds", t=int(str(t)), reference=str(inference)))
+        keys = {"coupling": str(coupling), "reference": str(inference)}
+        rows.append(share.assign(metric="rate", stratum="at_odds", t=int(str(t)), **keys))
     whole = pd.concat(rows, ignore_index=True).assign(method="two_elbo", allocation="random", start="uniform")
     return summary_rows("calibration", whole)
 

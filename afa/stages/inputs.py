@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,12 @@ import typer
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle, load_bundle
+from afa.closure import COUPLINGS, Closure
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import BundleError, CohortError, ConfigError, Fault
+
+Reference = Literal["controls", "ranges", "cohort"]
+"""What values are encoded against; the first two are of a run's own cohort."""
 
 
 def load_stage_bundle(folder: Path) -> Bundle:
@@ -75,6 +80,27 @@ def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
     if asked is not None and is_of is not None and asked != is_of:
         found, expected = f"values encoded by {is_of}", f"by {asked}: the bundle's probabilities are of such values"
         raise CohortError(Fault(f"cohort {cohort.name}", found, expected, "encode it so, or take another coupling"))
+
+
+def explicit_references(bundle: Bundle) -> list[Reference]:
+    """The references of which the bundle states probabilities: as it says, else any (docs/decisions.md, F10a)."""
+    if bundle.rates is None or (bundle.ternary and not bundle.says_how_often):
+        return []
+    known: list[Reference] = ["controls", "ranges", "cohort"]
+    return [reference for reference in known if bundle.rates.encoding in (None, reference)]
+
+
+def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
+    """The closures of binary tasks that are shown: a run's own first.
+
+    Where the bundle says how often of values as the cohort's, also every other that it has; the paper's are of three
+    values.
+    """
+    reference = (cohort.provenance.get("encoding") or {}).get("reference")
+    known = explicit_references(bundle)
+    if not known or reference not in (None, *known):
+        return [own]
+    return list(dict.fromkeys([own, *(COUPLINGS if bundle.ternary else ()), "explicit"]))
 
 
 def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] | None = None) -> None:

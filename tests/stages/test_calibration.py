@@ -15,7 +15,9 @@ from afa.planner import BinaryPlanner
 from afa.stages.binary import binary_tasks
 from afa.stages.calibration import reliability, run, summarise
 from afa.stages.inputs import rounds_up_to
-from afa.stages.settings import Bootstrap, Calibration, Closure
+from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
+
+SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "closure": Closure()}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def tasks(bundle_tiny, cohort):
 
 @pytest.fixture(scope="module")
 def calibrated(bundle_tiny, cohort, tasks):
-    return run(bundle_tiny, cohort, tasks, calibration=Calibration(rounds=(2,)), closure=Closure())
+    return run(bundle_tiny, cohort, tasks, **SETTINGS)
 
 
 def test_exact_log_odds_are_those_of_enumeration(bundle_tiny, cohort, calibrated):
@@ -61,7 +63,7 @@ def test_both_inferences_agree_at_full_observation_and_say_the_prior_before_any(
 def test_the_stage_and_the_planner_have_one_posterior_where_a_bundle_has_priors(bundle_tiny, cohort):
     bundle = replace(bundle_tiny, priors=np.array([0.7, -1.2, 0.4])[: len(bundle_tiny.entities)])
     tasks = binary_tasks(bundle, cohort, range(len(bundle.entities)), seeds=(0,), solver=Solver())
-    found = run(bundle, cohort, tasks, calibration=Calibration(rounds=(2,)), closure=Closure())["odds"]
+    found = run(bundle, cohort, tasks, **SETTINGS)["odds"]
     odds = found.set_index(["inference", "patient", "entity", "t"])["calibrated"]
     order = random_order(bundle.features, patient=cohort.patients[1], seed=0)
     for entity, prior in zip(bundle.entities, bundle.priors, strict=True):
@@ -77,7 +79,7 @@ def test_the_stage_and_the_planner_have_one_posterior_where_a_bundle_has_priors(
 
 def test_a_task_too_dense_for_exact_inference_is_listed_with_its_cost(cohort, tasks, bundle_tiny, monkeypatch):
     monkeypatch.setattr("afa.stages.calibration.ENTRY_LIMIT", 1)
-    tables = run(bundle_tiny, cohort, tasks, calibration=Calibration(rounds=(2,)), closure=Closure())
+    tables = run(bundle_tiny, cohort, tasks, **SETTINGS)
     assert list(tables["left_out"]["entity"]) == list(bundle_tiny.entities)
     assert tables["left_out"]["reason"].str.contains("table").all()
     assert set(tables["odds"]["inference"]) == {"mean_field"}
@@ -94,6 +96,7 @@ def cases(probabilities, labels):
     """Four cases of two patients at one t with known probabilities; only the clinical target is there."""
     log_odds = np.log(np.array(probabilities) / (1 - np.array(probabilities)))
     keys = pd.DataFrame({"patient": ["p", "p", "q", "q"], "entity": ["a", "b"] * 2})
+    keys["coupling"] = "differential"
     odds = keys.assign(seed=0, t=1, inference="exact", raw=log_odds, calibrated=log_odds)
     return odds, keys.assign(likelihood=0, clinical=pd.array(labels, dtype="Int8"))
 
@@ -101,7 +104,7 @@ def cases(probabilities, labels):
 def test_the_errors_are_those_worked_by_hand():
     """Bin 2 holds 0.2 and 0.2 with one positive in two, bin 9 holds 0.9 and 0.9, both positive."""
     odds, targets = cases([0.2, 0.2, 0.9, 0.9], [1, 0, 1, 1])
-    rows = summarise({"odds": odds}, {"targets": targets}, bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    rows = summarise({"odds": odds, "targets": targets}, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     found = rows[rows["stratum"].isna()].set_index("metric")["value"]
     assert found["ece"] == pytest.approx((0.3 + 0.1) / 2)
     assert found["brier"] == pytest.approx((0.64 + 0.04 + 0.01 + 0.01) / 4)
@@ -113,5 +116,5 @@ def test_the_errors_are_those_worked_by_hand():
 def test_decision_and_probability_on_different_sides_are_counted():
     odds, targets = cases([0.2, 0.2, 0.9, 0.9], [1, 0, 1, 1])
     odds = odds.assign(raw=[1.0, -1.0, 1.0, 0.0])
-    rows = summarise({"odds": odds}, {"targets": targets}, bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    rows = summarise({"odds": odds, "targets": targets}, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert rows.set_index("stratum")["value"]["at_odds"] == 0.25

@@ -13,7 +13,7 @@ from afa.inference.meanfield import Solver
 from afa.orders import random_order
 from afa.stages.binary import binary_tasks
 from afa.stages.calibration import run
-from afa.stages.settings import Calibration, Closure
+from afa.stages.settings import Calibration, Closure, Inference
 
 SHARED = {"coupling": "shared", "strength": 0.6}
 
@@ -57,7 +57,9 @@ def test_nothing_is_said_before_any_observation(tasks):
 
 
 def test_exact_log_odds_are_those_of_enumeration(bundle, cohort, tasks):
-    tables = run(bundle, cohort, tasks, calibration=Calibration(rounds=(2,)), closure=Closure(**SHARED))
+    tables = run(
+        bundle, cohort, tasks, calibration=Calibration(rounds=(2,)), inference=Inference(), closure=Closure(**SHARED)
+    )
     odds = tables["odds"].set_index(["inference", "patient", "entity", "seed", "t"])["raw"]
     for entity in bundle.entities:
         classes = shared_potentials(bundle.mrf(entity), 0.6)

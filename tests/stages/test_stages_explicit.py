@@ -1,5 +1,7 @@
 """The stages on a bundle that says how often: what they read under `explicit` is what planners say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,17 +14,20 @@ from afa.errors import BundleError
 from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.stages.binary import binary_tasks
-from afa.stages.calibration import NOT_COMPILED, run
+from afa.stages.calibration import NOT_COMPILED, run, summarise
+from afa.stages.inputs import closures_beside, explicit_references
 from afa.stages.labels.null import shuffled_genes
 from afa.stages.labels.numbers import summarise_labels
-from afa.stages.labels.tables import explicit_references, label_tables
+from afa.stages.labels.tables import label_tables
 from afa.stages.labels_needed.numbers import summarise_labels_needed
 from afa.stages.labels_needed.tables import needed_tables
-from afa.stages.settings import Calibration, Closure
+from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
 from afa.stages.stopping.levels import Levels
+from afa.stages.stopping.numbers import summarise_stopping
 from afa.stages.stopping.tables import stopping_tables
 
 SEED = 4
+ASKED = {"calibration": Calibration(rounds=(2,)), "inference": Inference()}
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +82,70 @@ def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
         told = sum(one.terms[j, x + 1] - zero.terms[j, x + 1] for j, x in enumerate(values))
         assert row["unary_part"] == pytest.approx(told, abs=1e-9)
     assert set(tables["steps"]["gain"]) == {"", "cmi"}
-    made = run(found.bundle, cohort, tables, calibration=Calibration(rounds=(2,)), closure=Closure(coupling="explicit"))
-    assert set(made["left_out"]["reason"]) == {NOT_COMPILED}
-    last = made["odds"].query("t == 4").set_index(["entity", "patient"])["calibrated"]
+    made = run(found.bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))
+    explicit = made["odds"].query("coupling == 'explicit'")
+    assert set(explicit["inference"]) == {"mean_field"}
+    assert made["left_out"].set_index("coupling")["reason"].to_dict() == {"explicit": NOT_COMPILED}
+    last = explicit.query("t == 4").set_index(["entity", "patient"])["calibrated"]
     np.testing.assert_allclose(last.loc[targets.index], targets["score"], atol=1e-6)
+
+
+@pytest.mark.parametrize("scoped", [False, True])
+def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stopping(case, scoped):
+    found, cohort = case
+    bundle, shown = found.bundle, ["differential", "shared", "explicit"]
+    if not scoped:
+        bundle = replace(bundle, packed=replace(bundle.packed, scope=None))
+    made = {}
+    for own in shown:
+        closure = Closure(coupling=own)
+        tables = binary_tasks(bundle, cohort, range(2), seeds=[0], solver=Solver(), **dict(closure))
+        made[own] = run(bundle, cohort, tables, **ASKED, closure=closure)
+        assert list(made[own]["odds"]["coupling"].unique()) == [own, *(name for name in shown if name != own)]
+    keys = ["coupling", "patient", "entity"]
+    odds = {own: each["odds"].set_index([*keys, "inference", "t"])[["raw", "calibrated"]] for own, each in made.items()}
+    truth = {own: each["targets"].set_index(keys).sort_index() for own, each in made.items()}
+    for own in shown[1:]:  # a closure says the same in its own run and beside another
+        first, other = odds[shown[0]].sort_index(), odds[own].sort_index()
+        pd.testing.assert_frame_equal(first, other, rtol=0, atol=1e-9)
+        pd.testing.assert_frame_equal(truth[shown[0]], truth[own])
+    ends = (
+        odds["shared"].query("t == 4 and inference == 'mean_field'")["raw"].reset_index(["inference", "t"], drop=True)
+    )
+    sure = ends[ends.abs() > 1e-6]
+    assert (np.sign(sure) == truth["shared"]["likelihood"].loc[sure.index]).all()
+    rows = summarise(made["differential"], bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    assert set(rows["coupling"]) == set(shown)
+    stops = stopping_tables(bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=shown)
+    for coupling in shown:
+        alone = stopping_tables(
+            bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=[coupling]
+        )
+        part = stops["tasks"].query("coupling == @coupling").reset_index(drop=True)
+        pd.testing.assert_frame_equal(part, alone["tasks"])
+    rows = summarise_stopping(stops["top_k"], stops["tasks"], resamples=20, confidence=0.9)
+    assert set(rows.query("method == 'two_elbo'")["coupling"]) == set(shown)
+    assert rows.query("method == 'linearity'")["coupling"].isna().all()
+    assert not rows.drop(columns=["value", "low", "high", "n"]).duplicated().any()
+
+
+def test_probabilities_of_another_encoding_are_not_shown(case, bundle_tiny):
+    found, cohort = case
+    rates = replace(found.bundle.rates, encoding="ranges")
+    asked = replace(found.bundle, rates=rates)
+    by_controls = replace(cohort, provenance={"encoding": {"reference": "controls"}})
+    assert closures_beside(asked, by_controls, "shared") == ["shared"]
+    by_ranges = replace(cohort, provenance={"encoding": {"reference": "ranges"}})
+    assert closures_beside(asked, by_ranges, "shared") == ["shared", "differential", "explicit"]
+    assert closures_beside(bundle_tiny, cohort, "differential") == ["differential"]
+    two_values = rated(np.random.default_rng(SEED), n=1, m=6).bundle
+    assert closures_beside(two_values, cohort, "explicit") == ["explicit"]
 
 
 def test_stopping_follows_the_tasks_by_how_often(case):
     found, cohort = case
     tables = stopping_tables(
-        found.bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), coupling="explicit"
+        found.bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=["explicit"]
     )
     ends = tables["tasks"].drop_duplicates(["patient", "entity"]).set_index(["entity", "patient"])["likelihood"]
     for (entity, name), sign in ends.items():
@@ -100,7 +159,7 @@ def test_the_top_k_stops_where_a_planner_that_weighs_by_how_often_does(case, all
     bundle, levels = found.bundle, Levels((0.6, 0.9), (0.05,), (0.5,))
     asked = {"k": 1, "coupling": "explicit", "costs": "equal", "seed": 3}
     table = stopping_tables(
-        bundle, cohort, range(8), {"greedy": None}, levels, k=1, seed=3, solver=Solver(), coupling="explicit"
+        bundle, cohort, range(8), {"greedy": None}, levels, k=1, seed=3, solver=Solver(), couplings=["explicit"]
     )["top_k"].query("allocation == @allocation")
     assert table["stopped"].any()
     for row in table.itertuples():
@@ -125,10 +184,36 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
         binary_tasks(bundle_tiny, cohort, [0], seeds=[0], solver=Solver(), coupling="explicit")
 
 
-@pytest.mark.parametrize("encoding", ["controls", "ranges"])
-def test_features_of_two_values_are_read_by_how_often_alone(encoding):
+def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it_stops():
     rng = np.random.default_rng(SEED)
-    found, names = rated(rng, n=2, m=6), tuple(f"p{i}" for i in range(8))
+    found, names = rated(rng, n=2, m=6, group=3), tuple(f"p{i}" for i in range(8))
+    bundle, values = found.bundle, np.array([found.values(rng) for _ in names], dtype=np.int8)
+    cohort = Cohort("small", bundle.features, names, values, pd.DataFrame({"v0": [0, 1] * 4}, index=list(names)))
+    tables = binary_tasks(bundle, cohort, range(2), seeds=[0], solver=Solver(), coupling="explicit")
+    whole = {
+        (entity, name): log_odds(bundle, entity, row)
+        for entity in ("v0", "v1")
+        for name, row in zip(names, values, strict=True)
+    }
+    for row in tables["targets"].itertuples():
+        assert row.score == pytest.approx(whole[row.entity, row.patient], abs=1e-6)
+    ends = tables["steps"].groupby(["entity", "patient", "allocation", "gain"], observed=True)["two_elbo"].last()
+    for (entity, name, *_), odds in ends.items():
+        assert odds == pytest.approx(whole[entity, name], abs=1e-6)
+    odds = run(bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))["odds"].query("t == 6")
+    for row in odds.itertuples():
+        assert row.calibrated == pytest.approx(whole[row.entity, row.patient], abs=1e-6)
+    stops = stopping_tables(
+        bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=["explicit"]
+    )
+    for row in stops["tasks"].itertuples():
+        assert row.likelihood == np.sign(whole[row.entity, row.patient])
+
+
+@pytest.mark.parametrize(("encoding", "group"), [("controls", 0), ("ranges", 0), ("ranges", 3)])
+def test_features_of_two_values_are_read_by_how_often_alone(encoding, group):
+    rng = np.random.default_rng(SEED)
+    found, names = rated(rng, n=2, m=6, group=group), tuple(f"p{i}" for i in range(8))
     bundle = found.bundle
     assert not bundle.ternary
     values = np.array([found.values(rng) for _ in names], dtype=np.int8)
@@ -147,6 +232,15 @@ def test_features_of_two_values_are_read_by_how_often_alone(encoding):
     needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], name="small", **limits)
     assert not needed["zero_shot"].duplicated().any()
     assert len(summarise_labels_needed(needed, resamples=20, confidence=0.9))
+
+
+def test_a_member_of_a_group_is_exchanged_for_another_member_alone():
+    bundle = rated(np.random.default_rng(SEED), n=1, m=7, group=3).bundle
+    members = set(bundle.exclusive[0][1])
+    assert all((bundle.kinds[j] == bundle.kinds[k]) == ({j, k} <= members) for j in members for k in range(7))
+    for permutation in range(5):
+        place = shuffled_genes(7, permutation, tuple(bundle.kinds.tolist()))
+        assert {int(place[j]) for j in members} == members
 
 
 def test_genes_are_shuffled_among_those_that_take_the_same_values():

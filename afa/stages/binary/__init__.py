@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.bundle.explicit import bundle_models
-from afa.closure import STRENGTH, contrast
+from afa.bundle.explicit import bundle_models, exclusive_log_odds
+from afa.closure import STRENGTH
 from afa.closure import Closure as Gauge
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
@@ -157,18 +157,27 @@ def _one_task(
         _steps(paths, cohort.patients, order, numbers).assign(entity=entity)
         for order, numbers, paths in _follow(task, bundle, cohort, entity, seeds, orders)
     ]
+    targets = targets_of(bundle, cohort, entity, closure.coupling, task.tie)
     mrf = bundle.mrf(entity)
-    if closure.coupling == "explicit":
-        score = bundle.energies_of(entity, cohort.values, "explicit")
+    tasks = pd.DataFrame(
+        {"entity": [entity], "features": [mrf.n_features], "support": [len(mrf.support)], "shift": [task.shift]}
+    )
+    return {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": tasks}
+
+
+def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Gauge, tie: float) -> pd.DataFrame:
+    """The table `targets` of one entity under one closure; tie : that of its `Task`."""
+    if coupling == "explicit":
+        score = bundle.energies_of(entity, cohort.values, coupling)
         terms = [np.where(model.possible, model.terms, 0.0) for model in bundle_models(bundle, entity)]
-        unary = (terms[0] - terms[1])[np.arange(mrf.n_features), cohort.values + 1].sum(axis=1)
+        unary = (terms[0] - terms[1])[np.arange(len(bundle.features)), cohort.values + 1].sum(axis=1)
+        unary += exclusive_log_odds(bundle, entity, cohort.values)
     else:
-        unary = cohort.values @ mrf.unary
-        decider = contrast(mrf, closure.coupling)
+        unary, decider = cohort.values @ bundle.unary[bundle.index(entity)], bundle.contrast(entity, coupling)
         score = np.array([decider.energy(values) for values in cohort.values])
-    sign = np.sign(np.where(np.abs(score) <= 2 * task.tie, 0.0, score)).astype(np.int8)
+    sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
     labels = cohort.labels[entity] if entity in cohort.labels else pd.Series(pd.NA, cohort.labels.index, dtype="Int8")
-    targets = pd.DataFrame(
+    return pd.DataFrame(
         {
             "patient": list(cohort.patients),
             "entity": entity,
@@ -178,10 +187,6 @@ def _one_task(
             "unary_part": unary,
         }
     )
-    tasks = pd.DataFrame(
-        {"entity": [entity], "features": [mrf.n_features], "support": [len(mrf.support)], "shift": [task.shift]}
-    )
-    return {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": tasks}
 
 
 def _follow(

@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.closure import contraction, contrast, shared_factor
+from afa.closure import contraction, shared_factor
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
+from afa.stages.inputs import Reference, explicit_references
 from afa.stages.labels.null import label_null
 from afa.stages.labels.tasks import (
     GREEDY,
     RANDOM,
-    Reference,
     Setting,
     Task,
     as_greedy_chooses,
@@ -78,7 +78,7 @@ def label_tables(
     explicit, closed = explicit_references(bundle), bundle.ternary
     settings = settings_of(references if closed else [own], list(by_cohort), strengths, explicit, closed=closed)
     if not settings:
-        expected, step = "probabilities of its values", "encode it as the bundle says, and leave groups.csv out"
+        expected, step = "probabilities of its values", "encode it as the bundle says"
         raise BundleError(Fault(f"cohort {cohort.name}", "features of two values", expected, step))
     tasks, left_out = tasks_of(bundle, cohorts, settings)
     found = label_scores(tasks, percents=percents, seeds=seeds, solver=solver, threads=threads)
@@ -96,14 +96,6 @@ def label_tables(
     found["labels"] = _labels_of(tasks)
     found["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in found.items()}
-
-
-def explicit_references(bundle: Bundle) -> list[Reference]:
-    """The references of which the bundle states probabilities: as it says, else any (docs/decisions.md, F10a)."""
-    if bundle.rates is None or bundle.exclusive or (bundle.ternary and not bundle.says_how_often):
-        return []
-    known: list[Reference] = ["controls", "ranges", "cohort"]
-    return [reference for reference in known if bundle.rates.encoding in (None, reference)]
 
 
 def _labels_of(tasks: Sequence[Task]) -> pd.DataFrame:
@@ -248,7 +240,7 @@ def whole_scores(bundle: Bundle, cohorts: Mapping[float | None, Cohort], setting
             if setting.coupling == "explicit":
                 score = bundle.energies_of(entity, cohort.values, "explicit")
             else:
-                model = contrast(bundle.mrf(entity), setting.coupling)
+                model = bundle.contrast(entity, setting.coupling)
                 score = np.array([model.energy(profile) for profile in cohort.values])
             table = {
                 "reference": setting.reference,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,9 @@ from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
+from afa.stages.inputs import Reference
 
 Values = NDArray[np.int8]
-Reference = Literal["controls", "ranges", "cohort"]
-"""What values are encoded against; the first two are of a run's own cohort."""
 GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2

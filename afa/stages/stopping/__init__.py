@@ -14,7 +14,7 @@ from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import note, top_k_size
+from afa.stages.inputs import closures_beside, note, top_k_size
 from afa.stages.stopping.levels import Levels
 from afa.stages.stopping.numbers import summarise_stopping
 from afa.stages.stopping.tables import RANDOM, stopping_tables, stored_orders
@@ -41,7 +41,9 @@ STAGE = Stage(
     duels=True,
     tables={
         "tasks": columns(
-            "cohort bundle patient entity allocation gain stopping level t stopped decision likelihood clinical", **OWN
+            "cohort bundle patient coupling entity allocation gain stopping level t stopped decision likelihood"
+            " clinical",
+            **OWN,
         ),
         "top_k": columns("cohort bundle patient allocation gain stopping level t stopped members wrong", **OWN),
     },
@@ -63,7 +65,8 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """The tables of `stopping_tables`; allocation : tables of that stage, whose orders are followed again.
 
-    The grid's orders are those of directions: under `explicit` the rules choose by how often instead.
+    The tasks are stopped under the run's closure and, where the bundle says how often, every other; the top k under the
+    run's own. The grid's orders are those of directions: under `explicit` the rules choose by how often instead.
     """
     names = [cohort.patients[p] for p in patients]
     rules = [rule for rule in stopping.rules if rule != RANDOM]
@@ -79,7 +82,8 @@ def run(
         k=top_k_size(bundle, top_k),
         seed=stopping.seed,
         solver=Solver(**dict(inference)),
-        **dict(closure),
+        couplings=closures_beside(bundle, cohort, closure.coupling),
+        strength=closure.strength,
         threads=threads,
     )
 

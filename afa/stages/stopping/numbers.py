@@ -18,12 +18,12 @@ from afa.stats.summary import summary_rows
 def summarise_stopping(top_k: pd.DataFrame, tasks: pd.DataFrame, *, resamples: int, confidence: float) -> pd.DataFrame:
     """Summary rows `stopping` of the tables of `afa.stages.stopping.tables`, all patients together.
 
-    By method (`linearity`: the top k, `two_elbo`: the binary tasks), allocation and rule of stopping (`reference`):
-    `rate`, of those stopped before full observation the share whose answer differs from it (a decision of 0 is half
-    wrong, tasks tied at full observation are left out); strata `stopped`, the share of all that stop; `nominal`, the
-    error that the level stands for; `members`, the wrong share of the top k. `count`, quartiles of the features used,
-    all of them where nothing stops. Tasks with a label: `balanced_accuracy` of those stopped, at the stop and, stratum
-    `full_observation`, of the same ones there. Once: counts of ties and of labels.
+    By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
+    stopping (`reference`): `rate`, of those stopped before full observation the share whose answer differs from it (a
+    decision of 0 is half wrong, tasks tied at full observation are left out); strata `stopped`, the share of all that
+    stop; `nominal`, the error that the level stands for; `members`, the wrong share of the top k. `count`, quartiles of
+    the features used, all of them where nothing stops. Tasks with a label: `balanced_accuracy` of those stopped, at the
+    stop and, stratum `full_observation`, of the same ones there. Once: counts of ties and of labels.
     """
     patients = [str(name) for name in pd.unique(tasks["patient"])]
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="stopping")
@@ -50,18 +50,20 @@ def _top_k_rows(top_k: pd.DataFrame, patients: Sequence[str], resampled: Resampl
 
 def _task_rows(tasks: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
     last_round, entities = int(tasks["t"].max()), [str(name) for name in pd.unique(tasks["entity"])]
-    for number, ((allocation, gain), part) in enumerate(tasks.groupby(["allocation", "gain"], sort=False)):
+    counted: set[str] = set()
+    for (coupling, allocation, gain), part in tasks.groupby(["coupling", "allocation", "gain"], sort=False):
         keys = {
             "patient": axis_among(part["patient"], patients),
             "entity": axis_among(part["entity"], entities),
             "rule": axis_of(part, ["stopping", "level"]),
         }
-        table = Complete.of(f"table tasks, {allocation}", part, keys)
-        rules = _Rules("two_elbo", str(allocation), str(gain), table.axes["rule"].labels)
+        table = Complete.of(f"table tasks, {coupling}, {allocation}", part, keys)
+        rules = _Rules("two_elbo", str(allocation), str(gain), table.axes["rule"].labels, str(coupling))
         stopped, decision = table.column("stopped") > 0, table.column("decision")
         truth, label = table.column("likelihood"), 2 * table.column("clinical", may_miss=True) - 1
-        if number == 0:
-            yield _left_out(truth[..., 0], label[..., 0])
+        if str(coupling) not in counted:
+            yield _left_out(truth[..., 0], label[..., 0]).assign(coupling=str(coupling))
+            counted.add(str(coupling))
         error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
         yield rules.label(resampled.mean([error])).assign(metric="rate", target="likelihood")
         every = _share(stopped.astype(np.float32), np.ones_like(stopped))
@@ -78,8 +80,11 @@ def _task_rows(tasks: pd.DataFrame, patients: Sequence[str], resampled: Resample
 class _Rules:
     """What names the rules of stopping under one allocation in the summary, in the order of the columns."""
 
-    def __init__(self, method: str, allocation: str, gain: str, labels: Sequence[tuple[str, float]]) -> None:
+    def __init__(
+        self, method: str, allocation: str, gain: str, labels: Sequence[tuple[str, float]], coupling: str | None = None
+    ) -> None:
         self._keys = {"method": method, "guide": method, "gain": gain or None, "allocation": allocation}
+        self._keys["coupling"] = coupling
         self._names = [_name(str(stopping), float(level)) for stopping, level in labels]
         nominal = {"certain": 1.0, "probability": None}
         self._nominal = [

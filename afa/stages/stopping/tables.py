@@ -8,6 +8,7 @@ The engine follows them, but for the top k under `explicit`: there the planners 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def stopping_tables(
     k: int,
     seed: int,
     solver: Solver,
-    coupling: Closure = "differential",
+    couplings: Sequence[Closure] = ("differential",),
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -56,10 +57,11 @@ def stopping_tables(
     orders : by allocation rule, (P, M) features as the rule chose them for these patients in the top-k setting, or None
     for a planner to choose. The random order of `seed` is followed beside them, and beside that of `greedy` in the
     binary tasks.
-    coupling, strength : which two class models a task has (`afa.closure`).
+    couplings, strength : which two class models a task has (`afa.closure`), each in its turn; the first is the run's
+    own, by which the top k is chosen too.
 
-    Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by entity. `t`: the round of the
-    stop; `stopped`: whether it lies before full observation.
+    Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by coupling and entity. `t`: the
+    round of the stop; `stopped`: whether it lies before full observation.
 
     `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, any of
     those that tie for the last places being right.
@@ -75,7 +77,7 @@ def stopping_tables(
     drawn = [random_order(bundle.features, patient=name, seed=seed) for name in names]
     random = np.array(drawn, dtype=np.int64).reshape(values.shape)
     unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
-    explicit = coupling == "explicit"
+    explicit = couplings[0] == "explicit"
     gauge, asked = Gauge("explicit" if explicit else None), ASKED if explicit else ASKED._replace(score="linearity")
     if explicit:
         truth = planned_truth(values, [planner_of(bundle, asked, k, gauge, solver) for _ in names])
@@ -94,7 +96,7 @@ def stopping_tables(
             wrong = _wrong_members(watched.inside[np.arange(len(names)), rounds], targets)
             answers = {"members": np.int16(k), "wrong": wrong}
             parts["top_k"].append(_rows(names, allocation, halt, rounds, values.shape[1], answers))
-    for entity in bundle.entities:
+    for coupling, entity in product(couplings, bundle.entities):
         task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=strength)
         labels = _labels(cohort, entity, patients)
         for allocation, of_task in ((GREEDY, None), (RANDOM, random)):
@@ -103,7 +105,7 @@ def stopping_tables(
                 decision = seen.decision[np.arange(len(names)), rounds]
                 answers = {"decision": decision, "likelihood": seen.decision[:, -1], "clinical": labels}
                 rows = _rows(names, allocation, halt, rounds, values.shape[1], answers)
-                parts["tasks"].append(rows.assign(entity=entity))
+                parts["tasks"].append(rows.assign(coupling=coupling, entity=entity))
     tables = {name: _by_patient(rows, names, cohort.name, bundle.name) for name, rows in parts.items()}
     check_certain(tables)
     return tables
@@ -131,7 +133,7 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
         differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
         if differs.any():
             case = certain[differs].iloc[0]
-            keys = [key for key in ("patient", "entity", "allocation") if key in table]
+            keys = [key for key in ("patient", "coupling", "entity", "allocation") if key in table]
             where = ", ".join(f"{key} {case[key]}" for key in keys)
             found = f"an answer certain at t = {case['t']} that full observation contradicts"
             step = "this is a fault of the program: report the bundle and this patient"
@@ -205,6 +207,6 @@ def _by_patient(parts: Sequence[pd.DataFrame], names: Sequence[str], cohort: str
     whole = pd.concat(parts, ignore_index=True)
     codes = pd.Categorical(whole["patient"], categories=list(names)).codes
     whole = whole.iloc[np.argsort(codes, kind="stable")].reset_index(drop=True).assign(cohort=cohort, bundle=bundle)
-    keys = ["cohort", "bundle", "patient", "entity", "allocation", "gain", "stopping", "level"]
+    keys = ["cohort", "bundle", "patient", "coupling", "entity", "allocation", "gain", "stopping", "level"]
     first = [key for key in keys if key in whole]
     return whole[[*first, *(column for column in whole if column not in first)]]
