@@ -2,16 +2,21 @@
 
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from batches import values_of
 from bundles import bundle_of
 
 from afa.bundle import load_bundle
 from afa.errors import PlannerError
-from afa.formats import REGISTRY, TopKMethod
+from afa.field import build_field_bundle
+from afa.formats import REGISTRY, BinaryMethod, TopKMethod
+from afa.planner import BinaryPlanner, TopKPlanner
+from afa.stages.league.entrants import read_entrant
 
 
 class Tensor:
@@ -96,6 +101,38 @@ def test_a_measurement_of_several_features_is_one_selection(tmp_path):
     assert TopKMethod.load(tmp_path / "saved")._columns.selections == ((0, 2), (1,))
     alone = TopKMethod(bundle, k=1, panels={})
     assert alone.act(nothing, unseen, np.zeros((1, 3), dtype=bool)).shape == (1, 1)
+
+
+@pytest.mark.parametrize("field", ["pima", "dermatology"])
+def test_numbers_of_patients_are_acquired_by_how_often_as_the_stepwise_planner_does(field, tmp_path):
+    folder = Path(__file__).parents[2] / "resources" / "fields" / field
+    bundle, found = build_field_bundle(folder, tmp_path / "bundle", how_often=True), read_entrant(folder)
+    assert bundle.says_how_often
+    assert (np.isfinite(bundle.rates.table.low) | np.isfinite(bundle.rates.table.high)).any()
+    cells = pd.read_csv(folder / "values.csv.gz", index_col=0)
+    numbers = cells.loc[list(found.patients), list(bundle.features)].to_numpy(dtype=float)
+    if field == "pima":
+        method, fresh = BinaryMethod(bundle, entity="diabetes"), BinaryPlanner(bundle, entity="diabetes")
+    else:
+        method, fresh = TopKMethod(bundle, k=1), TopKPlanner(bundle, k=1, holds="one")
+    method.force_acquisition = True
+    for row in (0, 5, 9):
+        planner, seen = fresh.copy(), np.zeros((1, len(bundle.features)), dtype=bool)
+        asked = np.zeros((1, len(method._columns.selections)), dtype=bool)
+        for _ in range(6):
+            batch, suggested = np.where(seen, numbers[[row]], 0.0), planner.suggest()
+            held = planner.probability() if field == "pima" else None
+            expected = planner.posterior() if held is None else [1 - held, held]
+            np.testing.assert_allclose(method.predict(batch, seen)[0], expected, atol=1e-6)
+            chosen = int(method.act(batch, seen, asked)[0, 0]) - 1
+            assert chosen == method._columns.selection_of(suggested.features[0])
+            asked[0, chosen] = True
+            for column in method._columns.selections[chosen]:
+                seen[0, column] = np.isfinite(numbers[row, column])
+                if seen[0, column]:
+                    planner.observe(bundle.features[column], int(found.values[row, column]))
+                else:
+                    planner.skip(bundle.features[column])
 
 
 def test_the_benchmark_finds_our_classes_by_their_names():

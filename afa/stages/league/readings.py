@@ -166,8 +166,12 @@ def uncoupled(reading: Reading) -> Reading:
 
 
 def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted:
-    """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16)."""
-    known = sides_for(_apart(bundle), "one", exactly=False, entity=entity, discounted=True)
+    """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16).
+
+    A member of an exclusive group counts there as a finding by itself, which repeats no other.
+    """
+    apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
+    known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
     repeats = tuple((side.at, side.repeats) for side in known.sides if side.repeats is not None and side.at.size)
     models = uncoupled(asked if entity is not None else which(bundle, "none")).models
     return Discounted(models, uncoupled(asked), repeats)
