@@ -108,7 +108,9 @@ def test_a_certain_answer_that_full_observation_contradicts_stops_the_run(
 def test_a_certain_decision_that_full_observation_contradicts_stops_the_run(ladder: Bundle) -> None:
     tables = run(ladder, cohort_of(ladder, ALL_UP), (0, 1, 2, 3))
     tasks = tables["tasks"].assign(decision=lambda table: -table["decision"])
-    with pytest.raises(SanityError, match="stopping, tasks, patient p9, entity v0, allocation greedy"):
+    with pytest.raises(
+        SanityError, match="stopping, tasks, patient p9, coupling differential, entity v0, allocation greedy"
+    ):
         stopping.check_certain({"tasks": tasks})
 
 
