@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.course import CERTAIN, CHOICE, RANKS, SCORES, Followed
+from afa.engine.course import CERTAIN, CHOICE, DUELS, RANKS, SCORES, Followed
+from afa.engine.duels import all_pairs
 from afa.engine.follow import follow
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
+from afa.planner import TopKPlanner
 from afa.stages.allocation.tables import TARGET
+from afa.stages.simulate.walks import Gauge, Way, planner_of, steps
 
 MOST_PATIENTS = 40
 EVERY = "every"
@@ -31,8 +35,10 @@ SHOWN_FIRST = ("priority_all", "cmi")
 RANKED = SCORES[:3]
 """The scores whose rankings are shown."""
 
-READ = RANKS | CERTAIN | CHOICE
+READ = RANKS | CERTAIN | CHOICE | DUELS
 DIGITS = 3
+EXPLAINED = 20
+"""First choices of the run that the page opens with, of which it says why."""
 
 
 class Run(NamedTuple):
@@ -48,6 +54,7 @@ class Walked(NamedTuple):
 
     order : (B, M) features as observed, -1 where nothing was left to ask for. worth, fallback : (B, M) of each choice.
     resolved : (B, M + 1) number of duels. certified : (B, M + 1). place : (B, M + 1, S, N), as of `Followed`.
+    margin : (B, M + 1) the first score of the last entity inside the top against the first outside.
     """
 
     order: NDArray[np.int64]
@@ -56,6 +63,7 @@ class Walked(NamedTuple):
     resolved: NDArray[np.int64]
     certified: NDArray[np.bool_]
     place: NDArray[np.int16]
+    margin: Floats
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,9 @@ class Explored:
     `resolved`, duels resolved by t = 0 and how many more at each later t; `certified`, the first t, or None; and by
     score `settled`, the t from which the set of the k best is that of full observation, `moves`: the order of entities
     at t = 0, best first, then for each t the moves that change it, from and to by turns; and `ties`: the positions
-    whose entity begins, or ceases, to be behind its next better one by name alone.
+    whose entity begins, or ceases, to be behind its next better one by name alone. `margin`: by t, to 3 digits, the
+    first score of the last entity inside the top against the first outside. Not by cell, but of the one that is
+    `shown`, `why`: see `reasons_of`.
     """
 
     summary: dict[str, Any]
@@ -111,7 +121,12 @@ def explore(
         _cell(bundle, cohort.values[rows], names, run, _of_run(table, run), k=k, solver=solver, threads=threads)
         for run in runs
     ]
-    explored = explored_of(bundle, cohort, rows, walked, k)
+    way = Way(runs[shown].rule, runs[shown].gain, RANKED[0])
+    planners = [
+        planner_of(bundle, way, k, Gauge("differential"), solver, None, patient=name, seed=runs[shown].seed)
+        for name in names
+    ]
+    explored = explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows])
     by = " with ".join(filter(None, runs[shown][:2]))
     chosen = f"Spread evenly over the steps at which {by} certifies the top {k}, earliest and latest included."
     cells = [run._asdict() for run in runs]
@@ -190,7 +205,7 @@ def _cell(
     _check(permuted, where, "other features", "each feature of the bundle once", again)
     settings: dict[str, Any] = {"k": k, "ranks": RANKED, "solver": solver, "threads": threads}
     found = follow(bundle, values, orders, READ, gain=run.gain or None, target=TARGET.get(run.gain), **settings)
-    walked = walked_of(found)
+    walked = walked_of(found, bundle, k)
     for column in ("resolved", "certified"):
         same = np.array_equal(part[column].to_numpy().reshape(shape), getattr(walked, column))
         _check(same, f"{where}, column {column}", "other numbers", f"those of this bundle, cohort and k = {k}", again)
@@ -202,22 +217,77 @@ def _cell(
     return walked._replace(fallback=part["fallback"].to_numpy(dtype=bool).reshape(shape)[:, 1:])
 
 
-def walked_of(found: Followed) -> Walked:
+def walked_of(found: Followed, bundle: Bundle, k: int) -> Walked:
     """What `READ` reads along some orders."""
-    resolved = found.resolved.sum(axis=2)
-    return Walked(found.order, found.worth, found.fallback, resolved, found.certified, found.place)
+    pairs, names = all_pairs(len(bundle.entities)), name_places(bundle.entities)
+    inside, outside = boundary_of(found.place[:, :, 0], names, k)
+    duel = np.full((len(names), len(names)), -1)
+    duel[pairs[:, 0], pairs[:, 1]] = duel[pairs[:, 1], pairs[:, 0]] = np.arange(len(pairs))
+    lead = np.take_along_axis(found.mean, duel[inside, outside][:, :, None], axis=2)[:, :, 0]
+    return Walked(
+        found.order,
+        found.worth,
+        found.fallback,
+        found.resolved.sum(axis=2),
+        found.certified,
+        found.place,
+        np.where(inside < outside, lead, -lead),
+    )
 
 
-def explored_of(bundle: Bundle, cohort: Cohort, rows: Sequence[int], runs: Sequence[Walked], k: int) -> Explored:
-    """Some patients of a cohort, by their rows, along some runs; the summary without what names the runs."""
+def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
+    """The last entity inside the top and the first outside, each (...,), of places (..., N); `names` settle ties."""
+    order = np.argsort(place.astype(np.int64) * len(names) + names, axis=-1)
+    return order[..., k - 1], order[..., k]
+
+
+def explored_of(
+    bundle: Bundle,
+    cohort: Cohort,
+    rows: Sequence[int],
+    runs: Sequence[Walked],
+    planners: Sequence[TopKPlanner],
+    measured: NDArray[np.int8],
+) -> Explored:
+    """Some patients of a cohort, by their rows, along some runs; the summary without what names the runs.
+
+    planners : one for each patient, not asked yet, that goes the way of the run that is shown first. measured : (B, M)
+    their values, `MISSING` where there is none.
+    """
     by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
-    steps = []
+    k, found = planners[0].k, []
     for i, row in enumerate(rows):
         cells = [_steps(run, i, by_name, k) for run in runs]
-        steps.append(
-            {"values": cohort.values[row].tolist()} | {name: [cell[name] for cell in cells] for name in cells[0]}
+        own = {"values": cohort.values[row].tolist(), "why": reasons_of(planners[i], measured[i], by_name)}
+        found.append(own | {name: [cell[name] for cell in cells] for name in cells[0]})
+    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k, "explained": EXPLAINED}, found)
+
+
+def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
+    """Why a planner makes each of its first choices for one patient, values (M,), in the types of JSON.
+
+    `reason`, in words; `others`, what the rule would have taken instead, best first; `then`: each value that the
+    feature can take, and the k best entities after it, by their numbers on the page.
+    """
+    number = {planner.bundle.entities[v]: i for i, v in enumerate(by_name)}
+    place = {name: j for j, name in enumerate(planner.bundle.features)}
+    found = []
+    for _ in islice(steps(planner, values), EXPLAINED):
+        asked = planner.suggest()
+        if asked is None:
+            break
+        outcomes = planner.outcomes(asked.features[0])
+        found.append(
+            {
+                "reason": asked.reason,
+                "others": [place[other.features[0]] for other in planner.runners_up()],
+                "then": [
+                    [int(value), [number[name] for name in answer]]
+                    for value, answer in zip(outcomes["value"], outcomes["answer"], strict=True)
+                ],
+            }
         )
-    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k}, steps)
+    return found
 
 
 def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[str, Any]:
@@ -228,7 +298,8 @@ def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[st
     certified = walked.certified[path, : taken + 1]
     return {
         "order": walked.order[path, :taken].tolist(),
-        "worth": [float(f"{worth:.{DIGITS}g}") for worth in walked.worth[path, :taken]],
+        "worth": _rounded(walked.worth[path, :taken]),
+        "margin": _rounded(walked.margin[path, : taken + 1]),
         "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
         "resolved": np.diff(walked.resolved[path, : taken + 1], prepend=0).tolist(),
         "certified": int(np.flatnonzero(np.append(True, ~certified))[-1]) if certified[-1] else None,
@@ -236,6 +307,10 @@ def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[st
         "moves": [_moves(order.tolist()) for order in orders],
         "ties": [_ties(np.take_along_axis(*pair, axis=1)) for pair in zip(places, orders, strict=True)],
     }
+
+
+def _rounded(values: Floats) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values]
 
 
 def settled_from(orders: NDArray[np.int64], k: int) -> int:

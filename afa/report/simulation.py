@@ -15,6 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 import afa
+from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import MISSING
@@ -26,7 +27,7 @@ from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES
-from afa.report.explored import RANKED, READ, Explored, Walked, explored_of, walked_of
+from afa.report.explored import RANKED, READ, Explored, Walked, boundary_of, explored_of, walked_of
 from afa.spreadsheet import marked_table
 from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate import Simulation
@@ -76,14 +77,18 @@ def explore_simulation(
     prices, solver = prices_of(bundle, costs), Solver()
     scores = EXPLICIT_SCORES if gauge.coupling == "explicit" else RANKED
     walked = []
+
+    def planners(way: Way, seed: int) -> list[TopKPlanner]:
+        return [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]
+
     for way, seed in runs:
         if is_compiled(way, gauge, prices):
             walked.append(_by_engine(bundle, values, names, way, seed, k=k, solver=solver, threads=threads))
             continue
-        planners = [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]
-        each = [_by_planner(planner, row, scores, way) for planner, row in zip(planners, values, strict=True)]
+        asked = zip(planners(way, seed), values, strict=True)
+        each = [_by_planner(planner, row, scores, way) for planner, row in asked]
         walked.append(Walked(*map(np.stack, zip(*each, strict=True))))
-    explored = explored_of(bundle, cohort, rows, walked, k)
+    explored = explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values)
     several = len({way.score for way, _ in runs}) > 1
     cells = [
         {"rule": f"{way.allocation} by {way.score}" if several else way.allocation, "gain": way.gain, "seed": seed}
@@ -108,10 +113,10 @@ def _by_engine(
     of_gain = {"gain": way.gain or None, "target": TARGET.get(way.gain)}
     settings: dict[str, Any] = of_gain | {"k": k, "ranks": RANKED, "solver": solver, "threads": threads}
     if way.allocation != "random":
-        return walked_of(choose(bundle, values, READ, allocation=way.allocation, **settings))
+        return walked_of(choose(bundle, values, READ, allocation=way.allocation, **settings), bundle, k)
     orders = np.array([random_order(bundle.features, patient=name, seed=seed) for name in names])
     orders = measured_first(orders, values)
-    walked = walked_of(follow(bundle, values, orders, READ, **settings))
+    walked = walked_of(follow(bundle, values, orders, READ, **settings), bundle, k)
     return walked._replace(order=np.where(np.take_along_axis(values, orders, axis=1) == MISSING, -1, orders))
 
 
@@ -120,7 +125,8 @@ def _by_planner(planner: TopKPlanner, values: NDArray[np.int8], scores: Sequence
     m = len(values)
     order, worth, fallback = np.full(m, -1), np.zeros(m), np.zeros(m, dtype=np.bool_)
     resolved, certified = np.zeros(m + 1, dtype=np.int64), np.zeros(m + 1, dtype=np.bool_)
-    place = np.zeros((m + 1, len(scores), len(planner.bundle.entities)), dtype=np.int16)
+    names, margin = name_places(planner.bundle.entities), np.zeros(m + 1)
+    place = np.zeros((m + 1, len(scores), len(names)), dtype=np.int16)
     weighs = bool(way.gain) and ":" not in way.allocation
     ahead: Floats = np.zeros(m)
     for t, taken in enumerate(steps(planner, values)):
@@ -130,8 +136,10 @@ def _by_planner(planner: TopKPlanner, values: NDArray[np.int8], scores: Sequence
         ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
         fallback[t : t + 1] = weighs and asked is not None and asked.over is None
         resolved[t], certified[t] = view.resolved.sum(), view.certified
-        place[t] = [ranked(planner, score)[1] for score in scores]
-    return Walked(order, worth, fallback, resolved, certified, place)
+        found = [ranked(planner, score) for score in scores]
+        place[t] = [of_score for _, of_score in found]
+        margin[t] = found[0][0][boundary_of(place[t, 0], names, planner.k)]
+    return Walked(order, worth, fallback, resolved, certified, place, margin)
 
 
 def write_simulation(

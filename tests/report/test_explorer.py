@@ -81,7 +81,12 @@ def assert_planners_steps(bundle, explored, k):
                     tops[score].append(set(expected[:k]))
                 assert resolved[t] == len(planner.resolved())
                 assert (run["certified"] is not None and t >= run["certified"]) == planner.certified()
+                inside, outside = (bundle.entities.index(summary["entities"][rounds[0][t][0][v]]) for v in (k - 1, k))
+                scores = planner._state.scores(RANKED[0])
+                assert run["margin"][t] == pytest.approx(scores[inside, outside], rel=6e-3, abs=1e-9)
                 name = planner.next_feature()
+                if place == summary["shown"] and t < len(explored.steps[i]["why"]):
+                    assert_reasons(explored.steps[i]["why"][t], planner, summary)
                 if name is None:
                     assert t == len(bundle.features)
                     break
@@ -96,6 +101,17 @@ def assert_planners_steps(bundle, explored, k):
             for score, settled in zip(RANKED, run["settled"], strict=True):
                 assert all(top == tops[score][-1] for top in tops[score][settled:])
                 assert settled == 0 or tops[score][settled - 1] != tops[score][-1]
+
+
+def assert_reasons(why, planner, summary):
+    """What the page says of a choice is what the planner says, and what it answers after each result."""
+    assert why["reason"] == planner.reason
+    assert [summary["features"][j] for j in why["others"]] == [other.features[0] for other in planner.runners_up()]
+    assert [value for value, _ in why["then"]] == [-1, 0, 1]
+    for value, top in why["then"]:
+        after = planner.copy()
+        after.observe(planner.next_feature(), value)
+        assert [summary["entities"][v] for v in top] == after.top_k()
 
 
 def test_every_step_of_every_rule_on_the_tiny_bundle_is_the_planners(bundle_tiny):
@@ -150,6 +166,8 @@ def assert_simulated_steps(bundle, people, gauge, costs, score, k=1):
                 assert [summary["entities"][v] for v in order] == planner.ranking()
                 assert resolved[t] == len(planner.resolved())
                 assert (run["certified"] is not None and t >= run["certified"]) == planner.certified()
+                if cell == summary["shown"] and planner.next_feature() and t < len(shown.steps[i]["why"]):
+                    assert shown.steps[i]["why"][t]["reason"] == planner.reason
                 if (name := planner.next_feature()) is None:
                     assert t == len(run["order"])
                     break

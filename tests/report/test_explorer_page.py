@@ -129,6 +129,15 @@ def test_each_step_shows_what_the_data_says(page, made):
             assert text(page, "step-title") == f"Step {t}: {FEATURES[feature]}"
             assert {-1: "low", 0: "usual", 1: "high"}[values[feature]] in facts
             assert ("fallback" in facts) == (t in run["fallback"])
+        assert f"{abs(run['margin'][t]):.2f}"[:3] in facts or run["margin"][t] < 0.01
+        if t:
+            why = explored.steps[0]["why"][t - 1]
+            assert why["reason"] in text(page, "why")
+            assert all(FEATURES[j] in text(page, "why") for j in why["others"])
+            assert column(page, "why", 1) == ["\u22121, low", "0, usual", "+1, high"]
+            assert len(page.find_elements(By.CSS_SELECTOR, "#why tr[aria-current]")) == 1
+        else:
+            assert text(page, "why") == ""
         current = page.find_elements(By.CSS_SELECTOR, "#steps tr[aria-current=step]")
         assert [row.get_attribute("data-t") for row in current] == [str(t)]
         press(page, Keys.ARROW_RIGHT)
@@ -310,3 +319,25 @@ def test_what_afa_simulate_wrote_is_explored_also_where_not_all_was_measured(bro
     size(browser, 390, 844)
     screenshot(browser, "simulated-390")
     assert_quiet(browser)
+
+
+def test_the_address_says_what_is_shown_and_leads_there(browser, made):
+    open_page(browser, made[1])
+    ready(browser)
+    Select(browser.find_element(By.ID, "patient")).select_by_index(1)
+    Select(browser.find_element(By.ID, "score")).select_by_visible_text("wald")
+    ready(browser)
+    for _ in range(2):
+        browser.find_element(By.ID, "next").click()
+    WebDriverWait(browser, 30).until(lambda b: b.current_url.endswith("&score=wald&t=2"))
+    address, ranked = browser.current_url, column(browser, "ranking", 2)
+    patient = chosen(browser, "patient")
+    browser.get("about:blank")
+    browser.get(address)
+    ready(browser)
+    assert (at(browser), chosen(browser, "patient"), chosen(browser, "score")) == (2, patient, "wald")
+    assert column(browser, "ranking", 2) == ranked
+    browser.get("about:blank")
+    browser.get(f"{address.partition('#')[0]}#patient=nobody&t=x")
+    ready(browser)
+    assert at(browser) == 0

@@ -37,6 +37,8 @@ function number(value) {
   return value >= 100 ? String(Math.round(value)) : value.toPrecision(3);
 }
 
+function signed(value) { return (value < 0 ? "\u2212" : "") + number(Math.abs(value)); }
+
 function count(n, one, many) { return `${n} ${n === 1 ? one : many}`; }
 
 function swatch(style, symbol = true) {
@@ -180,11 +182,15 @@ function show(asked) {
   $("taken").textContent = `${t} of ${last}`;
   for (const [id, out] of [["first", t === 0], ["previous", t === 0], ["next", t === last], ["last", t === last]]) $(id).setAttribute("aria-disabled", String(out));
   writeFacts(t);
+  writeWhy(t);
   writeRanking(t);
   for (const { cursor } of Object.values(charts)) cursor.location = t;
   markRow(t);
   window.clearTimeout(speaking);
-  speaking = window.setTimeout(() => { $("live").textContent = sentence(t); }, SPEAK_AFTER);
+  speaking = window.setTimeout(() => {
+    $("live").textContent = sentence(t);
+    keepLink();
+  }, SPEAK_AFTER);
   document.body.dataset.t = String(t);
 }
 
@@ -208,9 +214,36 @@ function writeFacts(t) {
     ["Duels resolved", `${path.resolved[t]} of ${summary.duels}`, t ? `${path.resolved[t] - path.resolved[t - 1]} by this step` : ""],
     ["Certainty", isCertified(t) ? `top ${k} certified` : `top ${k} not certified`, isCertified(t) ? `since t = ${path.certified}` : path.certified === null ? `and never: a duel across the boundary ends in a tie${last < features.length ? ", or hangs on what was not measured" : ""}` : ""],
     [`Top ${k} by ${scores[state.score]}`, `${path.found[t]} of ${k} are final`, inHindsight],
+    ["Margin of the top", `${signed(path.run.margin[t])} nats`, `${scores[0]} of ${entities[path.guided[t][k - 1]]}, the last inside, against ${entities[path.guided[t][k]]}`],
   ];
   $("step-title").textContent = t ? `Step ${t}: ${features[feature]}` : "Start: nothing measured";
   $("facts").replaceChildren(...facts.map(([term, value, more]) => element("div", {}, element("dt", {}, term), element("dd", {}, value), element("dd", {}, more))));
+}
+
+/** Why this feature: in words, what came next, and what each result would have done to the top. */
+function writeWhy(t) {
+  const why = state.cell === summary.shown && t ? steps.why[t - 1] : undefined;
+  if (!why) {
+    const kept = t ? `Reasons are kept for the first ${summary.explained} choices of ${cellName(cells[summary.shown])}.` : "";
+    $("why").replaceChildren(...(kept ? [element("p", { className: "note" }, kept)] : []));
+    return;
+  }
+  const feature = path.run.order[t - 1];
+  const before = path.guided[t - 1].slice(0, k);
+  const list = (all) => all.map((v) => entities[v]).join(", ");
+  const rows = why.then.map(([value, top]) => {
+    const [enters, leaves] = [top.filter((v) => !before.includes(v)), before.filter((v) => !top.includes(v))];
+    const change = enters.length ? `${list(enters)} for ${list(leaves)}` : top.every((v, i) => v === before[i]) ? "nothing" : "the order alone";
+    const row = element("tr", {}, element("th", { scope: "row" }, VALUES.get(value)), cell(change));
+    if (value === steps.values[feature]) row.setAttribute("aria-current", "true");
+    return row;
+  });
+  const next = why.others.length ? ` Next in line: ${why.others.map((j) => features[j]).join(", ")}.` : "";
+  const heads = ["Result", `Would change in the top ${k}`].map((text) => element("th", { scope: "col" }, text));
+  $("why").replaceChildren(
+    element("p", {}, element("strong", {}, `Why ${features[feature]}: `), `${why.reason}.${next}`),
+    element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)),
+  );
 }
 
 function writeRanking(t) {
@@ -268,6 +301,7 @@ function listen() {
     const row = event.target.closest("tr");
     if (row && !window.getSelection().toString()) show(Number(row.dataset.t));
   });
+  window.addEventListener("hashchange", () => { if (Object.keys(follow()).length) choose({}); });
   document.addEventListener("keydown", (event) => {
     const move = MOVE[event.key];
     const elsewhere = event.target.closest("select") || (Math.abs(move) !== 1 && event.target.closest(".scroll"));
@@ -275,6 +309,39 @@ function listen() {
     event.preventDefault();
     show(state.t + move);
   });
+}
+
+/* ---- an address for what is seen ---- */
+
+/** The address of the page says what is shown, so that it can be sent; not inside the report, which has its own. */
+function keepLink() {
+  if (location.protocol === "about:") return;
+  const c = cells[state.cell];
+  const said = { patient: patients[state.patient].name, rule: cellName(c), gain: c.gain, score: scores[state.score], t: state.t };
+  history.replaceState(null, "", `#${new URLSearchParams(said)}`);
+}
+
+/** What an address asks for; what it does not name, or names wrongly, stays as it is. */
+function askedByLink() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const found = {
+    patient: patients.findIndex((patient) => patient.name === said.get("patient")),
+    cell: cells.findIndex((c) => cellName(c) === said.get("rule") && c.gain === said.get("gain")),
+    score: scores.indexOf(said.get("score")),
+    t: /^\d+$/u.test(said.get("t") ?? "") ? Number(said.get("t")) : -1,
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value >= 0));
+}
+
+function follow() {
+  const asked = askedByLink();
+  Object.assign(state, asked);
+  const c = cells[state.cell];
+  $("patient").value = String(state.patient);
+  $("score").value = String(state.score);
+  $("rule").value = cellName(c);
+  fillGains($("rule").value, c.gain);
+  return asked;
 }
 
 async function start() {
@@ -287,9 +354,7 @@ async function start() {
   script.textContent = await (await unpacked("library")).text();
   document.head.append(script);
   fillChoices();
-  const { rule, gain } = cells[state.cell];
-  $("rule").value = cellName({ rule, gain, seed: cells[state.cell].seed });
-  fillGains($("rule").value, gain);
+  follow();
   $("content").hidden = false;
   await makeCharts();
   listen();

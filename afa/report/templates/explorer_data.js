@@ -26,7 +26,8 @@ function rankingsOf(run, score) {
 
 /** One run of a patient, of the columns that hold all. */
 function runOf(cell) {
-  return Object.fromEntries(Object.entries(steps).filter(([name]) => name !== "values").map(([name, byCell]) => [name, byCell[cell]]));
+  const { values, why, ...columns } = steps;
+  return Object.fromEntries(Object.entries(columns).map(([name, byCell]) => [name, byCell[cell]]));
 }
 
 /** What one patient's run says, by t. */
@@ -39,8 +40,9 @@ function pathOf(run, score) {
   });
   const resolved = [];
   run.resolved.reduce((sum, more, t) => (resolved[t] = sum + more), 0);
+  const guided = score ? rankingsOf(run, 0).order : order;
   const found = rank.map((ranks) => order[last].slice(0, k).filter((v) => ranks[v] <= k).length);
-  return { run, order, tied, rank, resolved, found, settled: run.settled[score], certified: run.certified, fallback: new Set(run.fallback) };
+  return { run, order, tied, rank, guided, resolved, found, settled: run.settled[score], certified: run.certified, fallback: new Set(run.fallback) };
 }
 
 function cellName(c) {
