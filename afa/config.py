@@ -169,16 +169,17 @@ def check_run_config(document: dict[str, Any]) -> RunConfig:
 
 
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
-    """The file of a run's cohort in the first of some folders that has it, or of a field.
+    """The file of a run's cohort in the first of some folders `config/cohorts` that has it, or of a field beside them.
 
     A `ConfigError` names the cohorts that there are.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
-    for path in (*paths, FIELDS / settings.cohort / "study.yaml"):
+    fields = [folder.parents[1] / FIELDS for folder in folders]
+    for path in (*paths, *(folder / settings.cohort / "study.yaml" for folder in fields)):
         if path.is_file():
             return path
     known = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
-    known += sorted(file.parent.name for file in FIELDS.glob("*/study.yaml"))
+    known += sorted({file.parent.name for folder in fields for file in folder.glob("*/study.yaml")})
     step = f"choose one, or write {paths[0]} with `afa cohort new {settings.cohort}`"
     raise ConfigError(Fault("key cohort", repr(settings.cohort), f"one of {', '.join(known)}", step))
 

@@ -19,7 +19,7 @@ from afa.cohort.encode_table import Coding, Encoded, Reference, read_and_encode
 from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
-from afa.errors import CohortError, ConfigError, Fault
+from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import Features, features_of, read_features
 from afa.files import atomic_file, sha256_of
 from afa.yamlfile import check_model, load_model, read_mapping
@@ -175,6 +175,17 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
     if faults:
         raise CohortError(faults)
     return TableFiles(found["table"], found["features"], found.get("labels"))
+
+
+def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
+    """Whether each patient lacks a value; no where the table is not there or damaged, which who needs it will say."""
+    try:
+        files = find_table(config, mirror)
+        names = read_features(files.features).names
+        columns = read_cells(files.table, "feature", names).columns
+        return not any(map(all, zip(*(map(str.strip, columns[name]) for name in names), strict=True)))
+    except (AfaError, KeyError):
+        return False
 
 
 def encode_cohort(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,14 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """A row for each question that a field asks: its facts, and the main metric at 3, 5 and all features.
+    """A row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
 
     Columns `<what>_<t>`, t being 3, 5 or all: `planner`, `random` and `fixed` orders; `lead` of the planner's order
     over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`.
     """
     rows = []
-    for fact in tables["facts"][tables["facts"]["main"].astype(bool)].to_dict("records"):
+    facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()
+    for fact in facts.to_dict("records"):
         own = {name: of_task(tables[name], fact) for name in TABLES}
         metric = "first_place" if "first_place" in set(own["curves"]["metric"]) else "auroc"
         row: dict[Any, Any] = {**fact, "metric": metric}
@@ -79,6 +81,11 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
     return f"{sizes[first - 1]} to {sizes[first]}" if first else f"at most {sizes[0]}"
 
 
+def hundredth(value: float) -> str:
+    """Two decimals; nothing for a missing number."""
+    return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
     """By field, task, model and t: stated less observed, and their mean distance by tenths of what is stated."""
     rows = []
@@ -90,6 +97,72 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def measured(folder: Path) -> dict[str, Any]:
+    """What a report shows first of a field, by what `afa league field` made of it; nothing without a question.
+
+    `said`: a paragraph for each question; `picture`; and what `league_tables.html` is made of.
+    """
+    tables = read_fields([folder])
+    rows = league_rows(tables)
+    if rows.empty:
+        return {}
+    with TemporaryDirectory() as temporary:
+        path = Path(temporary) / "figure.svg"
+        draw(tables, rows, 1, path)
+        picture = Markup(_picture(path))  # noqa: S704 (our own figure)
+    return {"said": [said(row) for row in rows.to_dict("records")], "picture": picture} | _shown(tables, rows)
+
+
+def said(row: Mapping[Any, Any]) -> str:
+    """What a few features tell, in words, of a row of `league_rows`.
+
+    >>> row = {"task": "a", "field": "f", "metric": "auroc", "features": 8, "followed": 90, "planner_3": 0.8,
+    ...        "random_3": 0.7, "lead_3": 0.1, "lead_3_low": -0.01, "lead_3_high": 0.2, "planner_all": 0.85,
+    ...        "null_3": 0.5, "worth_3": "10 to 20"}
+    >>> print(said(row))  # doctest: +NORMALIZE_WHITESPACE
+    f: a, 90 patients. After 3 of 8 features, chosen without a label, AUROC is 0.80; after 3 at random 0.70, and
+    with all 0.85. The lead over random order is 0.10 [-0.01, 0.20], which can be chance. The same knowledge at other
+    features has 0.50. The best of three classifiers needs 10 to 20 labelled patients to do as well.
+    """
+    name = NAMES[row["metric"]]
+    what = f"the right one is in {name} for a share of" if row["metric"] == "first_place" else f"{name} is"
+    t = next((t for t in SHOWN if t < row["features"]), None)
+    head = f"{_title(row)}, {row['followed']:,} patients."
+    if t is None:
+        return f"{head} With all {row['features']} features {what} {row['planner_all']:.2f}."
+    chance = ", which can be chance" if row[f"lead_{t}_low"] <= 0 else ""
+    worth_of = row[f"worth_{t}"]
+    trained = (
+        ""
+        if worth_of == "not measured"
+        else f" The best of three classifiers needs {worth_of} labelled patients to do as well."
+    )
+    return (
+        f"{head} After {t} of {row['features']} features, chosen without a label, {what} {row[f'planner_{t}']:.2f};"
+        f" after {t} at random {row[f'random_{t}']:.2f}, and with all {row['planner_all']:.2f}."
+        f" The lead over random order is {row[f'lead_{t}']:.2f}"
+        f" [{row[f'lead_{t}_low']:.2f}, {row[f'lead_{t}_high']:.2f}]{chance}."
+        f" The same knowledge at other features has {row[f'null_{t}']:.2f}.{trained}"
+    )
+
+
+def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
+    """The tables of some fields, each as one; none where no field asks a question that labels answer."""
+    asked = [path for path in folders if (path / f"{TABLES[0]}.parquet").is_file()]
+    return {name: pd.concat([read_table(path, name) for path in asked], ignore_index=True) for name in TABLES if asked}
+
+
+def _shown(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> dict[str, Any]:
+    """What `league_tables.html` is made of."""
+    return {
+        "rows": rows.to_dict("records"),
+        "readings": _models(tables, rows),
+        "calibration": calibration(tables["reliability"]).to_dict("records") if tables else [],
+        "names": NAMES,
+        "places": [*map(str, SHOWN), "all"],
+    }
+
+
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
     """Write the tables, the figure and the page, `league.html`, of what `afa league field` made of each field.
 
@@ -97,26 +170,20 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
     """
     absent = {path.name: _line(path / NOT_FETCHED) for path in fields if (path / NOT_FETCHED).is_file()}
     there = [path for path in fields if path.name not in absent]
-    tables = {
-        name: pd.concat([read_table(path, name) for path in there], ignore_index=True) for name in TABLES if there
-    }
-    rows = league_rows(tables) if there else pd.DataFrame()
+    tables = read_fields(there)
+    rows = league_rows(tables)
     templates = Environment(loader=PackageLoader("afa.report"), autoescape=True, undefined=StrictUndefined)
-    templates.filters["shown"] = lambda value: "" if value != value else f"{value:.2f}"  # noqa: PLR0124 (missing)
+    templates.filters |= {"hundredth": hundredth, "said": said}
     with atomic_folder(out) as made:
         for name, table in {"league": rows, **tables}.items():
             table.to_csv(made / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
-        if there:
+        if tables:
             draw(tables, rows, len(fields), made / "league.svg")
         page = templates.get_template("league.html").render(
-            rows=rows.to_dict("records"),
-            models=_models(tables, rows) if there else [],
-            calibration=calibration(tables["reliability"]).to_dict("records") if there else [],
+            **_shown(tables, rows),
             absent=absent,
             n_fields=len(fields),
-            names=NAMES,
-            places=[*map(str, SHOWN), "all"],
-            picture=Markup(_picture(made / "league.svg")) if there else "",  # noqa: S704 (our own figure)
+            picture=Markup(_picture(made / "league.svg")) if tables else "",  # noqa: S704 (our own figure)
             style=Markup(style("page.css")),  # noqa: S704
         )
         (made / "league.html").write_text(page, encoding="utf-8")

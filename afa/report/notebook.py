@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -26,6 +27,7 @@ from afa.files import atomic_file
 from afa.report.page_parts import style, template
 
 SVG = "image/svg+xml"
+ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 
 
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
@@ -112,6 +114,8 @@ class _Shell(InteractiveShell):
         with redirect_stdout(_Printed("stdout", self)), redirect_stderr(_Printed("stderr", self)):
             result = self.run_cell(cell.source, store_history=True)  # type: ignore[no-untyped-call]
         cell.execution_count = self.execution_count - 1
+        for data in (output.data for output in cell.outputs if "data" in output):  # no two runs have the same addresses
+            data["text/plain"] = ADDRESS.sub(">", data.get("text/plain", ""))
         error: BaseException | None = result.error_before_exec or result.error_in_exec
         return error
 

@@ -24,6 +24,7 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.as_text import counted, digits, every_line
 from afa.report.benchmarks import by_rule, read_jobs
+from afa.report.league import hundredth, measured
 from afa.report.notebook import notebook_figure, notebook_page
 from afa.report.page_parts import caption, document, items, linked, packed, style, template
 from afa.report.provenance import upstream
@@ -78,19 +79,20 @@ def write_page(
     *,
     readme: Path | None = None,
     left_out: Mapping[str, str] | None = None,
+    field: Path | None = None,
 ) -> None:
     """Write the page of a finished run; it appears when it is complete. `report` gets a line with its size.
 
     readme : where to say what lies in the run's folder.
 
-    left_out : what this run does not have, by name, and why.
+    left_out : what this run does not have, by name, and why. field : what `afa league field` made of the cohort's.
 
     Raises
     ------
     ReportError : something that the page is made of is not there.
 
     """
-    page = report_page(run, parts, texts, left_out or {}).encode()
+    page = report_page(run, parts, texts, left_out or {}, field).encode()
     with atomic_file(out) as temporary:
         temporary.write_bytes(page)
     if readme is not None:
@@ -99,7 +101,9 @@ def write_page(
     report(f"{len(page) / 1e6:.1f} MB")
 
 
-def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str]) -> str:
+def report_page(
+    run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str], field: Path | None = None
+) -> str:
     """The page as HTML."""
     _check_complete(run, parts, texts, left_out)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
@@ -115,6 +119,7 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
         lstrip_blocks=True,
     )
     templates.filters["linked"] = linked
+    templates.filters["hundredth"] = hundredth
     templates.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text).lower())
     return templates.get_template("report.html").render(
         run=run.name,
@@ -122,9 +127,10 @@ def report_page(run: Path, parts: Sequence[Part], texts: Texts, left_out: Mappin
         bundle=load_bundle(run / "bundle"),
         **_compared(run, texts, left_out, cohort.name),
         left_out=left_out,
+        measured=measured(field) if field else {},
         **_figures(_chapters(run, parts, texts, config, provenance["jobs"]), findings(summary)),
         models=language_model(summary),
-        leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts).items()},  # noqa: S704
+        leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts, left_out).items()},  # noqa: S704
         tables=_tables(run / "published"),
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
         errata=Markup(errata),  # noqa: S704
@@ -183,8 +189,10 @@ def _figures(chapters: Mapping[str, Sequence[dict[str, Any]]], said: Mapping[str
     return {"main": main, "chapters": {name: part for name, part in rest.items() if part}}
 
 
-def _leads(parts: Sequence[Part], texts: Texts) -> dict[str, Path]:
-    """By chapter of the report, the page that opens it."""
+def _leads(parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str]) -> dict[str, Path]:
+    """By chapter of the report, the page that opens it; they speak of the paper's cohorts, and open no other's."""
+    if "comparison" in left_out:
+        return {}
     return {part.chapter: texts.docs / LEADS[part.chapter] for part in parts if part.chapter in LEADS}
 
 
@@ -248,7 +256,7 @@ def _check_complete(run: Path, parts: Sequence[Part], texts: Texts, left_out: Ma
     files += [run / "notebooks" / f"{part.name}.ipynb" for part in parts]
     files += [texts.captions / f"{part.name}.rst" for part in parts]
     files += [texts.docs / "decisions.md", texts.docs / "errata.md"]
-    files += _leads(parts, texts).values()
+    files += _leads(parts, texts, left_out).values()
     faults = [
         Fault(str(path), "nothing", "a part of the report", "run the workflow") for path in files if not path.exists()
     ]

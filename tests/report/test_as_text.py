@@ -1,13 +1,20 @@
 """Every line as text, and the page as text."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
 
 from afa.errors import ReportError
 from afa.report.as_text import counted, every_line
+from afa.report.league import measured
 from afa.report.page import Part, parts_of, report_page
+from afa.stages.league import Settings, follow_field
+from afa.stages.league.entrants import read_entrant
+from afa.stats.tables import write_tables
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_counts_leave_out_what_has_nothing_to_reproduce():
@@ -54,6 +61,19 @@ def test_a_real_series_is_not_called_simulated(tmp_path):
     page = report_page(run, PARTS, texts, {})
     assert '<span class="badge">simulated' not in page
     assert "public series (GSE1)" in page
+
+
+def test_the_report_of_a_field_begins_with_what_a_few_features_tell(tmp_path):
+    run, texts = finished_run(tmp_path)
+    field = read_entrant(ROOT / "resources/fields/pima")
+    few = Settings(rounds=(0, 3), patients=60, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=100)
+    write_tables(follow_field(field, few), tmp_path / "field")
+    page = report_page(run, PARTS, texts, {"comparison": "another disease"}, tmp_path / "field")
+    told = page[page.index('<section id="overview"') :]
+    assert "pima: diabetes, 60 patients. After 3 of 8 features, chosen without a label, AUROC is 0." in told
+    assert told.index("<svg") < told.index("how often, tau: effective") < told.index("left-out")
+    assert "What came of the paper" not in page
+    assert measured(tmp_path / "field")["said"][0] in told
 
 
 def test_what_lacks_is_named_all_at_once(tmp_path):

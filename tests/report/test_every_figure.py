@@ -300,6 +300,12 @@ def test_a_figure_drawn_twice_has_the_same_bytes(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_table_with_a_style_is_named_so_that_the_notebook_has_the_same_bytes(name):
+    code = "".join("".join(cell["source"]) for cell in cells_of(name) if cell["cell_type"] == "code")
+    assert code.count(".style.") == code.count(".style.set_uuid(")
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_keeps_no_output_and_has_words_and_parameters(name):
     cells = cells_of(name)
     code = [cell for cell in cells if cell["cell_type"] == "code"]

@@ -84,10 +84,10 @@ def test_what_a_cell_prints_and_displays_keeps_its_order(tmp_path):
 
 
 def test_a_notebook_knows_nothing_of_one_before_it_and_makes_the_same_bytes_again(tmp_path):
-    source = notebook(tmp_path / "in.ipynb", "print('seen' in globals())\nseen = 1")
-    assert outputs(source) == ["False\n"]
+    source = notebook(tmp_path / "in.ipynb", "print('seen' in globals())\nseen = 1\ndisplay(object())")
+    assert outputs(source) == ["False\n", "display_data"]
     first = (tmp_path / "out.ipynb").read_bytes()
-    assert outputs(source) == ["False\n"]
+    assert outputs(source) == ["False\n", "display_data"]
     assert (tmp_path / "out.ipynb").read_bytes() == first
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import os
 import re
@@ -186,5 +188,10 @@ def digests(results: Path) -> dict[str, str]:
 
 
 def shown(page: Path) -> str:
-    """What a page says, without dates and seconds."""
-    return re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.+]+|\d[\d.,]* (s|min|h)\b", "*", page.read_text(encoding="utf-8"))
+    """What a page says, its packed parts too, without dates, seconds, and the prefix of a module's rules."""
+    text = page.read_text(encoding="utf-8").partition('<section id="time"')[0]
+    packed = re.findall(r'<script type="text/plain" id="page-[^"]*">([^<]*)</script>', page.read_text(encoding="utf-8"))
+    assert packed
+    pages = [gzip.decompress(base64.b64decode(part)).decode() for part in packed]
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.+]+|\d[\d.,]* (s|min|h)\b", "*", text)
+    return "\n".join([text.replace("<b>afa_", "<b>"), *pages])

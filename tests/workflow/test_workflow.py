@@ -1,6 +1,9 @@
 """The workflow as a Snakemake user meets it: targets, reruns, and errors before any job starts."""
 
+import gzip
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -170,5 +173,33 @@ def test_every_field_is_planned_down_to_its_report(checkout, name):
         pytest.skip("needs ../shared/fields")
     planned = snakemake(checkout, "-n", "--config", f"cohort={name}", f"tables={mirror}")
     assert planned.returncode == 0, planned.stderr
-    for rule in ("field_bundle", "encode_cohort", "labels", "report_page"):
-        assert f"rule {rule}:" in planned.stdout + planned.stderr
+    text = planned.stdout + planned.stderr
+    rules = ("field_bundle", "encode_cohort", "labels", "league_field", "report_page")
+    if name == "icu":  # nobody has every value
+        rules = ("league_field", "field_report")
+        assert "rule encode_cohort:" not in text
+    for rule in rules:
+        assert f"rule {rule}:" in text
+
+
+def test_a_field_of_which_nobody_has_every_value_has_a_report_of_what_was_measured(checkout):
+    (checkout / "resources").unlink()
+    shutil.copytree(ROOT / "resources", checkout / "resources", copy_function=os.symlink)
+    values = checkout / "resources/fields/pima/values.csv.gz"
+    head, *rows = gzip.decompress(values.read_bytes()).decode().splitlines()
+    gap = head.split(",").index("glucose_2h")
+    cells = [row.split(",") for row in rows]
+    lines = [",".join([*row[:gap], "", *row[gap + 1 :]]) for row in cells]
+    study = checkout / "resources/fields/pima/study.yaml"
+    for path, text in ((values, gzip.compress("\n".join([head, *lines]).encode())), (study, study.read_bytes())):
+        path.unlink()
+        path.write_bytes(text)
+    digest = hashlib.sha256(values.read_bytes()).hexdigest()
+    study.write_text(re.sub("sha256: [0-9a-f]{64}", f"sha256: {digest}", study.read_text(), count=1))
+    made = snakemake(checkout, "--config", "cohort=pima", "run=gaps")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "nobody has every value" in made.stdout + made.stderr
+    page = (checkout / "results/gaps/report.html").read_text()
+    assert "768 patients. After 3 of 8 features" in page
+    assert "Nobody has every value" in page
+    assert "Nothing to be done" in snakemake(checkout, "--config", "cohort=pima", "run=gaps").stderr

@@ -35,7 +35,11 @@ from afa.config import (
     own_rule_files,
 )
 from afa.bundle.read import entities_of
-from afa.cohort.table_cohort import TableCohort, load_cohort_file
+from afa.cohort.table_cohort import (
+    TableCohort,
+    load_cohort_file,
+    nobody_is_complete,
+)
 from afa.deadrun import join_the_living
 from afa.errors import AfaError
 from afa.files import sha256_of
@@ -68,6 +72,8 @@ try:
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
+    # The stages of the paper take patients of whom everything was measured.
+    GAPS = bool(FIELD) and nobody_is_complete(COHORT, settings.tables)
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 
@@ -232,9 +238,14 @@ wildcard_constraints:
     gain=r"\w+",
 
 
+def field_folder(name):
+    """The folder of a field, of this run or of those that come with the workflow."""
+    return here_or_home(Path("resources/fields") / name)
+
+
 def files_of_field(wildcards):
     """What a field is made of, its table included where that is in a mirror."""
-    folder = Path(home(f"resources/fields/{wildcards.field}"))
+    folder = field_folder(wildcards.field)
     mirrored = [] if settings.tables is None else [settings.tables / wildcards.field]
     parts = ["study.yaml", "entities.csv", "features.csv", "groups.csv", "record/*.csv"]
     return [

@@ -1,6 +1,10 @@
 # The league: every field with real labels by itself, and the page of them all, in results/league.
 FIELDS = sorted(
-    path.parent for path in Path(home("resources/fields")).glob("*/study.yaml")
+    {
+        path.parent.name
+        for place in (Path(), HOME)
+        for path in place.glob("resources/fields/*/study.yaml")
+    }
 )
 
 
@@ -19,7 +23,7 @@ rule league_field:
         mem_mb=memory,
         runtime=minutes,
     params:
-        field=lambda wildcards: home(f"resources/fields/{wildcards.field}"),
+        field=lambda wildcards: str(field_folder(wildcards.field)),
         mirror=(
             ""
             if settings.tables is None
@@ -32,7 +36,7 @@ rule league_field:
 
 rule league:
     input:
-        fields=[f"results/league/fields/{folder.name}" for folder in FIELDS],
+        fields=[f"results/league/fields/{name}" for name in FIELDS],
     output:
         page=directory("results/league/page"),
     log:
@@ -46,9 +50,40 @@ rule league:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("field:league_page") + template_digest("league.*"),
+        code=command_digest("field:league_page") + template_digest("league*"),
     shell:
         "afa league page {input.fields} --out {output.page} > {log} 2>&1"
+
+
+# The report of a field of whose patients nobody has every value: what the league says of it.
+if GAPS:
+    logger.info(
+        f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"
+    )
+
+    ruleorder: field_report > report_page
+
+    rule field_report:
+        input:
+            field=f"results/league/fields/{FIELD.name}",
+        output:
+            tables=directory(f"{RUN}/league"),
+            page=f"{RUN}/report.html",
+        log:
+            f"{RUN}/logs/field_report.log",
+        benchmark:
+            f"{RUN}/benchmarks/field_report.tsv"
+        localrule: True
+        conda:
+            ENVIRONMENT
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
+        params:
+            code=command_digest("field:league_page") + template_digest("league*"),
+        shell:
+            "afa league page {input.field} --out {output.tables} > {log} 2>&1"
+            " && mv {output.tables}/league.html {output.page}"
 
 
 # Rare diseases by signs: what the Human Phenotype Ontology said in 2015, on published patients, in results/phenotypes.

@@ -284,10 +284,17 @@ rule provenance:
         " --out {output} > {log} 2>&1"
 
 
+# What opens the report of a field that is read by its own bundle.
+MEASURED = (
+    [f"results/league/fields/{FIELD.name}"] if FIELD and not settings.bundle else []
+)
+
+
 # The report: one page made of the finished run and of the project's own texts.
 rule report_page:
     input:
         results=REPORTED,
+        measured=MEASURED,
         cohort=f"{RUN}/cohort",
         bundle=f"{RUN}/bundle",
         config=f"{RUN}/config.json",
@@ -321,13 +328,17 @@ rule report_page:
             for name, page in NOTEBOOKS.items()
         ],
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
+        field=lambda wildcards, input: " ".join(
+            f"--field {path}" for path in input.measured
+        ),
         code=command_digest("report:report_page")
         + template_digest("report.*")
+        + template_digest("league_tables.*")
         + template_digest("run.md")
         + template_digest("notebook.*"),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs} --captions {params.captions}"
-        " {params.parts:q} {params.left_out:q} --out {output.page} --readme {output.readme} > {log} 2>&1"
+        " {params.parts:q} {params.left_out:q} {params.field} --out {output.page} --readme {output.readme} > {log} 2>&1"
 
 
 # Snakemake's own report of the same jobs: the graph of rules, their code, their times.

@@ -52,7 +52,7 @@ class Settings(Section):
     """What the league follows and repeats; nothing is tuned on labels."""
 
     rounds: tuple[int, ...] = Field((0, 1, 2, 3, 5, 8, 12, 20), description="features observed, beside all of them")
-    patients: int = Field(2000, ge=20, description="at most so many patients of a field are followed, drawn by name")
+    patients: int = Field(20_000, ge=20, description="at most so many patients of a field are followed, drawn by name")
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of each patient")
     shuffles: int = Field(20, ge=1, description="bundles whose knowledge is shuffled among features")
     shuffled: int = Field(300, ge=20, description="at most so many patients that these are asked about")
