@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+
+from afa.errors import Fault
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ModuleNotFoundError as error:
+    missing = Fault("afa.plot", "no package matplotlib", "what figures need", "run pip install 'afa[notebooks]'")
+    raise ModuleNotFoundError(str(missing), name="matplotlib") from error
 
 from afa.dialogue.words import posterior_is_of, posterior_of
 from afa.planner import Planner

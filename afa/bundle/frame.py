@@ -26,6 +26,9 @@ def bundle_of_frames(
     priors: Mapping[str, float] | None,
 ) -> Bundle:
     """`Bundle.from_frame`."""
+    if not isinstance(unary, pd.DataFrame):
+        step = "give pandas.DataFrame(potentials, index=entities, columns=features)"
+        raise BundleError(Fault("from_frame", type(unary).__name__, "a DataFrame", step))
     rows, features = _rows(unary)
     couplings = pd.DataFrame(columns=PAIRS) if pairwise is None else pairwise
     entities = list(dict.fromkeys([*rows["entity"], *couplings.get("entity", [])]))

@@ -79,8 +79,13 @@ def main() -> None:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        app()
+        sys.exit(app(prog_name="afa", standalone_mode=False))
+    except typer.Abort:
+        sys.exit(1)
     except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            sys.exit(2)
         told = as_error(error, sys.argv[1:])
         if told is None or DEBUG in sys.argv:
             raise

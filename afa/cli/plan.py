@@ -183,8 +183,9 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
-            gc.disable()  # what is loaded stays: looking for what does not takes a tenth of the start
+            gc.disable()  # what is loaded stays: to look for what does not takes a third of the start
             loading.callback(gc.enable)
+            loading.callback(gc.freeze)
             from afa.bundle import load_bundle
 
             bundle = load_bundle(folder)

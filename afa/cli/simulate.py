@@ -43,8 +43,9 @@ def simulate(
     cohort: Annotated[
         Path,
         typer.Argument(
+            metavar="COHORT",
             help="measured patients: a .csv or .parquet table, or a cohort folder; "
-            "for a bundle with implications a phenopacket as JSON, or a folder of them"
+            "for a bundle with implications a phenopacket as JSON, or a folder of them",
         ),
     ],
     out: Out,

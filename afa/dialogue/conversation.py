@@ -27,6 +27,7 @@ from afa.dialogue.words import (
     standings,
 )
 from afa.errors import AfaError, Fault, PlannerError
+from afa.mrf import VALUES
 from afa.planner import Planner, TopKPlanner
 from afa.planner.log import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
@@ -39,11 +40,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "ranking", "history", "view", "save", "quit")
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _ternary(value: Any) -> int:
+    if isinstance(value, bool) or value not in VALUES:
+        raise ValueError("-1, 0 or 1")
+    return int(value)
 
 
-Value = Annotated[int, Field(strict=True, ge=-1, le=1), BeforeValidator(_whole)]
+Value = Annotated[int, BeforeValidator(_ternary)]
 
 
 class _Request(BaseModel):

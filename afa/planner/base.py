@@ -208,6 +208,9 @@ class Planner(ABC):
 
         values : by feature, such as a row of a table; what is missing (None, NaN) is left out.
         """
+        if not hasattr(values, "items"):
+            step = "give {feature: value}, or a row of a table"
+            raise PlannerError(Fault("observations", type(values).__name__, "values by feature", step))
         values = {str(name): value for name, value in values.items() if not is_missing(value)}
         if not values:
             raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))

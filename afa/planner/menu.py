@@ -85,6 +85,9 @@ def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
 def panels_of(bundle: Bundle, given: Panels) -> dict[str, Sequence[str]]:
     """The panels that are given, or the bundle's measurements."""
     panels = measurements_of(bundle) if given is None else given
+    if not isinstance(panels, Mapping):
+        step = "give {name: [features]}"
+        raise PlannerError(Fault("planner option panels", type(panels).__name__, "features by panel", step))
     return {
         name: list(features) if isinstance(features, tuple | list) else features for name, features in panels.items()
     }

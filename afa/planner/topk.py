@@ -107,7 +107,7 @@ class TopKPlanner(Planner):
             if len(bundle.entities) == 1:
                 step = f"ask whether it holds: BinaryPlanner, or --entity {bundle.entities[0]}"
                 raise PlannerError(Fault(f"bundle {bundle.name}", "one entity", "two or more to rank", step))
-            raise PlannerError(Fault("planner option k", repr(k), expected, "choose a smaller k"))
+            raise PlannerError(Fault("planner option k", repr(k), expected, "choose a whole number of these"))
         asked_of, gauge = bundle, gauge_of(bundle, coupling)
         if gauge == "shared":
             found, step = "'shared': a ranking has no two classes", "leave it out"

@@ -110,6 +110,10 @@ def simulate(
 
     """
     model = bundle_given(bundle)
+    for name, table in {"X": X, "y": X if y is None else y}.items():
+        if not isinstance(table, pd.DataFrame):
+            step = "give pandas.DataFrame(values, columns=names)"
+            raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
     measured = X.reindex(columns=[name for name in model.features if name in X.columns and X[name].notna().any()])
     if measured.columns.empty:
         step = "name the columns as the bundle's features"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from commands import afa as run_afa
 from pages import write_files
 from rich.console import Console
 from typer.testing import CliRunner
@@ -93,7 +94,7 @@ def test_a_mistake_in_a_file_is_named_by_its_line_or_key(
         ("bundle validate plant", "plant: found nothing", "check the path"),
         ("bundle validate plants/unary.csv", "found a file; expected a bundle folder", "check the path"),
         ("plan plants/bundle.yaml", "found a file; expected a bundle folder", "check the path"),
-        ("plan plants --k 3", "found 3; expected 1 to 2", "choose a smaller k"),
+        ("plan plants --k 3", "found 3; expected 1 to 2", "choose a whole number of these"),
         ("plan plants --entity drougt", "found 'drougt'; expected an entity of the bundle: drought", "name one"),
         ("plan plants --k 1 --entity drought", "found both", "leave one of them out"),
         ("plan plants --score lineraity", "found 'lineraity'; expected linearity", "choose one of these"),
@@ -116,12 +117,43 @@ def test_a_mistake_on_the_command_line_is_named_by_what_was_typed(words: str, fo
 
 
 @pytest.mark.parametrize(
+    ("words", "found", "step"),
+    [
+        ("plan", "afa plan: found no BUNDLE", "run `afa plan -h`"),
+        ("plann plants", "afa: found no such command 'plann'", "did you mean 'plan'?"),
+        ("bundle valdate plants", "afa bundle: found no such command 'valdate'", "did you mean 'validate'?"),
+        ("plan plants --kk 1", "found the unknown option --kk", "did you mean --k?"),
+        ("plan plants --k two", "afa plan, --k: found 'two'; expected a valid integer.", "run `afa plan -h`"),
+        ("plan plants --k 0", "afa plan, --k: found '0'; expected greater than or equal to 1.", "run `afa plan -h`"),
+        (
+            "plan plants --holds all",
+            "found 'all'; expected one of 'several', 'one', 'one or none'.",
+            "run `afa plan -h`",
+        ),
+        ("plan plants --entity", "found option '--entity' requires an argument", "run `afa plan -h`"),
+        ("plan plants more", "unexpected extra argument", "run `afa plan -h`"),
+        ("serve plants --port 99999", "found '99999'; expected less than or equal to 65535.", "run `afa serve -h`"),
+        ("simulate plants patients.csv", "found no --out", "run `afa simulate -h`"),
+    ],
+)
+@pytest.mark.usefixtures("plants")
+def test_words_that_are_no_command_are_one_line_too(words: str, found: str, step: str) -> None:
+    ran = run_afa(*words.split())
+    assert (ran.returncode, ran.stdout) == (2, "")
+    (line,) = ran.stderr.splitlines()
+    said, _, next_step_ = line.partition(" Next step: ")
+    assert found in said
+    assert step in next_step_
+
+
+@pytest.mark.parametrize(
     ("line", "where", "expected"),
     [
         ('{"do": "observe", "values": {"growth": 1}', "request", "one JSON object a line"),
         ('{"do": "observ"}', "request, key do", "show or observe"),
         ('{"do": "observe", "values": {"growth": 2}}', "request, key observe.values.growth", "1"),
-        ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "a whole number"),
+        ('{"do": "observe", "values": {"growth": "low"}}', "request, key observe.values.growth", "-1, 0 or 1"),
+        ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "-1, 0 or 1"),
         ('{"do": "observe", "value": {"growth": 1}}', "request, key observe.value", "only known keys"),
         ('{"do": "observe", "values": {"gorwth": 1}}', "feature 'gorwth'", "a feature of the bundle"),
         ('{"do": "observe", "numbers": {"growth": 3.5}}', "feature growth", "a feature with a range in features.csv"),
@@ -217,13 +249,22 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
         (lambda planner: planner.observe("growth", "high"), "found 'high'; expected -1, 0 or 1", "encode"),
         (lambda planner: planner.observe("soil_moisture", 0), "found a second observation", "use correct()"),
         (lambda planner: planner.observe_all(pd.Series({"growth": np.nan})), "found none", "name a feature"),
+        (lambda planner: planner.observe_all(["growth"]), "observations: found list", "give {feature: value}"),
         (lambda planner: planner.correct("growth", 1), "found no observation", "use observe()"),
         (lambda planner: afa.TopKPlanner("plant"), "plant: found nothing", "check the path"),
         (lambda planner: afa.TopKPlanner({"plants": 1}), "found dict", "give afa.load_bundle(folder)"),
-        (lambda planner: afa.TopKPlanner("plants", k=3), "found 3; expected 1 to 2", "choose a smaller k"),
+        (lambda planner: afa.TopKPlanner("plants", k=3), "found 3; expected 1 to 2", "choose a whole number of these"),
+        (
+            lambda planner: afa.TopKPlanner("plants", k="1"),
+            "found '1'; expected 1 to 2",
+            "choose a whole number of these",
+        ),
+        (lambda planner: afa.TopKPlanner("plants", panels=["growth"]), "found list", "give {name: [features]}"),
         (lambda planner: afa.TopKPlanner("plants", costs={"growth": -1}), "found -1", "give"),
         (lambda planner: afa.BinaryPlanner("plants", entity="drougt"), "'drougt'", "did you mean drought"),
         (lambda planner: afa.Stop(posterior=95), "found 95; expected a number above 0 and below 1", "such a number"),
+        (lambda planner: afa.simulate("plants", [[1, 0]]), "table X: found list", "give pandas.DataFrame"),
+        (lambda planner: afa.Bundle.from_frame({"growth": 1}), "from_frame: found dict", "give pandas.DataFrame"),
         (
             lambda planner: afa.simulate("plants", pd.DataFrame({"soil": [1]})),
             "no column of a feature",

@@ -10,7 +10,7 @@ import sys, time
 import afa.cli
 from afa.files import atomic_folder
 
-def command():
+def command(**_):
     with atomic_folder(sys.argv[1]) as temporary:
         (temporary / "half").write_text("half")
         print("begun", flush=True)
