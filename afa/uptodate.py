@@ -160,7 +160,7 @@ async def _finished(records: PersistenceBase, job: Any) -> None:
 
 def _decides(job: Any) -> bool:
     main = job.rule.workflow.is_main_process
-    return main and bool(job.output) and any(job.rule.snakefile.startswith(folder) for folder in _folders)
+    return main and bool(job.output) and any(str(job.rule.snakefile).startswith(folder) for folder in _folders)
 
 
 def _sources(job: Any) -> list[str]:

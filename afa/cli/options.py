@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from functools import update_wrapper
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -114,7 +115,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**given, **made)
 
-    grouped.__name__, grouped.__doc__ = command.__name__, command.__doc__
+    update_wrapper(grouped, command)
     grouped.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return grouped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from afa.bundle.explicit import explicit_models
+from afa.cohort.table_cohort import field_cohort, nobody_is_complete
 from afa.engine.course import CERTAIN, MISSING
 from afa.engine.follow import choose
 from afa.engine.layout import Models
@@ -230,6 +232,17 @@ def made_up(folder: Path, name: str, *, holds: str, address: str | None = None) 
         (given / path).write_text(text)
     import_field(given, folder / name, holds=holds, address=address)  # type: ignore[arg-type]
     return folder / name
+
+
+def test_a_table_of_which_nobody_has_every_value_is_told_from_others(tmp_path: Path) -> None:
+    field = made_up(tmp_path, "valves", holds="several")
+    assert not nobody_is_complete(field_cohort(field))
+    values = next(field.glob("values.csv*"))
+    head, *rows = gzip.decompress(values.read_bytes()).decode().splitlines()
+    values.write_bytes(gzip.compress("\n".join([head, *(f"{row.rpartition(',')[0]}, " for row in rows)]).encode()))
+    cohort = field_cohort(field)
+    assert nobody_is_complete(cohort.model_copy(update={"sha256": None}))
+    assert not nobody_is_complete(cohort)  # not the table of the digest: who needs it says so
 
 
 def test_fields_that_nobody_coded_for_pass_and_a_table_that_is_not_there_is_shown(tmp_path: Path) -> None:

@@ -94,16 +94,23 @@ def _reached(function: Any) -> tuple[set[str], set[str]]:
             imported.add(elsewhere[name])
         elif thing is not None and name not in used:
             used.add(name)
-            for code in _codes_of(thing) if inspect.isfunction(thing) else ():
+            for code in _codes_of(thing):
                 imported |= set(_imported_names(code).values())
                 pending |= {step.argval for step in dis.get_instructions(code) if step.opname in GLOBALS}
     return used, imported & graph().modules
 
 
-def _codes_of(function: Any) -> Iterator[CodeType]:
-    """The code of a function and of those inside it, and its annotations: typer evaluates them, to read options."""
-    pending = [function.__code__]
-    pending += [compile(text, "<annotation>", "eval") for text in inspect.get_annotations(function).values()]
+def _codes_of(thing: Any) -> Iterator[CodeType]:
+    """The code of a function, or of a class's, and of those inside it; and its annotations: typer evaluates them."""
+    methods = [value for value in vars(thing).values() if inspect.isfunction(value)] if inspect.isclass(thing) else []
+    functions = [inspect.unwrap(each) for each in (thing, *methods) if inspect.isfunction(each)]
+    pending = [function.__code__ for function in functions]
+    pending += [
+        compile(text, "<annotation>", "eval")
+        for function in functions
+        for text in inspect.get_annotations(function).values()
+        if isinstance(text, str)
+    ]
     while pending:
         code = pending.pop()
         yield code

@@ -174,9 +174,9 @@ def test_every_field_is_planned_down_to_its_report(checkout, name):
     planned = snakemake(checkout, "-n", "--config", f"cohort={name}", f"tables={mirror}")
     assert planned.returncode == 0, planned.stderr
     text = planned.stdout + planned.stderr
-    rules = ("field_bundle", "encode_cohort", "labels", "league_field", "report_page")
+    rules = ("field_bundle", "encode_cohort", "labels", "measured_field", "report_page")
     if name == "icu":  # nobody has every value
-        rules = ("league_field", "field_report")
+        rules = ("measured_field", "field_report")
         assert "rule encode_cohort:" not in text
     for rule in rules:
         assert f"rule {rule}:" in text

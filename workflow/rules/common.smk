@@ -243,10 +243,10 @@ def field_folder(name):
     return here_or_home(Path("resources/fields") / name)
 
 
-def files_of_field(wildcards):
+def files_of_field(name):
     """What a field is made of, its table included where that is in a mirror."""
-    folder = field_folder(wildcards.field)
-    mirrored = [] if settings.tables is None else [settings.tables / wildcards.field]
+    folder = field_folder(name)
+    mirrored = [] if settings.tables is None else [settings.tables / name]
     parts = ["study.yaml", "entities.csv", "features.csv", "groups.csv", "record/*.csv"]
     return [
         *files_of(folder, *parts),

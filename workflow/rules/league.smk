@@ -8,9 +8,14 @@ FIELDS = sorted(
 )
 
 
+MIRROR = (
+    "" if settings.tables is None else f"--tables {shlex.quote(str(settings.tables))}"
+)
+
+
 rule league_field:
     input:
-        files=files_of_field,
+        files=lambda wildcards: files_of_field(wildcards.field),
     output:
         tables=directory("results/league/fields/{field}"),
     log:
@@ -24,11 +29,7 @@ rule league_field:
         runtime=minutes,
     params:
         field=lambda wildcards: str(field_folder(wildcards.field)),
-        mirror=(
-            ""
-            if settings.tables is None
-            else f"--tables {shlex.quote(str(settings.tables))}"
-        ),
+        mirror=MIRROR,
         code=command_digest("field:league_field"),
     shell:
         "afa league field {params.field:q} {params.mirror} --out {output.tables} > {log} 2>&1"
@@ -55,7 +56,25 @@ rule league:
         "afa league page {input.fields} --out {output.page} > {log} 2>&1"
 
 
-# The report of a field of whose patients nobody has every value: what the league says of it.
+# A run of a field has what the league says of it, first in its report.
+if FIELD:
+
+    use rule league_field as measured_field with:
+        input:
+            files=files_of_field(FIELD.name),
+        output:
+            tables=directory(f"{RUN}/tables/league"),
+        log:
+            f"{RUN}/logs/measured_field.log",
+        benchmark:
+            f"{RUN}/benchmarks/measured_field.tsv"
+        params:
+            field=str(FIELD),
+            mirror=MIRROR,
+            code=command_digest("field:league_field"),
+
+
+# Where nobody has every value that is the report.
 if GAPS:
     logger.info(
         f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"
@@ -65,7 +84,7 @@ if GAPS:
 
     rule field_report:
         input:
-            field=f"results/league/fields/{FIELD.name}",
+            field=f"{RUN}/tables/league",
         output:
             tables=directory(f"{RUN}/league"),
             page=f"{RUN}/report.html",

@@ -285,9 +285,7 @@ rule provenance:
 
 
 # What opens the report of a field that is read by its own bundle.
-MEASURED = (
-    [f"results/league/fields/{FIELD.name}"] if FIELD and not settings.bundle else []
-)
+MEASURED = [f"{RUN}/tables/league"] if FIELD and not settings.bundle else []
 
 
 # The report: one page made of the finished run and of the project's own texts.
