@@ -82,7 +82,7 @@ def explore_simulation(
         return [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]
 
     for way, seed in runs:
-        if is_compiled(way, gauge, prices):
+        if is_compiled(bundle, way, gauge, prices):
             walked.append(_by_engine(bundle, values, names, way, seed, k=k, solver=solver, threads=threads))
             continue
         asked = zip(planners(way, seed), values, strict=True)

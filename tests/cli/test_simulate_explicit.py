@@ -163,6 +163,28 @@ def test_exclusive_groups_and_tau_are_followed_by_the_planner(tmp_path, tau):
     assert by_rank.curves.query("metric == 'sign_accuracy' and t == 4 and allocation == 'greedy'")["value"].item() == 1
 
 
+@pytest.mark.parametrize("coupling", ["explicit", "differential"])
+def test_features_of_one_measurement_are_asked_for_as_the_planner_does(coupling):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        case = rated(rng, n=2, m=6, coupled=False, speaks=1.0)
+        rates = replace(case.bundle.rates, measurements=(("draw", (0, 3)),), table=None)
+        bundle = replace(case.bundle, rates=rates)
+        values = rng.integers(-1, 2, (4, 6)).astype(np.int8)
+        gauge = Gauge(coupling)
+        task = BinaryTask.of(
+            bundle, values, np.full(4, np.nan), [], entity="v0", prices=None, gauge=gauge, solver=TIGHT, threads=1
+        )
+        names = tuple(f"p{i}" for i in range(4))
+        scores = task.walk(task.look(names, values, slice(0, 4)), GREEDY, 0, nobody).scores
+        for row, found in zip(values, scores, strict=True):
+            planner = BinaryPlanner(bundle, entity="v0", coupling=coupling, solver=TIGHT)
+            for t in range(7):
+                assert np.sign(found[t]) == planner.decision()
+                if (name := planner.next_feature()) is not None:
+                    planner.observe(name, int(row[int(name[1:])]))
+
+
 def test_gaps_of_a_bundle_of_directions_count_nothing_at_the_end(bundle_tiny):
     rng = np.random.default_rng(3)
     values = rng.integers(-1, 2, (6, 5)).astype(float)

@@ -1,9 +1,10 @@
 """Patients followed under one way of choosing features in the binary setting: does one entity hold?
 
 The numbers are those of a `BinaryPlanner` that is asked and told until everything has been measured: by the compiled
-engine, or by the planner itself where there are costs to weigh, exclusive groups or a tau. Random orders look at no
-costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A patient is decided by the sign
-of the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision at all that was measured.
+engine, or by the planner itself where there are costs or measurements of several features to weigh, exclusive groups or
+a tau. Random orders look at no costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A
+patient is decided by the sign of the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision
+at all that was measured.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from afa.stages.simulate.walks import (
     spent_until,
     steps,
     tell,
+    weighs_items,
 )
 
 BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
@@ -166,8 +168,7 @@ class BinaryTask:
 
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
-        priced = self.prices is not None and way.allocation not in DRAWN
-        if priced or self.task is None:
+        if self.task is None or weighs_items(self.bundle, way, self.prices):
             paths = self._planned(seen, way, seed, tick)
         else:
             paths = self._compiled(self.task, seen, way, seed)

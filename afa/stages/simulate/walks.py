@@ -28,6 +28,7 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner import BinaryPlanner, TopKPlanner
+from afa.planner.menu import measurements_of
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.allocation.fixed_topk import overlap, positives_by_prevalence
 from afa.stages.allocation.tables import Targets
@@ -168,7 +169,7 @@ class TopKTask:
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
-        compiled = is_compiled(way, self.gauge, self.prices)
+        compiled = is_compiled(self.bundle, way, self.gauge, self.prices)
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
         if compiled:
             tick(len(seen.names))
@@ -244,11 +245,15 @@ class TopKTask:
         return planner_of(self.bundle, way, self.k, self.gauge, self.solver, self.prices, patient=name, seed=seed)
 
 
-def is_compiled(way: Way, gauge: Gauge, prices: Floats | None) -> bool:
+def is_compiled(bundle: Bundle, way: Way, gauge: Gauge, prices: Floats | None) -> bool:
     """Whether the compiled engine follows this way; else the planner itself does."""
-    priced = prices is not None and way.allocation not in DRAWN
     known = way.score == "linearity" and way.allocation in RULE_NAMES
-    return known and not priced and gauge.coupling != "explicit"
+    return known and not weighs_items(bundle, way, prices) and gauge.coupling != "explicit"
+
+
+def weighs_items(bundle: Bundle, way: Way, prices: Floats | None) -> bool:
+    """Whether a rule looks at costs, or at measurements that several features come from."""
+    return way.allocation not in DRAWN and (prices is not None or bool(measurements_of(bundle)))
 
 
 def tell(planner: TopKPlanner | BinaryPlanner, values: NDArray[np.int8]) -> None:
