@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 PACKAGE = Path(__file__).parent
-_NAMED_OTHERWISE = {"sklearn": "scikit_learn"}
+_NAMED_OTHERWISE = {"sklearn": "scikit_learn", "git": "gitpython"}
 _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 
 

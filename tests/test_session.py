@@ -136,7 +136,7 @@ def test_several_values_come_in_all_or_none(bundle_tiny: Bundle) -> None:
         (lambda p: p.correct("MUC2", 3), "feature MUC2: found 3"),
         (lambda p: p.skip("MUC2"), "'MUC2': found already observed"),
         (lambda p: p.skip("nosuch"), "feature 'nosuch': found an unknown name"),
-        (lambda p: p.observe("MUC2", 1), "use correct()"),
+        (lambda p: p.observe("MUC2", 1), "correct the earlier value"),
         (lambda p: p.observe("MUCC2", 1), "did you mean MUC2"),
     ],
 )

@@ -91,7 +91,7 @@ class Terminal:
                 self._hear(line, item)
             except AfaError as error:
                 for fault in error.faults:
-                    self.console.print(f"[red]{escape(str(fault))}[/red]")
+                    self._say(f"[red]{escape(str(fault))}[/red]")
 
     def _greet(self) -> None:
         asked_of, planner = self.planner.asked_of, self.planner
@@ -207,6 +207,11 @@ class Terminal:
         if not all(word.casefold() in WRITTEN or isfinite(number(word.replace(",", "."))) for word in words):
             expected = "-1, 0 or 1, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE, without blanks"
+            for usage, _ in HELP:
+                if usage.split()[0] == words[0].lower():
+                    expected, step = usage, f"type {usage}, or ? for what it does"
+            if words[0] in self.planner.bundle.features:
+                step = f"type {words[0]}=VALUE, without blanks"
             raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
         asked = _asked(item)
         if len(words) > len(asked.features):

@@ -217,7 +217,7 @@ class Planner(ABC):
         for feature, value in values.items():
             checked(self.bundle, feature, value)
             if feature in self._log.observed:
-                step = "use correct() to replace its value, or undo()"
+                step = "correct the earlier value, or undo"
                 raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
         check_together(self.bundle, self._log.observed | values)
         if cost is None:
@@ -236,7 +236,7 @@ class Planner(ABC):
         """Replace an earlier value by another; all that was computed from it is computed anew, at no cost."""
         checked(self.bundle, feature, value)
         if feature not in self._log.observed:
-            step = "use observe()"
+            step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
         check_together(self.bundle, self._log.observed | {feature: value})
         was = self._log.observed[feature]

@@ -173,7 +173,7 @@ class TopKPlanner(Planner):
         return float(inside.min() if self.holds == "several" else inside.sum())
 
     def undecided(self) -> list[str]:
-        """The entities that tie for the last places of `top_k`, best first as `ranking` has them; empty for no tie.
+        """The entities that tie for the last places of `top_k`, the most probable first, then as ranked; [] for no tie.
 
         A tie of the scores, or of the posterior: one outside is as probable as one inside, to 0.005, or more so.
         """
@@ -189,7 +189,7 @@ class TopKPlanner(Planner):
             tied |= places == places[outside[0]]
         tied[outside] |= posterior[outside] > posterior[inside].min() - AS_PROBABLE
         tied[inside] |= posterior[inside] < posterior[outside].max() + AS_PROBABLE
-        return [view.entities[v] for v in order if tied[v]]
+        return [view.entities[v] for v in sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))]
 
     def ranking(self) -> list[str]:
         """All entities, best first (decisions.md S6)."""

@@ -27,7 +27,7 @@ def test_a_tie_is_a_tie_and_nothing_unusual_is_said_so(three: Bundle) -> None:
     planner = TopKPlanner(three, k=1)
     assert not planner.nothing_unusual()
     planner.observe_all({"a": 0, "b": 0, "c": 0})
-    assert planner.undecided() == ["cold", "fever", "rust"]
+    assert planner.undecided() == ["rust", "cold", "fever"]  # the most probable first
     assert planner.nothing_unusual()
     planner.correct("a", 1)
     assert (planner.undecided(), planner.top_k(), planner.nothing_unusual()) == ([], ["cold"], False)
