@@ -25,8 +25,9 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def _cache_folder() -> str:
-    digest = hashlib.sha256(version("numba").encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    place = Path(__file__).parent  # Numba keeps kernels by the path of their source: each installation compiles its own
+    digest = hashlib.sha256(f"{version('numba')}\0{place}\0".encode())
+    for source in sorted(place.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return str(Path(home) / "afa" / f"kernels-{digest.hexdigest()[:16]}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +63,14 @@ def test_what_was_damaged_is_compiled_again_with_one_line_that_names_the_cache(
     (line,) = caplog.messages
     assert line.startswith(f"afa: kernel cache {folder}: found {file.name} damaged")
     assert file.read_bytes()[: kept.DIGEST_SIZE] == kept._digest(file.name, file.read_bytes()[kept.DIGEST_SIZE :])
+
+
+def test_each_installation_keeps_kernels_of_its_own(tmp_path):
+    kept = []
+    for place in ("one", "other", "one"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        spec = importlib.util.spec_from_file_location("a_copy", shutil.copy(compiling.__file__, tmp_path / place))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        kept.append(module.CACHE_FOLDER)
+    assert kept[0] == kept[2] != kept[1]
