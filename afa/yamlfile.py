@@ -66,7 +66,8 @@ _OF_KIND = {
     **dict.fromkeys(("model_type", "dict_type", "mapping_type", "dataclass_type"), "a mapping of keys to values"),
     **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list"),
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    "finite_number": "a finite number",
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
     "string_type": "text",
 }

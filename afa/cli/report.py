@@ -176,11 +176,11 @@ def report_page(
         list[str] | None, typer.Option(help="NAME=WHY of a part that this run does not have; repeatable")
     ] = None,
     readme: Annotated[Path | None, typer.Option(help="file that says what lies in the run's folder")] = None,
-    field: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
+    measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
 ) -> None:
     """Write the report of a finished run: one page with everything in it, and nothing fetched."""
     from afa.report.page import Texts, parts_of, write_page
     from afa.stages.inputs import pairs
 
     why = pairs("--left-out", left_out or [])
-    write_page(run, parts_of(part), Texts(paper, docs, captions), out, readme=readme, left_out=why, field=field)
+    write_page(run, parts_of(part), Texts(paper, docs, captions), out, readme=readme, left_out=why, field=measured)

@@ -326,8 +326,8 @@ rule report_page:
             for name, page in NOTEBOOKS.items()
         ],
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
-        field=lambda wildcards, input: " ".join(
-            f"--field {path}" for path in input.measured
+        measured=lambda wildcards, input: " ".join(
+            f"--measured {path}" for path in input.measured
         ),
         code=command_digest("report:report_page")
         + template_digest("report.*")
@@ -336,7 +336,7 @@ rule report_page:
         + template_digest("notebook.*"),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs} --captions {params.captions}"
-        " {params.parts:q} {params.left_out:q} {params.field} --out {output.page} --readme {output.readme} > {log} 2>&1"
+        " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"
 
 
 # Snakemake's own report of the same jobs: the graph of rules, their code, their times.
