@@ -242,7 +242,7 @@ def test_a_table_of_which_nobody_has_every_value_is_told_from_others(tmp_path: P
     values.write_bytes(gzip.compress("\n".join([head, *(f"{row.rpartition(',')[0]}, " for row in rows)]).encode()))
     cohort = field_cohort(field)
     assert nobody_is_complete(cohort.model_copy(update={"sha256": None}))
-    assert not nobody_is_complete(cohort)  # not the table of the digest: who needs it says so
+    assert not nobody_is_complete(cohort)  # the file has another digest, and is not read
 
 
 def test_fields_that_nobody_coded_for_pass_and_a_table_that_is_not_there_is_shown(tmp_path: Path) -> None:
