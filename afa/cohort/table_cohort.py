@@ -178,7 +178,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Whether each patient lacks a value; no where the table is not there or damaged, which who needs it will say."""
+    """Whether every patient lacks some value. False where the table cannot be read: the job that needs it says so."""
     try:
         files = find_table(config, mirror)
         names = read_features(files.features).names
