@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,17 +17,20 @@ from afa.stats.tables import read_table, write_parquet
 COLUMNS = [
     "table",
     "metric",
+    "quantity",
     "method",
     "guide",
     "gain",
     "allocation",
     "schedule",
     "stratum",
+    "variant",
     "entity",
     "target",
     "reference",
     "coupling",
     "start",
+    "level",
     "t",
     "value",
     "low",
@@ -90,8 +94,10 @@ METRICS = [
 Labelled = tuple[pd.DataFrame, Mapping[str, object]]
 """Rows of a summary, and the columns that are the same on all of them."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
-TEXT = COLUMNS[: COLUMNS.index("t")]
-NUMBERS = COLUMNS[COLUMNS.index("t") :]
+TEXT = COLUMNS[: COLUMNS.index("level")]
+NUMBERS = COLUMNS[COLUMNS.index("level") :]
+DETAILS = ["quantity", "stratum", "variant", "level"]
+"""Columns that say how a row differs from the headline of its cell; there they are empty."""
 ROUNDS = (0, 1, 2, 5, 10, 15, 20, 25, 30, 50, 100, 150)
 """Numbers of observed features at which tables show a curve, beside full observation."""
 
@@ -111,12 +117,18 @@ def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     return whole
 
 
+def headline(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those without a quantity, stratum, variant or level."""
+    return rows[rows[DETAILS].isna().all(axis=1)]
+
+
 def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of one table in the summary's form: columns that do not apply are empty.
 
     Raises
     ------
-    ValueError : an unknown table, metric or column, or two rows with the same key: a fault of the caller.
+    ValueError : an unknown table, metric or column, a cell of more than one word, or two rows with the same key: a
+        fault of the caller.
 
     """
     if table not in TABLES:
@@ -125,6 +137,10 @@ def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
     if unknown:
         raise ValueError(f"not in the summary's form: {', '.join(unknown)}")
     complete = rows.assign(table=table).reindex(columns=COLUMNS)
+    for name in set(TEXT) - {"entity"}:
+        words = complete[name].dropna().unique()
+        if not all(re.fullmatch(r"[\w.]+", word) for word in words):
+            raise ValueError(f"{table}, {name}: one word each, not {', '.join(map(repr, words))}")
     if complete.duplicated(KEYS).any():
         raise ValueError(f"{table} has two rows with the same key")
     return complete
