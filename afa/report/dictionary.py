@@ -74,7 +74,7 @@ OF_TABLE: Mapping[tuple[str, str], Column] = {
         for column in ("t", "reference")
     },
     ("ranking", "target"): Column(
-        "", "likelihood: the raw score at full observation; own: that of the scale in `stratum`; empty: the supports"
+        "", "likelihood: the raw score at full observation; own: that of the scale in `variant`; empty: the supports"
     ),
     ("errata/errata", "label"): Column("", "LaTeX label of the place in the paper"),
     ("errata/errata", "kind"): Column("", "erratum, remark or withdrawn"),

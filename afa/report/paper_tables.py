@@ -160,8 +160,8 @@ def _gauge_agreement(row: str, _: str) -> Cell | None:
     keys = {"method": method, "reference": "maxent_vs_true", "allocation": "random", "schedule": "every"}
     if quantity == "Decision agreement":
         return Cell({"table": "gauge_agreement", "metric": "rate", "start": START, **keys})
-    where = {"table": "gauge_correlation", "metric": "correlation", "start": START, "stratum": "pooled", **keys}
-    return Cell(where, unit="correlation", also={"within duels": {"stratum": None}})
+    where = {"table": "gauge_correlation", "metric": "correlation", "start": START, "variant": "pooled", **keys}
+    return Cell(where, unit="correlation", also={"within duels": {"variant": None}})
 
 
 def _gauge_accuracy(row: str, _: str) -> Cell | None:
@@ -197,11 +197,10 @@ def _chaos(row: str, column: str) -> Cell | None:
 
 
 def _layer_zero(row: str, column: str) -> Cell | None:
-    config = f"config={row}"
-    keys = {"table": "layer0_synthetic", "stratum": config, "reference": "f1_n_minus_k"}
+    keys = {"table": "layer0_synthetic", "stratum": row, "reference": "f1_n_minus_k"}
     if column == "Sep ratio":
-        nats = {"table": "layer0_synthetic", "metric": "nats"}
-        gap, radius = ({**nats, "stratum": f"{config} {word}"} for word in ("centroid_gap", "largest_radius"))
+        nats = {"table": "layer0_synthetic", "metric": "nats", "stratum": row}
+        gap, radius = ({**nats, "quantity": word} for word in ("centroid_gap", "largest_radius"))
         return Cell(gap, unit="ratio", over=radius)
     if column == "Elim":
         return Cell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
@@ -232,7 +231,7 @@ def _top_five(row: str, _: str) -> Cell | None:
         return Cell({"table": "llm_baselines", "metric": "p_at_k", "method": MODELS[name], "target": "likelihood"})
     gain, rule = name.split()
     keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
-    few = {**keys, "metric": "count", "stratum": "not_comparable", "guide": "linearity", "start": START}
+    few = {**keys, "metric": "count", "quantity": "not_comparable", "guide": "linearity", "start": START}
     unless = few if keys["target"] == "clinical" else None
     return Cell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
 

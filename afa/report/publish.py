@@ -41,7 +41,7 @@ def publish(
     lines = Lines(summary)
     tables = {
         "binary_form": binary_form(lines, rounds=rounds),
-        "binary_form_support": binary_form(lines, rounds=SUPPORT_ROUNDS, stratum="support"),
+        "binary_form_support": binary_form(lines, rounds=SUPPORT_ROUNDS, variant="support"),
     }
     for name in TABLES if paper else ():
         tables[name] = paper_table(name, paper[name], lines, n_features=n_features)

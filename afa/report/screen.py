@@ -20,6 +20,7 @@ from afa.files import sha256_of
 from afa.report.readings import Reader
 from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, REVERSES, SIMULATED, UNCLEAR, Printed, judge
 from afa.stages import stages
+from afa.stats.summary import headline
 from afa.stats.tables import read_table
 from afa.yamlfile import load_model
 
@@ -154,7 +155,7 @@ def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
     rows = summary[
         (summary["table"] == table) & (summary["metric"] == "majority") & (summary["target"] == "likelihood")
     ]
-    rows = rows[rows["stratum"].isna() & rows["reference"].isna()]
+    rows = headline(rows[rows["reference"].isna()])
     values = rows["value"].dropna().unique()
     return 100 * float(values[0]) if len(values) == 1 else float("nan")
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from afa.report.lines import Lines
 from afa.report.verdicts import CLOSE, FAR, HOLDS, NEAR, REVERSES, UNCLEAR
+from afa.stats.summary import headline
 
 TITLES = {
     "tab_m2_random_sign": "Sign accuracy of duels under a random order",
@@ -162,7 +163,7 @@ def _chaos(lines: Lines) -> str:
 
 def _gauges(lines: Lines) -> str:
     rows = lines.rows[(lines.rows["table"] == "gauge_agreement") & (lines.rows["metric"] == "rate")]
-    rows = rows[(rows["reference"] == "maxent_vs_true") & rows["stratum"].isna()].dropna(subset=["value"])
+    rows = headline(rows[rows["reference"] == "maxent_vs_true"]).dropna(subset=["value"])
     rows = rows[rows["method"].isin(["two_elbo", "stack_a"]) & (rows["t"] < rows["t"].max())]
     if rows.empty:
         raise LookupError("gauge_agreement")
@@ -172,7 +173,7 @@ def _gauges(lines: Lines) -> str:
 
 def _accurate(lines: Lines) -> str:
     rows = lines.rows[(lines.rows["table"] == "meanfield_vs_exact") & (lines.rows["metric"] == "rate")]
-    rows = rows[rows["stratum"].isna()].dropna(subset=["value"])
+    rows = headline(rows).dropna(subset=["value"])
     if rows.empty:
         raise LookupError("meanfield_vs_exact")
     most = 100 * rows.groupby("method")["value"].max()

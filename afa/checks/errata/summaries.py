@@ -17,9 +17,12 @@ EARLY = 10
 
 
 def rows_of(summary: pd.DataFrame, table: str, **cells: str | float | None) -> pd.DataFrame:
-    """Rows of one table of the summary that have a value, with these cells; None asks for an empty one."""
+    """Rows of one table of the summary that have a value, with these cells; None asks for an empty one.
+
+    Where no quantity, stratum or variant is named, the rows have none.
+    """
     chosen = summary[(summary["table"] == table) & summary["value"].notna()]
-    for name, cell in cells.items():
+    for name, cell in {"quantity": None, "stratum": None, "variant": None, **cells}.items():
         chosen = chosen[chosen[name].isna() if cell is None else chosen[name] == cell]
     return chosen
 
@@ -40,12 +43,12 @@ def sign_votes(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     table = rows_of(summary, "sign_accuracy_random", metric="accuracy", start="uniform")
     table = table[table["t"] == table["t"].max()]
     rows = []
-    for name, method, stratum in (
+    for name, method, variant in (
         ("kl", "kl", None),
         ("kl_reversed", "kl", "reversed"),
         ("kl_nonzero", "kl_nonzero", None),
     ):
-        found = rows_of(table, "sign_accuracy_random", method=method, stratum=stratum)
+        found = rows_of(table, "sign_accuracy_random", method=method, variant=variant)
         missing = "the stage of sign convergence under random order" if found.empty else ""
         rows.append(point(name=name, claim_value=claimed, pending=missing))
         if not found.empty:
@@ -71,9 +74,7 @@ def gauge_agreement(summary: pd.DataFrame, printed: Printed) -> list[Row]:
         )
     ]
     for score, shares in agreed.items():
-        found = rows_of(
-            summary, "gauge_agreement", metric="rate", method=score, reference="maxent_vs_true", stratum=None
-        )
+        found = rows_of(summary, "gauge_agreement", metric="rate", method=score, reference="maxent_vs_true")
         found = found[(found["t"] > 0) & (found["t"] < found["t"].max())]
         for name, place, claimed in (("least", "idxmin", shares.min()), ("largest", "idxmax", shares.max())):
             at = None if found.empty else found.loc[[getattr(found["value"], place)()]]
@@ -95,10 +96,10 @@ def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     claimed = printed.cell("tab_classification_with_llm", "Likelihood / wald", "t=10 cmi gain (pp)") / 100
     cells = {"metric": "gap", "method": "wald", "target": "likelihood", "allocation": "greedy", "gain": "cmi"}
     found = {
-        stratum: rows_of(summary, "binary", **cells, reference="random", t=EARLY, stratum=stratum)
-        for stratum in (None, "support")
+        variant: rows_of(summary, "binary", **cells, reference="random", t=EARLY, variant=variant)
+        for variant in (None, "support")
     }
-    missing = {stratum: "the stage of the binary task" if rows.empty else "" for stratum, rows in found.items()}
+    missing = {variant: "the stage of the binary task" if rows.empty else "" for variant, rows in found.items()}
     rows = [
         point(name="early_gain", claim_value=claimed, pending=missing[None]),
         point(name="early_gain_support", claim_value=claimed, pending=missing["support"]),
@@ -118,14 +119,13 @@ def false_certificates(summary: pd.DataFrame) -> list[Row]:
         claim_value=0.0,
         pending="the stage of Layer 0",
     )
-    found = rows_of(summary, "layer0_bundle", metric="rate", reference="f1_n_minus_k")
+    found = rows_of(summary, "layer0_bundle", metric="rate", reference="f1_n_minus_k", variant="clusters")
     if found.empty:
         return [row]
-    clusters = found["stratum"].str.extract(r"^clusters=(\d+)$", expand=False).astype(float)
-    given = found.assign(clusters=clusters)[clusters.notna() & (found["n"] > 0)]
+    given = found[found["n"] > 0]
     if given.empty:
         return [replace(row, pending="a number of clusters at which anything is removed")]
-    last = given.sort_values("clusters").tail(1)
+    last = given.sort_values("level").tail(1)
     return [filled(replace(row, pending=""), last, lambda value: value == 0)]
 
 
@@ -139,16 +139,17 @@ def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     difference = claimed["Chaotic"] - claimed["Non-chaotic"]
     cells: dict[str, str | float | None] = {"metric": "gap", "reference": "linearity_minus_wald", "t": EARLY}
     rows = []
-    for name, stratum in (
-        ("in_advance", "chaotic_minus_non_chaotic"),
-        ("in_advance_selecting", "chaotic_minus_non_chaotic selecting"),
-        ("in_advance_early", "chaotic_minus_non_chaotic early_50"),
+    for name, differs in (
+        ("in_advance", {}),
+        ("in_advance_selecting", {"quantity": "selecting"}),
+        ("in_advance_early", {"variant": "early_50"}),
     ):
         row = point(name=name, claim_value=difference, pending=pending)
-        found = rows_of(summary, "chaos_gap", **cells, stratum=stratum)
+        found = rows_of(summary, "chaos_gap", **cells, stratum="chaotic_minus_non_chaotic", **differs)
         rows.append(row if found.empty else filled(replace(row, pending=""), found, lambda v: v >= difference / 2))
     row = point(name="told_beforehand", pending=pending)
-    found = rows_of(summary, "chaos_gap", metric="rate", stratum="stability early_50 other_orders found")
+    told = {"quantity": "found", "stratum": "other_orders", "variant": "early_50", "reference": "plain"}
+    found = rows_of(summary, "chaos_gap", metric="rate", **told)
     rows.append(row if found.empty else filled(replace(row, pending=""), found, None))
     return rows
 
@@ -159,7 +160,7 @@ def pooled_correlation(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     rows = []
     for score, track in TRACKS.items():
         claimed = printed.cell("tab_m1agree", f"Pearson correlation / {track}", "t=10")
-        found = rows_of(summary, "gauge_correlation", metric="correlation", method=score, stratum="pooled", t=0)
+        found = rows_of(summary, "gauge_correlation", metric="correlation", method=score, variant="pooled", t=0)
         missing = len(found) != 1
         rows.append(
             point(

@@ -179,12 +179,12 @@ def _of_stages(stages: pd.DataFrame, printed: Printed) -> list[Row]:
 def summarise_errata(table: pd.DataFrame) -> pd.DataFrame:
     """Summary rows `errata`: each check's value and, with the reference `paper`, the paper's own beside it.
 
-    The metric is the row's unit, the stratum `item=01 name`. Checks that are pending have no number and no row; the
-    paper's value is given with them all the same.
+    The metric is the row's unit, the quantity the check's name, the level its item. Checks that are pending have no
+    number and no row; the paper's value is given with them all the same.
     """
-    stratum = [f"item={item:02d} {name}" for item, name in zip(table["item"], table["name"], strict=True)]
-    whole = table.assign(stratum=stratum).rename(columns={"unit": "metric"})
-    ours = whole.loc[whole["value"].notna(), ["metric", "stratum", "value", "low", "high", "n"]]
-    paper = whole.loc[whole["claim_value"].notna(), ["metric", "stratum", "claim_value"]]
+    whole = table.rename(columns={"unit": "metric", "name": "quantity", "item": "level"})
+    keys = ["metric", "quantity", "level"]
+    ours = whole.loc[whole["value"].notna(), [*keys, "value", "low", "high", "n"]]
+    paper = whole.loc[whole["claim_value"].notna(), [*keys, "claim_value"]]
     paper = paper.rename(columns={"claim_value": "value"}).assign(reference="paper")
     return summary_rows("errata", pd.concat([ours, paper], ignore_index=True))

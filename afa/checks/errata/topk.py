@@ -92,7 +92,7 @@ def one_rate(summary: pd.DataFrame, printed: Printed) -> list[Row]:
 
 def _best_rule(summary: pd.DataFrame) -> Row:
     static = _calls(summary, "l1_tight", "informed", t=CALLS)
-    grid = rows_of(summary, "bracket_rate", reference="l1_tight", guide="linearity", stratum=None, t=CALLS)
+    grid = rows_of(summary, "bracket_rate", reference="l1_tight", guide="linearity", t=CALLS)
     best = grid.sort_values("value", ascending=False, kind="stable").head(1)
     row = Row(item=19, name="best_rule")
     if static.empty or best.empty:
@@ -106,13 +106,13 @@ def never_called(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 19: duels open until full observation, how many of them are ties, and how far the algorithm decides it."""
     share, pending = printed.claim("c300") / 100, _waits_for_calls(summary)
     kept: dict[str, tuple[dict[str, str], float | None, Callable[[float], bool] | None]] = {
-        "never": ({"stratum": "never"}, share, lambda value: abs(value - share) <= NEAR),
-        "never_tight": ({"stratum": "never", "bracket": "l1_tight"}, None, None),
-        "never_random": ({"stratum": "never", "order": "random"}, None, None),
-        "never_own_order": ({"stratum": "never", "order": "informed_pair"}, None, None),
-        "never_tied": ({"stratum": "never tied"}, 1.0, lambda value: value >= 1 - NEAR),
-        "never_size": ({"stratum": "never q50", "metric": "nats"}, None, None),
-        "called_size": ({"stratum": "called q50", "metric": "nats"}, None, None),
+        "never": ({"quantity": "never"}, share, lambda value: abs(value - share) <= NEAR),
+        "never_tight": ({"quantity": "never", "bracket": "l1_tight"}, None, None),
+        "never_random": ({"quantity": "never", "order": "random"}, None, None),
+        "never_own_order": ({"quantity": "never", "order": "informed_pair"}, None, None),
+        "never_tied": ({"stratum": "never", "quantity": "tied"}, 1.0, lambda value: value >= 1 - NEAR),
+        "never_size": ({"stratum": "never", "quantity": "q50", "metric": "nats"}, None, None),
+        "called_size": ({"stratum": "called", "quantity": "q50", "metric": "nats"}, None, None),
     }
     return [
         _checked(Row(19, name, claim_value=claimed), _numbers(summary, **cells), pending, holds)
@@ -122,15 +122,15 @@ def never_called(summary: pd.DataFrame, printed: Printed) -> list[Row]:
 
 def _numbers(summary: pd.DataFrame, bracket: str = "l1_paper", order: str = "informed", **cells: str) -> pd.DataFrame:
     """Rows of Layer 1, of the printed budget in the informed order unless said otherwise."""
-    return _calls(summary, bracket, order, **cells)  # type: ignore[arg-type]
+    return _calls(summary, bracket, order, **cells)
 
 
 def eliminations(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 19: clusters that Layer 0 removes, the same for everybody, beside the eliminations of some patients."""
     claimed, _patients, clusters = (int(printed.claim(name)) for name in ("c265", "c266", "c264"))
     row = Row(item=19, name="removed_clusters", claim_value=float(claimed))
-    whole = rows_of(summary, "layer0_bundle", metric="count", reference="f1_n_minus_k")
-    found = rows_of(whole, "layer0_bundle", stratum=f"clusters={clusters}")
+    whole = rows_of(summary, "layer0_bundle", metric="count", reference="f1_n_minus_k", variant="clusters")
+    found = rows_of(whole, "layer0_bundle", variant="clusters", level=clusters)
     return [_checked(row, found, f"{clusters} clusters in {LAYER_ZERO}" if len(whole) else LAYER_ZERO)]
 
 
@@ -140,12 +140,11 @@ def _calls(
     order: str,
     *,
     metric: str = "rate",
-    stratum: str | None = None,
-    t: int | None = None,
+    **differs: str | float | None,
 ) -> pd.DataFrame:
     """Rows of Layer 1 among duels; those of the allocation rules have a guide."""
     cells: dict[str, str | float | None] = {"metric": metric, "reference": bracket, "allocation": order, "guide": None}
-    return rows_of(summary, "bracket_rate", **cells, target="likelihood", stratum=stratum, t=t)
+    return rows_of(summary, "bracket_rate", **cells, target="likelihood", **differs)
 
 
 def _signs(
@@ -160,7 +159,7 @@ def _signs(
 ) -> pd.DataFrame:
     """Rows of a rule in the grid, read out by `linearity`, at one t or at all."""
     cells: dict[str, str | float | None] = {"allocation": rule, "gain": gain, "schedule": schedule, "metric": metric}
-    cells |= {"method": "linearity", "reference": reference, "stratum": None} | ({} if t is None else {"t": t})
+    cells |= {"method": "linearity", "reference": reference} | ({} if t is None else {"t": t})
     return rows_of(summary, "allocation_sign", **cells)
 
 

@@ -19,9 +19,9 @@ TABLES = ("gates", "brackets", "bracket_patients", "convergence", "nonconvergenc
 def summarise_sanity(
     tables: Mapping[str, pd.DataFrame], *, resamples: int = 1000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Summary rows `sanity` of the tables of `sanity_tables`; the stratum names the check.
+    """Summary rows `sanity` of the tables of `sanity_tables`; the quantity names the check.
 
-    `count`: failures of all gates (n cases, no stratum) and of each; duels tied in the end that a bracket calls;
+    `count`: failures of all gates (n cases, no quantity) and of each; duels tied in the end that a bracket calls;
     patients and entities that persistently do not converge. `rate`: by bracket and population the share called of
     those with a winner, and the share wrong of those called, over all t with an interval over patients and by t
     without; solves that reached the cap; decisions that a gauge changes. `iterations`: damped sweeps per solve.
@@ -43,32 +43,31 @@ def _gates(gates: pd.DataFrame) -> pd.DataFrame:
     by_name = gates.groupby("name", sort=False)[["failures", "cases"]].sum().reset_index()
     whole = pd.DataFrame({"name": [None], "failures": [gates["failures"].sum()], "cases": [gates["cases"].sum()]})
     table = pd.concat([whole.astype({"name": object}), by_name], ignore_index=True)
-    columns = {"name": "stratum", "failures": "value", "cases": "n"}
+    columns = {"name": "quantity", "failures": "value", "cases": "n"}
     return table.rename(columns=columns).assign(metric="count")
 
 
 def _brackets(patients: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
-        stratum = f"population={population} bracket={bracket}"
+        of = {"stratum": population, "reference": bracket}
         for share, numerator, denominator in (("called", "called", "decided"), ("wrong", "wrong", "called")):
             right, total = (table[[name]].to_numpy(float) for name in (numerator, denominator))
             low, high = ratio_interval(right, total, resamples=resamples, confidence=confidence, purpose=PURPOSE)
-            row = {"metric": "rate", "stratum": f"{stratum} {share}", "n": int(total.sum())}
+            row = {**of, "metric": "rate", "quantity": share, "n": int(total.sum())}
             rows.append({**row, "value": _share(right.sum(), total.sum()), "low": low[0], "high": high[0]})
         tied = int(table["tied_called"].sum())
-        rows.append({"metric": "count", "stratum": f"{stratum} tied_called", "value": tied, "n": tied})
+        rows.append({**of, "metric": "count", "quantity": "tied_called", "value": tied, "n": tied})
     return pd.DataFrame(rows)
 
 
 def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
-    stratum = "population=" + brackets["population"] + " bracket=" + brackets["bracket"]
+    of = brackets[["population", "bracket", "t"]].rename(columns={"population": "stratum", "bracket": "reference"})
     parts = []
     for share, numerator, denominator in (("called", "called", "decided"), ("wrong", "wrong", "called")):
         total = brackets[denominator].to_numpy()
         value = np.divide(brackets[numerator], total, out=np.full(len(total), np.nan), where=total > 0)
-        part = pd.DataFrame({"metric": "rate", "stratum": stratum + f" {share}", "t": brackets["t"], "value": value})
-        parts.append(part.assign(n=total)[total > 0])
+        parts.append(of.assign(metric="rate", quantity=share, value=value, n=total)[total > 0])
     return pd.concat(parts, ignore_index=True)
 
 
@@ -77,15 +76,15 @@ def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataF
     for model, table in convergence.groupby("model", sort=False):
         for t, part in ((None, table), (0, table[table["t"] == 0])):
             solves = int(part["solves"].sum())
-            key = {"t": t, "n": solves}
+            key = {"stratum": model, "t": t, "n": solves}
             sweeps, capped = part["iterations"].sum(), part["capped"].sum()
             rows += [
-                {**key, "metric": "iterations", "stratum": f"model={model}", "value": _share(sweeps, solves)},
-                {**key, "metric": "rate", "stratum": f"model={model} capped", "value": _share(capped, solves)},
+                {**key, "metric": "iterations", "value": _share(sweeps, solves)},
+                {**key, "metric": "rate", "quantity": "capped", "value": _share(capped, solves)},
             ]
         cases = nonconvergence[nonconvergence["model"] == model]
-        stratum = f"model={model} persistent_nonconvergence"
-        rows.append({"metric": "count", "stratum": stratum, "value": cases["persistent"].sum(), "n": len(cases)})
+        key = {"stratum": model, "metric": "count", "quantity": "persistent_nonconvergence"}
+        rows.append({**key, "value": cases["persistent"].sum(), "n": len(cases)})
     return pd.DataFrame(rows)
 
 
@@ -93,13 +92,14 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for model, table in contraction.groupby("model", sort=False):
         values, n = table["contraction"], len(table)
-        for metric, stratum, value in (
-            ("contraction", f"model={model} median", values.median()),
-            ("contraction", f"model={model} largest", values.max()),
-            ("rate", f"model={model} contraction_below_1", (values < 1).mean()),
-            ("rate", f"model={model} contraction_below_3/2", (values < 1.5).mean()),
+        for metric, quantity, level, value in (
+            ("contraction", "median", None, values.median()),
+            ("contraction", "largest", None, values.max()),
+            ("rate", "contraction_below", 1, (values < 1).mean()),
+            ("rate", "contraction_below", 1.5, (values < 1.5).mean()),
         ):
-            rows.append({"metric": metric, "stratum": stratum, "value": value, "n": n})
+            of = {"metric": metric, "quantity": quantity, "stratum": model, "level": level}
+            rows.append({**of, "value": value, "n": n})
     return pd.DataFrame(rows)
 
 
@@ -111,10 +111,8 @@ def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
     whole = sums.assign(mean_change=sums["total"] / sums["states"], t=None)
     table = pd.concat([whole.astype({"t": object}), run.astype({"t": object})], ignore_index=True)
     is_score = table["score"].isin(SCORES)
-    stratum = np.where(is_score, "gauge_change", "gauge_change bracket=" + table["score"])
-    keys = pd.DataFrame(
-        {"method": table["score"].where(is_score, None), "stratum": stratum, "t": table["t"], "n": table["states"]}
-    )
+    keys = table[["t"]].assign(quantity="gauge_change", n=table["states"])
+    keys = keys.assign(method=table["score"].where(is_score, None), reference=table["score"].mask(is_score, None))
     rates = keys.assign(metric="rate", value=table["changed"] / table["states"])
     in_nats = table["score"] == "two_elbo"
     nats = keys.assign(metric="nats", value=table["mean_change"])[in_nats]
