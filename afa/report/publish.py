@@ -18,7 +18,7 @@ from afa.report.paper_tables import TABLES, paper_table
 from afa.spreadsheet import marked_table
 
 DICTIONARY = "data_dictionary"
-SUPPORT_ROUNDS = (0, 1, 2, 5, 10, 15, 20)
+SUPPORT_ROUNDS = (0, 2, 5, 10, 25, 50)
 
 
 def publish(

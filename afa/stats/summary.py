@@ -98,8 +98,11 @@ TEXT = COLUMNS[: COLUMNS.index("level")]
 NUMBERS = COLUMNS[COLUMNS.index("level") :]
 DETAILS = ["quantity", "stratum", "variant", "level"]
 """Columns that say how a row differs from the headline of its cell; there they are empty."""
-ROUNDS = (0, 1, 2, 5, 10, 15, 20, 25, 30, 50, 100, 150)
-"""Numbers of observed features at which tables show a curve, beside full observation."""
+ROUNDS = (0, 2, 5, 10, 25, 50, 100, 150)
+"""Numbers of observed features at which `summary.csv` has a curve, beside full observation."""
+GRID = ("allocation_sign", "allocation_p_at_k", "certified_round", "acquisition_saved", "bracket_rate")
+RULES_COMPARED = 150
+"""The round at which the paper compares one allocation rule with another (tab:m2_alloc)."""
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
@@ -195,7 +198,15 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows without a t, and at the rounds of `ROUNDS` and full observation those of all entities together."""
+    """What `summary.csv` has of the rows of all stages; the rest is in their curves.
+
+    Rows without a t, and at the rounds of `ROUNDS` and full observation those of all entities together. Of the
+    allocation grid those under the paper's schedule; one rule less another (but random) only at `RULES_COMPARED`.
+    """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}
-    return rows[rows["t"].isna() | (rows["t"].isin(rounds) & rows["entity"].isna())]
+    chosen = rows["t"].isna() | (rows["t"].isin(rounds) & rows["entity"].isna())
+    grid = rows["table"].isin(GRID) & rows["guide"].notna()
+    rescored = (rows["schedule"] == "every") & (rows["allocation"] != "random")
+    between_rules = (rows["metric"] == "gap") & (rows["reference"] != "random") & (rows["t"] != RULES_COMPARED)
+    return rows[chosen & ~(grid & (rescored | between_rules))]
