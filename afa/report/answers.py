@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from afa.errors import ConfigError, Fault
 from afa.report.verdicts import OPERATORS
-from afa.stats.summary import KEYS, NUMBERS
+from afa.stats.summary import KEYS
 from afa.yamlfile import load_model
 
 Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
@@ -73,7 +73,7 @@ class Answers(_Strict):
 
     patients: Mapping[str, int]
     reasons: Mapping[str, str]
-    lines: Mapping[str, Mapping[str, str | float]]
+    lines: Mapping[str, Mapping[str, str | int | float]]
     cells: tuple[CellRule, ...]
     places: Mapping[str, Place]
     claims: Mapping[str, Answer]
@@ -82,17 +82,17 @@ class Answers(_Strict):
         """The text of a reason given by name; the reason itself where it has none."""
         return "" if why is None else self.reasons.get(why, why)
 
-    def keys(self, reading: str) -> dict[str, str | float]:
+    def keys(self, reading: str) -> dict[str, str | int | float]:
         """Key columns of a reading; a `ConfigError` where it names no line or a column that is no key."""
         name, *pairs = shlex.split(reading)
         if name not in self.lines:
             raise _wrong(reading, f"no line {name}", "a name of `lines`, then key=value")
-        keys: dict[str, str | float] = dict(self.lines[name])
+        keys: dict[str, str | int | float] = dict(self.lines[name])
         for pair in pairs:
             key, equals, value = pair.partition("=")
             if not equals:
                 raise _wrong(reading, repr(pair), "key=value")
-            keys[key] = float(value) if key in NUMBERS and value != END else value
+            keys[key] = float(value) if key == "level" else int(value) if key == "t" and value != END else value
         if unknown := sorted(set(keys) - set(KEYS)):
             raise _wrong(reading, f"no key column {', '.join(unknown)}", ", ".join(KEYS))
         return keys

@@ -18,7 +18,7 @@ from afa.report.paper_tables import TABLES, paper_table
 from afa.spreadsheet import marked_table
 
 DICTIONARY = "data_dictionary"
-SUPPORT_ROUNDS = (0, 2, 5, 10, 25, 50)
+SUPPORT_ROUNDS = (0, 2, 5, 10, 20)
 
 
 def publish(

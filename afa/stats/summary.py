@@ -98,8 +98,8 @@ TEXT = COLUMNS[: COLUMNS.index("level")]
 NUMBERS = COLUMNS[COLUMNS.index("level") :]
 DETAILS = ["quantity", "stratum", "variant", "level"]
 """Columns that say how a row differs from the headline of its cell; there they are empty."""
-ROUNDS = (0, 2, 5, 10, 25, 50, 100, 150)
-"""Numbers of observed features at which `summary.csv` has a curve, beside full observation."""
+ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
+"""Numbers of observed features that the paper prints: `summary.csv` has curves there, and at full observation."""
 GRID = ("allocation_sign", "allocation_p_at_k", "certified_round", "acquisition_saved", "bracket_rate")
 RULES_COMPARED = 150
 """The round at which the paper compares one allocation rule with another (tab:m2_alloc)."""

@@ -213,7 +213,7 @@ def test_numbers_stay_numbers() -> None:
 def test_no_cell_of_the_summary_runs_and_its_reader_gives_the_names_back(tmp_path: Path) -> None:
     given = pd.DataFrame(
         [
-            {"metric": "accuracy", "stratum": name, "target": "clinical", "t": i, "value": -0.5}
+            {"metric": "accuracy", "entity": name, "target": "clinical", "t": i, "value": -0.5}
             for i, name in enumerate(FORMULAS)
         ]
     )
@@ -221,7 +221,7 @@ def test_no_cell_of_the_summary_runs_and_its_reader_gives_the_names_back(tmp_pat
     assert not [cell for cell in cells(tmp_path / "summary.csv") if runs(cell)]
     read = read_summary(tmp_path / "summary.csv")
     assert list(read.columns) == COLUMNS
-    assert read["stratum"].tolist() == [name.replace("\r", "\n") if name == "\r=1" else name for name in FORMULAS]
+    assert read["entity"].tolist() == [name.replace("\r", "\n") if name == "\r=1" else name for name in FORMULAS]
     assert read["value"].tolist() == [-0.5] * len(FORMULAS)
 
 

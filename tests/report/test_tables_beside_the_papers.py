@@ -100,7 +100,7 @@ def test_the_rates_of_duels_are_those_of_each_rows_bracket_in_random_and_informe
     rows = summary(
         "bracket_rate",
         *rates,
-        *(other | cut for cut in ({"t": 99}, {"stratum": "support"}, {"metric": "gap"}, {"guide": "linearity"})),
+        *(other | cut for cut in ({"t": 99}, {"variant": "support"}, {"metric": "gap"}, {"guide": "linearity"})),
     )
     table = paper_table("tab_layer1_informed", printed("tab_layer1_informed"), rows, n_features=253)
     of_duels = table[table["row"].str.startswith("M2")]
@@ -161,7 +161,7 @@ def test_the_top_five_are_found_by_target_gain_and_rule():
 )
 def test_a_clinical_precision_over_few_labels_is_not_held_against_the_papers(few, unit):
     keys = ALLOCATION | {"metric": "p_at_k", "schedule": "paper", "t": 10, "gain": "cmi", "value": 0.5}
-    mark = {"metric": "count", "guide": "linearity", "target": "clinical", "stratum": "not_comparable", "value": few}
+    mark = {"metric": "count", "guide": "linearity", "target": "clinical", "quantity": "not_comparable", "value": few}
     rows = summary(
         "allocation_p_at_k",
         mark | {"schedule": None},
@@ -181,12 +181,12 @@ def layer0_rows():
     gap |= {"target": "likelihood", "reference": "f1_n_minus_k", "low": -0.01, "high": 0.03}
     return summary(
         "layer0_synthetic",
-        nats | {"stratum": "config=pathway_C4 centroid_gap", "value": 70.0, "n": 4},
-        nats | {"stratum": "config=pathway_C4 largest_radius", "value": 0.5, "n": 4},
-        count | {"stratum": "config=pathway_C4", "reference": "f1_n_minus_k", "value": 1.0, "n": 4},
-        count | {"stratum": "config=pathway_C4", "reference": "f1_k", "value": 3.0, "n": 4},
-        gap | {"stratum": "config=pathway_C4", "t": 9, "value": 0.5},
-        gap | {"stratum": "config=pathway_C4", "t": 10, "value": 0.02},
+        nats | {"stratum": "pathway_C4", "quantity": "centroid_gap", "value": 70.0, "n": 4},
+        nats | {"stratum": "pathway_C4", "quantity": "largest_radius", "value": 0.5, "n": 4},
+        count | {"stratum": "pathway_C4", "reference": "f1_n_minus_k", "value": 1.0, "n": 4},
+        count | {"stratum": "pathway_C4", "reference": "f1_k", "value": 3.0, "n": 4},
+        gap | {"stratum": "pathway_C4", "t": 9, "value": 0.5},
+        gap | {"stratum": "pathway_C4", "t": 10, "value": 0.02},
         gap | {"stratum": None, "t": 10, "value": 0.7},
     )
 
@@ -209,7 +209,7 @@ def test_the_cells_of_a_synthetic_configuration_are_those_of_the_papers_own_vari
 
 def test_a_ratio_without_its_second_line_has_no_answer():
     rows = layer0_rows()
-    rows = rows[rows["stratum"] != "config=pathway_C4 largest_radius"]
+    rows = rows[rows["quantity"] != "largest_radius"]
     table = paper_table("tab_layer0_synthetic", printed("tab_layer0_synthetic"), rows, n_features=253)
     assert pd.isna(cell(table, "pathway_C4", "Sep ratio")["ours"])
 
@@ -239,8 +239,8 @@ def test_the_binary_task_is_shown_as_the_paper_prints_it():
         gap | {"gain": "cmi", "t": 10, "value": 0.306},
         gap | {"gain": "f_target", "guide": "two_elbo", "t": 10, "value": -0.0204},
         gap | {"gain": "f_target", "guide": "stack_a", "t": 10, "value": 0.9},
-        WALD | {"t": 10, "value": 0.7, "stratum": "support"},
+        WALD | {"t": 10, "value": 0.7, "variant": "support"},
     )
     shown = binary_form(rows, rounds=(10, 50))
     assert shown.to_numpy().tolist() == [["likelihood", "wald", "0.53 (-2.0 / +30.6)", ""]]
-    assert binary_form(rows, rounds=(10,), stratum="support")["t=10"].tolist() == ["0.70 (- / -)"]
+    assert binary_form(rows, rounds=(10,), variant="support")["t=10"].tolist() == ["0.70 (- / -)"]

@@ -21,6 +21,7 @@ from afa.stats.summary import (
     METRICS,
     ROUNDS,
     TABLES,
+    headline,
     join_summaries,
     labelled,
     read_summary,
@@ -32,7 +33,7 @@ from afa.stats.summary import (
 PAGE = Path(__file__).parents[2] / "docs" / "summary.md"
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 ROW = {"metric": "accuracy", "method": "wald", "t": 0, "value": 0.5}
-EMPTY_OR_TEXT = [name for name in KEYS if name != "t"]
+EMPTY_OR_TEXT = [name for name in KEYS if name not in ("level", "t")]
 
 
 def rows(*changes: dict[str, object]) -> pd.DataFrame:
@@ -60,7 +61,8 @@ def written(sign_rows: pd.DataFrame, tmp_path: Path) -> pd.DataFrame:
 
 def test_the_columns_stand_in_their_fixed_order(written: pd.DataFrame) -> None:
     assert ",".join(written.columns) == (
-        "table,metric,method,guide,gain,allocation,schedule,stratum,entity,target,reference,coupling,start,t,value,low,high,n"
+        "table,metric,quantity,method,guide,gain,allocation,schedule,stratum,variant,"
+        "entity,target,reference,coupling,start,level,t,value,low,high,n"
     )
     assert list(written.columns) == COLUMNS
 
@@ -97,6 +99,31 @@ def test_an_unknown_metric_or_column_is_refused_by_name(change: dict[str, object
         summary_rows("binary", rows(change))
 
 
+@pytest.mark.parametrize("name", ["quantity", "stratum", "variant", "reference"])
+def test_a_cell_of_more_than_one_word_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"binary, {name}: one word each, not 'clusters=5 entities'"):
+        summary_rows("binary", rows({name: "clusters=5 entities"}))
+    assert len(summary_rows("binary", rows({name: "l1_tight"}, {"entity": "Crohn's disease, ileal"}))) == 2
+
+
+def test_the_headline_differs_in_nothing() -> None:
+    differing = [{"quantity": "q25"}, {"stratum": "tied"}, {"variant": "flip"}, {"level": 0.5}]
+    whole = summary_rows("binary", rows({}, {"t": 1}, *differing))
+    assert headline(whole)["t"].tolist() == [0, 1]
+
+
+def test_of_the_grid_the_papers_schedule_is_shown_and_two_rules_at_its_round() -> None:
+    cell = {"guide": "linearity", "allocation": "greedy", "schedule": "paper", "t": 100}
+    gap = cell | {"metric": "gap"}
+    kept = [cell, gap | {"reference": "random"}, gap | {"reference": "clustered", "t": 150}]
+    kept += [cell | {"allocation": "random", "schedule": "every"}]
+    left = [cell | {"schedule": "every"}, gap | {"reference": "clustered"}]
+    whole = summary_rows("allocation_sign", rows(*kept, *left))
+    pd.testing.assert_frame_equal(shown(whole), whole.head(len(kept)))
+    of_tasks = summary_rows("binary", rows(*kept, *left))
+    assert len(shown(of_tasks)) == len(of_tasks)
+
+
 def test_two_rows_with_one_key_are_refused_whatever_their_values() -> None:
     with pytest.raises(ValueError, match="binary has two rows with the same key"):
         summary_rows("binary", rows({}, {"value": 0.7}))
@@ -117,7 +144,7 @@ def test_tables_are_written_in_their_order_and_rows_as_given(tmp_path: Path) -> 
 
 
 def test_joined_curves_are_the_file_of_their_rows_that_tables_show(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
-    named = {"stratum": '=a, "b"\nc'}
+    named = {"entity": '=a, "b"\nc'}
     tables = [summary_rows("errata", rows({"t": 10}, named)), sign_rows, summary_rows("binary", rows({"value": 1 / 3}))]
     for i, table in enumerate(tables):
         write_summary([table], tmp_path / f"{i}.parquet")
@@ -129,7 +156,7 @@ def test_joined_curves_are_the_file_of_their_rows_that_tables_show(sign_rows: pd
 def test_tables_show_the_rounds_and_the_end_of_a_curve_and_no_single_entity_of_it() -> None:
     curve = rows(*({"t": t} for t in range(31)), {"t": None, "entity": "v"}, {"t": 10, "entity": "v"})
     found = shown(summary_rows("binary", curve))
-    assert found["t"].dropna().tolist() == [0, 1, 2, 5, 10, 15, 20, 25, 30]
+    assert found["t"].dropna().tolist() == [0, 2, 5, 10, 20, 25, 30]
     assert found["entity"].dropna().tolist() == ["v"]
 
 
@@ -160,7 +187,7 @@ def test_labels_are_on_all_rows_of_their_part() -> None:
 def test_numbers_are_written_to_ten_digits_and_whole_ones_without_a_point(tmp_path: Path) -> None:
     write_summary([summary_rows("binary", rows({"value": 1 / 3, "n": 1_000_000}))], tmp_path / "summary.csv")
     line = (tmp_path / "summary.csv").read_text().splitlines()[1]
-    assert line == "binary,accuracy,wald,,,,,,,,,,,0,0.3333333333,,,1000000"
+    assert line == "binary,accuracy,,wald,,,,,,,,,,,,,0,0.3333333333,,,1000000"
 
 
 def test_every_row_of_a_real_table_has_the_right_types(written: pd.DataFrame) -> None:

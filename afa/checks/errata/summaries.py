@@ -40,15 +40,15 @@ def sign_votes(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 10: accuracy of the sign votes at full observation, asked both ways, and without zero votes."""
     point = partial(Row, item=10)
     claimed = printed.cell("tab_m2_random_sign", "kl", "t=216")
-    table = rows_of(summary, "sign_accuracy_random", metric="accuracy", start="uniform")
-    table = table[table["t"] == table["t"].max()]
+    cells: dict[str, str | float | None] = {"metric": "accuracy", "start": "uniform"}
+    cells["t"] = rows_of(summary, "sign_accuracy_random", **cells)["t"].max()
     rows = []
     for name, method, variant in (
         ("kl", "kl", None),
         ("kl_reversed", "kl", "reversed"),
         ("kl_nonzero", "kl_nonzero", None),
     ):
-        found = rows_of(table, "sign_accuracy_random", method=method, variant=variant)
+        found = rows_of(summary, "sign_accuracy_random", **cells, method=method, variant=variant)
         missing = "the stage of sign convergence under random order" if found.empty else ""
         rows.append(point(name=name, claim_value=claimed, pending=missing))
         if not found.empty:

@@ -165,8 +165,8 @@ def _signs(
 
 def _waits_for_calls(summary: pd.DataFrame) -> str:
     """What has to run before a number of Layer 1 that is missing can be there."""
-    whole = rows_of(summary, "bracket_rate", allocation="informed", target="likelihood")
-    return LAYER_ONE if whole.empty else "such duels, or a round as late, in " + LAYER_ONE
+    made = (summary["table"] == "bracket_rate") & (summary["allocation"] == "informed") & summary["value"].notna()
+    return LAYER_ONE if not made.any() else "such duels, or a round as late, in " + LAYER_ONE
 
 
 def _waits_for_rules(summary: pd.DataFrame, rules: str, gain: str) -> str:

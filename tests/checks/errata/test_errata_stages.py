@@ -34,13 +34,13 @@ def by_name(rows: list[Row]) -> dict[str, Row]:
     return {row.name: row for row in rows}
 
 
-def vote(method: str, value: float, stratum: str | None = None, t: int = 9) -> dict[str, object]:
+def vote(method: str, value: float, t: int = 9, **differs: str) -> dict[str, object]:
     return {
         "table": "sign_accuracy_random",
         "metric": "accuracy",
         "method": method,
         "start": "uniform",
-        "stratum": stratum,
+        **differs,
         "t": t,
         "value": value,
         "n": 7,
@@ -49,7 +49,8 @@ def vote(method: str, value: float, stratum: str | None = None, t: int = 9) -> d
 
 def test_sign_votes_are_read_at_full_observation() -> None:
     rows = summary(
-        vote("kl", 0.9, t=3), vote("kl", 0.5), vote("kl", 0.4, "reversed"), vote("kl", 0.1, "prior_wrong"),
+        vote("kl", 0.9, t=3), vote("kl", 0.5), vote("kl", 0.4, variant="reversed"),
+        vote("kl", 0.1, stratum="prior_wrong"),
         vote("kl_nonzero", 0.94),
     )  # fmt: skip
     found = by_name(stage_errata.sign_votes(rows, PAPER))
@@ -91,7 +92,7 @@ def test_the_early_gain_is_read_over_all_features_and_over_the_support(over_supp
     }  # fmt: skip
     rows = summary(
         {**cells, "t": 10, "value": 0.3},
-        {**cells, "t": 10, "value": over_support, "stratum": "support"},
+        {**cells, "t": 10, "value": over_support, "variant": "support"},
         {**cells, "t": 50, "value": 0.9},
         {**cells, "t": 10, "value": 0.8, "target": "clinical"},
     )
@@ -103,7 +104,7 @@ def test_the_early_gain_is_read_over_all_features_and_over_the_support(over_supp
 
 @pytest.mark.parametrize(("value", "holds"), [(0.97, False), (0.01, True)])
 def test_the_pooled_correlation_is_that_with_no_data(value: float, holds: bool) -> None:
-    cells = {"table": "gauge_correlation", "metric": "correlation", "stratum": "pooled", "value": value, "n": 5}
+    cells = {"table": "gauge_correlation", "metric": "correlation", "variant": "pooled", "value": value, "n": 5}
     rows = summary(*({**cells, "method": score, "t": 0} for score in ("two_elbo", "stack_a")))
     found = by_name(stage_errata.pooled_correlation(rows, PAPER))
     assert {row.value for row in found.values()} == {value}
@@ -113,10 +114,13 @@ def test_the_pooled_correlation_is_that_with_no_data(value: float, holds: bool) 
 @pytest.mark.parametrize(("value", "holds"), [(0.02, False), (0.2, True)])
 def test_who_gains_is_told_in_advance_where_the_groups_differ_on_other_orders(value: float, holds: bool) -> None:
     gap = {"table": "chaos_gap", "metric": "gap", "reference": "linearity_minus_wald", "t": 10, "n": 5}
+    gap |= {"stratum": "chaotic_minus_non_chaotic"}
+    told = {"stratum": "other_orders", "variant": "early_50", "reference": "plain"}
     rows = summary(
-        gap | {"stratum": "chaotic_minus_non_chaotic", "value": value},
-        gap | {"stratum": "chaotic_minus_non_chaotic selecting", "value": 0.3},
-        {"table": "chaos_gap", "metric": "rate", "stratum": "stability early_50 other_orders found", "value": 0.4},
+        gap | {"value": value},
+        gap | {"quantity": "selecting", "value": 0.3},
+        {"table": "chaos_gap", "metric": "rate", "quantity": "found", "value": 0.4} | told,
+        {"table": "chaos_gap", "metric": "rate", "quantity": "flagged", "value": 0.9} | told,
     )
     found = by_name(stage_errata.chaos_in_advance(rows, PAPER))
     assert (found["in_advance"].value, found["in_advance"].holds) == (value, holds)
@@ -128,18 +132,18 @@ def test_who_gains_is_told_in_advance_where_the_groups_differ_on_other_orders(va
 
 @pytest.mark.parametrize(("value", "holds"), [(0.0, True), (0.3, False)])
 def test_false_certificates_are_read_where_the_most_clusters_gave_any(value: float, holds: bool) -> None:
-    cell = {"table": "layer0_bundle", "metric": "rate", "reference": "f1_n_minus_k"}
+    cell = {"table": "layer0_bundle", "metric": "rate", "reference": "f1_n_minus_k", "variant": "clusters"}
     rows = summary(
-        cell | {"stratum": "clusters=20", "value": 0.9, "n": 4},
-        cell | {"stratum": "clusters=24", "value": value, "n": 6},
-        cell | {"stratum": "clusters=24 harmed", "value": 0.8, "n": 2},
-        cell | {"stratum": "clusters=25", "value": float("nan"), "n": 0},
+        cell | {"level": 20, "value": 0.9, "n": 4},
+        cell | {"level": 24, "value": value, "n": 6},
+        cell | {"level": 24, "quantity": "harmed", "value": 0.8, "n": 2},
+        cell | {"level": 25, "value": float("nan"), "n": 0},
     )
     (found,) = stage_errata.false_certificates(rows)
     assert (found.value, found.n, found.holds) == (value, 6, holds)
     assert stage_errata.false_certificates(NOTHING)[0].pending
     assert stage_errata.false_certificates(rows.tail(1))[0].pending
-    (nowhere,) = stage_errata.false_certificates(rows[rows["stratum"] == "clusters=24 harmed"])
+    (nowhere,) = stage_errata.false_certificates(rows.head(1).assign(n=0))
     assert nowhere.pending == "a number of clusters at which anything is removed"
 
 

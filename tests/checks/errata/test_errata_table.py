@@ -89,7 +89,7 @@ def test_the_table_survives_being_written_to_parquet(table: pd.DataFrame, tmp_pa
 def test_the_summary_has_our_number_and_the_papers_beside_it(table: pd.DataFrame) -> None:
     rows = summarise_errata(table)
     assert set(rows["table"]) == {"errata"}
-    of_total = rows[rows["stratum"] == "item=15 group_total"]
+    of_total = rows[(rows["level"] == 15) & (rows["quantity"] == "group_total")]
     of_total = of_total.set_index(of_total["reference"].fillna("ours"))
     assert of_total["value"].to_dict() == {"ours": 200.0, "paper": 167.0}
     assert len(rows) == table["value"].notna().sum() + table["claim_value"].notna().sum()

@@ -74,7 +74,7 @@ def test_what_is_missed_is_not_known_where_nothing_is_called() -> None:
 
 
 def test_calls_are_read_at_the_tables_round_over_all_duels() -> None:
-    other = [calls("l1_paper", 0.9, **cells) for cells in ({"t": 99}, {"stratum": "support"}, {"metric": "gap"})]
+    other = [calls("l1_paper", 0.9, **cells) for cells in ({"t": 99}, {"variant": "support"}, {"metric": "gap"})]
     rules = [calls("l1_paper", 0.9, guide="linearity"), calls("l1_paper", 0.8, target=None, stratum="binary")]
     rows = by_name(topk_errata.one_rate(summary(*other, *rules, calls("l1_paper", 0.2)), PAPER))
     assert rows["called_informed"].value == 0.2
@@ -96,8 +96,8 @@ def test_the_bound_waits_for_the_stage_that_is_not_there(row: dict[str, object],
     assert by_name(topk_errata.one_rate(summary(row), PAPER))["best_rule"].pending == waits
 
 
-def open_duels(stratum: str, value: float, bracket: str = "l1_paper", **cells: object) -> dict[str, object]:
-    return calls(bracket, value, stratum=stratum, t=None, **cells)
+def open_duels(quantity: str, value: float, bracket: str = "l1_paper", **cells: object) -> dict[str, object]:
+    return calls(bracket, value, quantity=quantity, t=None, **cells)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_duels_never_called_are_counted_and_so_are_the_ties_among_them(
         open_duels("never", 0.01, "l1_tight"),
         open_duels("never", 0.03, order="random"),
         open_duels("never", 0.005, order="informed_pair"),
-        open_duels("never support", 0.9),
-        open_duels("never tied", tied),
-        open_duels("never q50", 2.0, metric="nats"),
-        open_duels("called q50", 48.0, metric="nats"),
+        open_duels("never", 0.9, variant="support"),
+        open_duels("tied", tied, stratum="never"),
+        open_duels("q50", 2.0, metric="nats", stratum="never"),
+        open_duels("q50", 48.0, metric="nats", stratum="called"),
     )
     found = by_name(topk_errata.never_called(rows, PAPER))
     values = {name: row.value for name, row in found.items()}
@@ -132,7 +132,7 @@ def test_duels_never_called_are_counted_and_so_are_the_ties_among_them(
 
 
 def test_where_every_duel_is_called_there_are_no_ties_to_count() -> None:
-    rows = summary(open_duels("never", 0.0), open_duels("never tied", float("nan"), n=0))
+    rows = summary(open_duels("never", 0.0), open_duels("tied", float("nan"), stratum="never", n=0))
     found = by_name(topk_errata.never_called(rows, PAPER))
     assert found["never"].value == 0.0
     assert "such duels" in found["never_tied"].pending
@@ -177,16 +177,16 @@ def test_a_gain_that_was_not_run_is_pending_and_the_other_is_not() -> None:
     assert found["greedy_less_clustered_cmi_paper"].pending.startswith("greedy and clustered with cmi")
 
 
-def removed(stratum: str | None, value: float) -> dict[str, object]:
-    cells = {"table": "layer0_bundle", "metric": "count", "reference": "f1_n_minus_k"}
-    return {**cells, "stratum": stratum, "value": value, "n": 24}
+def removed(clusters: int, value: float, quantity: str | None = None) -> dict[str, object]:
+    cells = {"table": "layer0_bundle", "metric": "count", "reference": "f1_n_minus_k", "variant": "clusters"}
+    return {**cells, "level": clusters, "quantity": quantity, "value": value, "n": 24}
 
 
 def test_removed_clusters_are_those_at_the_papers_number() -> None:
-    stages = summary(removed("clusters=24", 3), removed("clusters=24 entities", 4), removed("clusters=20", 0))
+    stages = summary(removed(24, 3), removed(24, 4, "entities"), removed(20, 0))
     (row,) = topk_errata.eliminations(stages, PAPER)
     assert (row.value, row.claim_value) == (3.0, 28.0)
-    (row,) = topk_errata.eliminations(summary(removed("clusters=20", 0)), PAPER)
+    (row,) = topk_errata.eliminations(summary(removed(20, 0)), PAPER)
     assert row.pending.startswith("24 clusters in")
 
 

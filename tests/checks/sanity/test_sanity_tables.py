@@ -23,6 +23,7 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes
+from afa.stats.summary import headline
 
 SEEDS = (0, 4)
 
@@ -184,18 +185,19 @@ def test_solve_counts_are_the_same_for_any_number_of_threads(bundle_tiny: Bundle
 
 def test_the_summary_holds_the_shares_of_the_tables(tables: dict[str, pd.DataFrame]) -> None:
     rows = summarise_sanity(tables, resamples=100)
-    by = rows[rows["t"].isna()].set_index(["metric", "stratum"])
-    assert by.loc["count"].loc["bracket_soundness", "value"] == 0
-    head = rows[rows["stratum"].isna() & rows["t"].isna()]
+    whole = rows[rows["t"].isna()].fillna({"stratum": "", "reference": "", "quantity": ""})
+    by = whole.set_index(["metric", "quantity", "stratum", "reference"])
+    assert by.loc[("count", "bracket_soundness", "", ""), "value"] == 0
+    head = headline(rows[rows["t"].isna()])
     assert head[["metric", "value", "n"]].to_numpy().tolist() == [["count", 0, tables["gates"]["cases"].sum()]]
     patients = tables["bracket_patients"].query("population == 'duels' and bracket == 'l1_tight'")
-    called = by.loc[("rate", "population=duels bracket=l1_tight called")]
+    called = by.loc[("rate", "called", "duels", "l1_tight")]
     assert called["value"] == patients["called"].sum() / patients["decided"].sum()
     assert called["low"] <= called["value"] <= called["high"]
     convergence = tables["convergence"].query("model == 'class_0'")
-    sweeps = by.loc[("iterations", "model=class_0"), "value"]
+    sweeps = by.loc[("iterations", "", "class_0", ""), "value"]
     assert sweeps == convergence["iterations"].sum() / convergence["solves"].sum()
-    largest = by.loc[("contraction", "model=duel largest"), "value"]
+    largest = by.loc[("contraction", "largest", "duel", ""), "value"]
     assert largest == tables["contraction"].query("model == 'duel'")["contraction"].max()
 
 
