@@ -15,6 +15,7 @@ import yaml
 from afa.bundle.read import entities_of
 from afa.cohort.cohort import load_cohort
 from afa.cohort.table_cohort import (
+    Controls,
     build_table_cohort,
     encode_cohort,
     field_cohort,
@@ -152,6 +153,19 @@ def test_stages_take_the_patients_of_a_field_who_are_complete(pumps: Path, tmp_p
     nobody = replace(encoded, values=encoded.values.mask(encoded.values.notna(), pd.NA))
     with pytest.raises(CohortError, match="a missing value in each of 9 patients"):
         build_table_cohort(config, files, nobody, ["leak"], tmp_path / "none", complete=True)
+
+
+def test_controls_of_a_table_are_held_in_its_cohort_where_nothing_is_missing(pumps: Path, tmp_path: Path) -> None:
+    import_field(pumps, tmp_path / "pumps")
+    config = field_cohort(tmp_path / "pumps")
+    config = config.model_copy(update={"controls": Controls(column="site_b", value="1"), "labels": None})
+    files = find_table(config)
+    encoded = encode_cohort(config, files)
+    assert build_table_cohort(config, files, encoded, ["leak"], tmp_path / "cohort", complete=True) == 3
+    cohort = load_cohort(tmp_path / "cohort")
+    assert list(cohort.controls.index) == ["p5", "p7", "p8"]
+    assert cohort.controls["pressure"].tolist() == [0, 0, 0]
+    assert (cohort.provenance["controls"], cohort.provenance["controls_with_gaps"]) == (4, 1)
 
 
 def test_a_made_up_field_has_a_bundle_of_its_answers(pumps: Path, leaves: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from afa.cohort.cohort import PATIENT
-from afa.cohort.encode import Test, least_controls, robust_scale
+from afa.cohort.encode import Test, encode_controls, least_controls, robust_scale
 from afa.cohort.tables import Cells, cells_fault, cells_of_frame, numbers_of, read_cells
 from afa.csvfile import quoted, suggestion, visible
 from afa.errors import CohortError, Fault
@@ -58,14 +58,15 @@ class Encoded:
     ----------
     values : (P, features) Int8 in {-1, 0, +1}, or missing, rows named by patient
     cuts : a row a feature: `feature,kind,unit,by,low,high`, and how many patients are -1, 0, +1, missing
-    controls : the patients that were the reference, who are not among the rows
+    controls : (controls, features) the same of the controls, who are not among the patients; where a feature is cut
+        by the controls, each is encoded without itself (decision F9)
     ignored : columns that are no feature
 
     """
 
     values: pd.DataFrame
     cuts: pd.DataFrame
-    controls: tuple[str, ...] = ()
+    controls: pd.DataFrame
     ignored: tuple[str, ...] = ()
 
     @property
@@ -201,7 +202,19 @@ def encode_cells(
     if control.all():
         raise CohortError(Fault(str(where), "controls alone", "at least one patient", "add the patients' rows"))
     low, high, by = _cut_points(values[~control], values[control], features, coding)
-    return _encoded(cells, features, values[~control], low, high, by, control)
+    names = np.array(cells.names, dtype=object)
+    code, healthy = (_coded(values[of], low, high, features, names[of]) for of in (~control, control))
+    if open_ended and coding.reference == "controls":
+        alone = _without_themselves(values[np.ix_(control, ~features.has_range)], coding)
+        healthy[open_ended] = alone.set_axis(healthy.index)
+    cuts = pd.DataFrame(
+        {"feature": features.names, "kind": features.kinds, "unit": features.units, "by": by, "low": low, "high": high}
+    )
+    cuts[["low", "high"]] = cuts[["low", "high"]].where(np.isfinite(cuts[["low", "high"]]))
+    for name, number in (("down", -1), ("zero", 0), ("up", 1)):
+        cuts[name] = (code == number).sum().to_numpy()
+    cuts["missing"] = code.isna().sum().to_numpy()
+    return Encoded(code, cuts, healthy, tuple(cells.unknown))
 
 
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
@@ -280,34 +293,34 @@ def _around_controls(name: str, values: Floats, coding: Coding) -> tuple[float, 
     return centre - far, centre + far
 
 
-def _encoded(
-    cells: Cells,
-    features: Features,
-    values: Floats,
-    low: Floats,
-    high: Floats,
-    by: Sequence[str],
-    control: npt.NDArray[np.bool_],
-) -> Encoded:
+def _coded(
+    values: Floats, low: Floats, high: Floats, features: Features, names: npt.NDArray[np.object_]
+) -> pd.DataFrame:
+    """(rows, features) Int8, by the cut points; what is missing stays so."""
     code = np.zeros(values.shape, dtype=np.int8)
     with np.errstate(invalid="ignore"):
         code[values < low] = -1
         code[values > high] = 1
     absent = np.isnan(values)
-    index = pd.Index([name for name, out in zip(cells.names, control, strict=True) if not out], name=PATIENT)
     columns = {
         name: pd.array(pd.arrays.IntegerArray(code[:, place].copy(), absent[:, place].copy()))
         for place, name in enumerate(features.names)
     }
-    cuts = pd.DataFrame(
-        {"feature": features.names, "kind": features.kinds, "unit": features.units, "by": by, "low": low, "high": high}
-    )
-    cuts[["low", "high"]] = cuts[["low", "high"]].where(np.isfinite(cuts[["low", "high"]]))
-    for name, number in (("down", -1), ("zero", 0), ("up", 1)):
-        cuts[name] = ((code == number) & ~absent).sum(axis=0)
-    cuts["missing"] = absent.sum(axis=0)
-    controls = tuple(name for name, out in zip(cells.names, control, strict=True) if out)
-    return Encoded(pd.DataFrame(columns, index=index), cuts, controls, tuple(cells.unknown))
+    return pd.DataFrame(columns, index=pd.Index(names, name=PATIENT))
+
+
+def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
+    """(controls, features) Int8: each control against the others that have a value, missing where there are not two."""
+    known = np.isfinite(values)
+    code = np.zeros(values.shape, dtype=np.int8)
+    for rows in np.unique(known, axis=1).T:
+        places = np.flatnonzero((known == rows[:, None]).all(axis=0))
+        alone, _ = encode_controls(pd.DataFrame(values[np.ix_(rows, places)].T), test=coding.test, level=coding.level)
+        if alone.empty:
+            known[:, places] = False
+        else:
+            code[np.ix_(rows, places)] = alone.to_numpy().T
+    return pd.DataFrame(code).astype("Int8").mask(~known)
 
 
 def _missing_features(where: Path | str, cells: Cells, features: Features) -> list[Fault]:

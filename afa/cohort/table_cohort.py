@@ -279,12 +279,13 @@ def build_table_cohort(
     labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
     unused: list[str] = []
     if files.labels is not None:
-        read = read_table_labels(files.labels, everybody, encoded.controls).loc[patients]
+        read = read_table_labels(files.labels, everybody, encoded.controls.index).loc[patients]
         unused = [name for name in read.columns if name not in entities]
         labels = read[[name for name in entities if name in read.columns]]
     card = _record(config, files, encoded, labels, unused)
     card |= {"incomplete_patients_left_out": int(gaps.sum())} if complete else {}
-    write_cohort_tables(config.name, encoded.values, labels, card, out)
+    held = encoded.controls.dropna().astype(np.int8).rename_axis(None)
+    write_cohort_tables(config.name, encoded.values, labels, card, out, controls=held)
     return len(patients)
 
 
@@ -328,7 +329,7 @@ def write_table_cohort(
     files = find_table(config)
     encoded = encode_cohort(config, files)
     if labels is not None:
-        read_table_labels(labels, list(encoded.values.index), encoded.controls)
+        read_table_labels(labels, list(encoded.values.index), encoded.controls.index)
     with atomic_file(path) as temporary:
         temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100), encoding="utf-8")
     return path, encoded
@@ -362,6 +363,7 @@ def _record(
         "files": files.digests,
         "encoding": {"reference": _reference(cuts), **_coding(config, cuts)},
         "controls": len(encoded.controls),
+        "controls_with_gaps": int(encoded.controls.isna().any(axis=1).sum()),
         "patients": len(encoded.values),
         "ignored_columns": list(encoded.ignored),
         "dropped_features": [],

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import afa
 from afa.cohort.encode import encode as encode_series
 from afa.cohort.encode import encode_by_cohort
-from afa.cohort.encode_table import Coding, read_and_encode, write_encoded
+from afa.cohort.encode_table import Coding, encode_cells, read_and_encode, write_encoded
+from afa.cohort.tables import cells_of_frame
 from afa.errors import CohortError
 from afa.features import features_of
 
@@ -33,6 +34,11 @@ X = pd.DataFrame(
 )
 EXPECTED = [[-1, 0, -1, 0], [0, 0, 0, 1], [0, 1, 0, None], [1, 1, None, 0], [None, 0, -1, 1]]
 OPEN = pd.DataFrame({"feature": ["x", "y"], "kind": ["continuous"] * 2})
+
+
+def encoded_table(table, is_control, *, test, level=0.05, features=OPEN):
+    coding = Coding("controls", test, level)
+    return encode_cells(cells_of_frame(table, "X"), features_of(features), coding, is_control, where="X")
 
 
 def as_lists(table):
@@ -114,6 +120,37 @@ def test_missing_cells_change_no_cut_point_of_another_column_and_ranges_win_over
     assert as_lists(afa.encode(table, OPEN, reference="cohort"))[1] == [-1, None]
     ranged = OPEN.assign(low=[0, None], high=[3.5, None])
     assert [row[0] for row in as_lists(afa.encode(table, ranged, reference="cohort"))] == [0, 0, 0, 1, 1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(numbers(8, 2), st.sampled_from(["normal", "t"]), st.integers(0, 7), st.booleans())
+def test_a_control_has_the_code_of_a_patient_held_against_the_others(controls, test, place, has_gap):
+    if has_gap:
+        controls[(place + 1) % 8, 1] = np.nan
+    table = pd.DataFrame(np.vstack([controls, controls[:1]]), columns=["x", "y"], index=[*map(str, range(8)), "ill"])
+    coding = {"test": test, "level": 0.3}
+    healthy = encoded_table(table, np.arange(9) < 8, **coding).controls
+    others = table.drop("ill")
+    for name in ("x", "y"):
+        if len(set(others.drop(str(place))[name].dropna())) > 1:  # without spread the test is another
+            column = OPEN[OPEN["feature"] == name]
+            alone = afa.encode(others[[name]], column, controls=np.arange(8) != place, **coding)
+            assert as_lists(alone) == [[None if pd.isna(code) else int(code) for code in [healthy[name].iloc[place]]]]
+
+
+def test_controls_are_coded_by_the_ranges_that_there_are():
+    table = pd.DataFrame({"x": [1.0, 5, None, 9], "y": [0.0, 0, 0, 1]}, index=list("abcd"))
+    ranged = OPEN.assign(low=[2.0, -1.0], high=[4.0, 2.0])
+    healthy = encoded_table(table, np.array([True, True, True, False]), test="t", features=ranged).controls
+    assert as_lists(healthy) == [[-1, 0], [1, 0], [None, 0]]
+    assert list(healthy.index) == list("abc")
+
+
+def test_a_control_alone_with_a_value_has_no_code_of_it():
+    table = pd.DataFrame({"x": [1.0, 2, 3, 9], "y": [0.0, 1, None, 1]}, index=list("abcd"))
+    healthy = encoded_table(table, np.array([True, True, True, False]), test="t").controls
+    assert as_lists(healthy[["y"]]) == [[None], [None], [None]]
+    assert {str(kind) for kind in healthy.dtypes} == {"Int8"}
 
 
 def test_controls_are_named_by_a_column_and_leave_the_table(tmp_path):

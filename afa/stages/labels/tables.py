@@ -177,10 +177,10 @@ def control_scores(
     """The scores of healthy controls, each encoded without itself, of every entity: the right answer is no (F9).
 
     Rows and columns are those of `scores` of `label_scores`, of the settings fixed beforehand whose values are encoded
-    against controls; `control` in the place of the patient, and no label. No rows where the cohort has no controls.
+    as the cohort's own are; `control` in the place of the patient, and no label. No controls, no rows.
     """
     names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
-    chosen = [setting for setting in settings if setting.reference == "controls" and not setting.variant]
+    chosen = [setting for setting in settings if setting.reference != "cohort" and not setting.variant]
     ill = np.zeros(len(names), dtype=bool)
     tasks = [
         Task(setting, bundle, entity, names, values, ill) for setting in chosen for entity in bundle.entities if names
