@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from afa.cohort.cohort import PATIENT, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.encode import least_controls
 from afa.cohort.encode_table import Coding, Encoded, Reference, read_and_encode
 from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
@@ -361,7 +362,7 @@ def _record(
         "title": config.title,
         "origin": "table",
         "files": files.digests,
-        "encoding": {"reference": _reference(cuts), **_coding(config, cuts)},
+        "encoding": {"reference": _reference(cuts), **_coding(config, encoded)},
         "controls": len(encoded.controls),
         "controls_with_gaps": int(encoded.controls.isna().any(axis=1).sum()),
         "patients": len(encoded.values),
@@ -383,10 +384,13 @@ def _reference(cuts: pd.DataFrame) -> str:
     return others[0] if others else "ranges"
 
 
-def _coding(config: TableCohort, cuts: pd.DataFrame) -> dict[str, Any]:
-    match _reference(cuts):
+def _coding(config: TableCohort, encoded: Encoded) -> dict[str, Any]:
+    match _reference(encoded.cuts):
         case "controls":
-            return {"test": config.encoding.test, "level": config.encoding.level}
+            test, level = config.encoding.test, config.encoding.level
+            others = int(encoded.controls.notna().sum().min()) - 1
+            held = {"test_of_controls": "t"} if test == "empirical" and others < least_controls(level) else {}
+            return {"test": test, "level": level, **held}
         case "cohort":
             return {"threshold": config.encoding.threshold}
         case _:
