@@ -68,9 +68,13 @@ def column(browser, table, place):
     return [cell.get_attribute("textContent") for cell in cells]
 
 
+def readable(name):
+    return name.replace("_", " ")
+
+
 def order_of(explored, patient, cell, score, t):
     order, _ = list(rankings(run_of(explored, patient, cell), score))[t]
-    return [explored.summary["entities"][v] for v in order]
+    return [readable(explored.summary["entities"][v]) for v in order]
 
 
 def test_the_page_opens_at_the_start_with_the_default_rule(page, made):
@@ -87,8 +91,8 @@ def test_the_page_opens_at_the_start_with_the_default_rule(page, made):
 def test_names_are_text_wherever_they_stand(page):
     options = [o.get_attribute("textContent") for o in Select(page.find_element(By.ID, "patient")).options]
     assert options == sorted(PATIENTS)
-    assert sorted(column(page, "ranking", 2)) == sorted(ENTITIES)
-    assert sorted(column(page, "steps", 2)[1:]) == sorted(FEATURES)
+    assert sorted(column(page, "ranking", 2)) == sorted(map(readable, ENTITIES))
+    assert sorted(column(page, "steps", 2)[1:]) == sorted(map(readable, FEATURES))
     for _ in range(LAST):
         page.find_element(By.ID, "next").click()
     assert page.find_elements(By.CSS_SELECTOR, "#content b, #content img, #content i") == []
@@ -106,7 +110,7 @@ def test_names_are_text_in_what_a_chart_shows_under_the_pointer(page, made):
             shown.add(
                 page.execute_script("return document.querySelector('#ranks .tip').textContent").partition(": rank")[0]
             )
-    assert shown >= set(ENTITIES)
+    assert shown >= set(map(readable, ENTITIES))
     ActionChains(page).move_to_element(page.find_element(By.ID, "title")).perform()
     assert not page.find_element(By.CSS_SELECTOR, "#ranks .tip").is_displayed()
 
@@ -126,14 +130,14 @@ def test_each_step_shows_what_the_data_says(page, made):
         assert ("not certified" in facts) == (not certified)
         if t:
             feature = run["order"][t - 1]
-            assert text(page, "step-title") == f"Step {t}: {FEATURES[feature]}"
+            assert text(page, "step-title") == f"Step {t}: {readable(FEATURES[feature])}"
             assert {-1: "low", 0: "usual", 1: "high"}[values[feature]] in facts
             assert ("fallback" in facts) == (t in run["fallback"])
         assert f"{abs(run['margin'][t]):.2f}"[:3] in facts or run["margin"][t] < 0.01
         if t:
             why = explored.steps[0]["why"][t - 1]
-            assert why["reason"] in text(page, "why")
-            assert all(FEATURES[j] in text(page, "why") for j in why["others"])
+            assert readable(why["reason"]) in text(page, "why")
+            assert all(readable(FEATURES[j]) in text(page, "why") for j in why["others"])
             assert column(page, "why", 1) == ["\u22121, low", "0, usual", "+1, high"]
             assert len(page.find_elements(By.CSS_SELECTOR, "#why tr[aria-current]")) == 1
         else:
@@ -244,7 +248,7 @@ def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
     ready(page)
     assert column(page, "ranking", 2) == order_of(explored, 2, first + 1, 2, 1)
     labels = explored.summary["patients"][2]["labels"]
-    names = explored.summary["entities"]
+    names = [readable(name) for name in explored.summary["entities"]]
     words = {1: "yes", 0: "no", None: "–"}
     assert column(page, "ranking", 6) == [words[labels[names.index(name)]] for name in column(page, "ranking", 2)]
 

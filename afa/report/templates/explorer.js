@@ -5,7 +5,10 @@ const SPEAK_AFTER = 250;
 
 const $ = (id) => document.getElementById(id);
 const summary = JSON.parse($("summary").textContent);
-const { entities, features, cells, patients, scores, k } = summary;
+const { cells, patients, scores, k } = summary;
+const readable = (name) => name.replaceAll("_", " ");
+const entities = summary.entities.map(readable);
+const features = summary.features.map(readable);
 const state = { patient: 0, cell: summary.shown, score: 0, t: 0 };
 const unpackedSteps = new Map();
 const charts = {};
@@ -24,12 +27,6 @@ function element(tag, properties = {}, ...children) {
 }
 
 function cell(text, properties = {}) { return element("td", properties, text); }
-
-/** A name with places where a line may break; its text is the name. */
-function named(name) {
-  const parts = name.split(/(?<=_)/u);
-  return parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part]));
-}
 
 function number(value) {
   if (value === 0) return "0";
@@ -144,12 +141,12 @@ function fillSteps() {
     const change = moved.sort((a, b) => b[1] - a[1]).map(([name, by]) => `${by > 0 ? "+" : "\u2212"}\u00A0${name}`).join(", ");
     const row = element("tr", {},
       element("td", { className: "number" }, element("button", { type: "button", tabIndex: -1, "aria-label": `Go to step ${t}` }, String(t))),
-      element("th", { scope: "row" }, ...(t ? named(features[feature]) : ["(start)"])),
+      element("th", { scope: "row" }, t ? features[feature] : "(start)"),
       cell(t ? ARROWS.get(steps.values[feature]) : "", { className: "plain" }),
       cell(t ? number(path.run.worth[t - 1]) + (path.fallback.has(t) ? " (fallback)" : "") : "", { className: "number" }),
       cell(String(path.resolved[t]), { className: "number" }),
       cell(isCertified(t) ? "yes" : "no"),
-      element("td", { className: "changes" }, ...named(t ? change : path.order[0].slice(0, k).map((v) => `+\u00A0${entities[v]}`).join(", "))),
+      element("td", { className: "changes" }, t ? change : path.order[0].slice(0, k).map((v) => `+\u00A0${entities[v]}`).join(", ")),
     );
     row.dataset.t = t;
     return row;
@@ -241,7 +238,7 @@ function writeWhy(t) {
   const next = why.others.length ? ` Next in line: ${why.others.map((j) => features[j]).join(", ")}.` : "";
   const heads = ["Result", `Would change in the top ${k}`].map((text) => element("th", { scope: "col" }, text));
   $("why").replaceChildren(
-    element("p", {}, element("strong", {}, `Why ${features[feature]}: `), `${why.reason}.${next}`),
+    element("p", {}, element("strong", {}, `Why ${features[feature]}: `), `${readable(why.reason)}.${next}`),
     element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)),
   );
 }
@@ -257,7 +254,7 @@ function writeRanking(t) {
     const by = t ? path.rank[t - 1][v] - path.rank[t][v] : 0;
     const row = element("tr", { className: [i < k ? "inside" : "", i === k - 1 ? "boundary" : ""].join(" ") },
       cell(`${i + 1}${path.tied[t].has(i) || path.tied[t].has(i + 1) ? " =" : ""}`, { className: "plain" }),
-      element("th", { scope: "row" }, ...named(entities[v])),
+      element("th", { scope: "row" }, entities[v]),
       style ? element("td", {}, swatch(style), element("span", { className: "unseen" }, "on top at the end")) : cell(""),
       cell(by > 0 ? `\u25B2 ${by}` : by < 0 ? `\u25BC ${-by}` : "", { className: "plain" }),
       cell(String(path.rank[last][v]), { className: "plain" }));
