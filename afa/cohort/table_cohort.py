@@ -280,7 +280,7 @@ def build_table_cohort(
     labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
     unused: list[str] = []
     if files.labels is not None:
-        read = read_table_labels(files.labels, everybody, encoded.controls.index).loc[patients]
+        read = read_table_labels(files.labels, everybody, list(encoded.controls.index)).loc[patients]
         unused = [name for name in read.columns if name not in entities]
         labels = read[[name for name in entities if name in read.columns]]
     card = _record(config, files, encoded, labels, unused)
@@ -330,7 +330,7 @@ def write_table_cohort(
     files = find_table(config)
     encoded = encode_cohort(config, files)
     if labels is not None:
-        read_table_labels(labels, list(encoded.values.index), encoded.controls.index)
+        read_table_labels(labels, list(encoded.values.index), list(encoded.controls.index))
     with atomic_file(path) as temporary:
         temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100), encoding="utf-8")
     return path, encoded

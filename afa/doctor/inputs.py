@@ -155,7 +155,7 @@ def _check_table(run: RunConfig, path: Path, config: TableCohort) -> list[Findin
     encoded = encode_cohort(config, files)
     patients, features = encoded.values.shape
     if files.labels is not None:
-        read_table_labels(files.labels, list(encoded.values.index), encoded.controls.index)
+        read_table_labels(files.labels, list(encoded.values.index), list(encoded.controls.index))
     found = [ok("cohort", f"{path}: {config.title}, {patients} patients x {features} features")]
     found += [warning("cohort", note) for note in encoded.notes]
     if gaps := int(encoded.values.isna().to_numpy().sum()):

@@ -142,22 +142,7 @@ class Planner(ABC):
             return "what is not observed cannot be measured"
         if not self._affordable().any():
             return f"nothing open can be afforded: {self._left():g} of the budget of {self.stop.budget:g} is left"
-        return None if self._to_begin_with() is not None else self._answered()
-
-    def _answered(self) -> str | None:
-        """The rule of `stop` by which the answer is good enough, or None."""
-        rule = self.stop
-        if rule.certain and self.certain():
-            return "the answer is certain: no completion of what is open changes it"
-        if rule.posterior is not None and not self.undecided() and (now := self.answer_probability()) >= rule.posterior:
-            return f"the answer has posterior probability {now:.4f}, at least {rule.posterior:g}"
-        if rule.probability is not None and (now := self.confidence()) >= rule.probability:
-            return f"the answer stays with probability {now:.4f}, at least {rule.probability:g}"
-        if rule.gain is not None and (most := self._largest_gain()) <= rule.gain:
-            return f"the largest gain left is {most:.4g}, at most {rule.gain:g}"
-        if rule.own is not None and (said := rule.own(self)):
-            return said if isinstance(said, str) else "your own rule of stopping holds"
-        return None
+        return None if self._to_begin_with() is not None else self.stop.met_by(self)
 
     @abstractmethod
     def certain(self) -> bool:
@@ -194,6 +179,14 @@ class Planner(ABC):
     @abstractmethod
     def confidence(self) -> float:
         """The probability that `Stop.probability` is held against, in [0, 1]."""
+
+    def largest_gain(self) -> float:
+        """The largest gain, in nats, that an item has over its open features; what `Stop.gain` is compared with."""
+        view, duels = self._view(), self._open_duels()
+        by_entity = self.gain == INFORMATION
+        gain = view.information(every=True) if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
+        total = np.where(self._affordable(), gain, 0.0)
+        return float(np.bincount(self._menu.item_of, weights=total).max())
 
     def observe(self, feature: str, value: int, *, cost: float | None = None) -> None:
         """Take in one measurement, -1, 0 or +1; entities that do not hold the feature are left as they are.
@@ -380,8 +373,7 @@ class Planner(ABC):
 
     def _affordable(self) -> NDArray[np.bool_]:
         """(M,) open features whose item costs no more than what is left."""
-        affordable: NDArray[np.bool_] = self._open() & (self._price() <= self._left() * (1 + 1e-12))[self._menu.item_of]
-        return affordable
+        return np.asarray(self._open() & (self._price() <= self._left() * (1 + 1e-12))[self._menu.item_of])
 
     def _price(self) -> Floats:
         """(I,) what each item costs now: nothing once something has been paid for a part of it."""
@@ -395,14 +387,6 @@ class Planner(ABC):
 
     def _left(self) -> float:
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
-
-    def _largest_gain(self) -> float:
-        """The largest gain of an item that can be afforded, over its open features: information, or of open duels."""
-        view, duels = self._view(), self._open_duels()
-        by_entity = self.gain == INFORMATION
-        gain = view.information(every=True) if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
-        total = np.where(self._affordable(), gain, 0.0)
-        return float(np.bincount(self._menu.item_of, weights=total).max())
 
     def _take(self, action: Action) -> None:
         self._log.add(action)

@@ -63,6 +63,21 @@ class Stop:
             expected = "a function of the planner"
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
+    def met_by(self, planner: Planner) -> str | None:
+        """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
+        if self.certain and planner.certain():
+            return "the answer is certain: no completion of what is open changes it"
+        posterior, probability = self.posterior, self.probability
+        if posterior is not None and not planner.undecided() and (now := planner.answer_probability()) >= posterior:
+            return f"the answer has posterior probability {now:.4f}, at least {posterior:g}"
+        if probability is not None and (now := planner.confidence()) >= probability:
+            return f"the answer stays with probability {now:.4f}, at least {probability:g}"
+        if self.gain is not None and (most := planner.largest_gain()) <= self.gain:
+            return f"the largest gain left is {most:.4g}, at most {self.gain:g}"
+        if self.own is not None and (said := self.own(planner)):
+            return said if isinstance(said, str) else "your own rule of stopping holds"
+        return None
+
     def plain(self) -> dict[str, Any]:
         """All of it as plain values; `own` says whether there is a custom rule."""
         return {

@@ -142,7 +142,7 @@ def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
     complete = rows.assign(table=table).reindex(columns=COLUMNS)
     for name in set(TEXT) - {"entity"}:
         words = complete[name].dropna().unique()
-        if not all(re.fullmatch(r"[\w.]+", word) for word in words):
+        if not all(re.fullmatch(r"[^\s=]+", word) for word in words):
             raise ValueError(f"{table}, {name}: one word each, not {', '.join(map(repr, words))}")
     if complete.duplicated(KEYS).any():
         raise ValueError(f"{table} has two rows with the same key")

@@ -122,7 +122,7 @@ def watch_planners(
             posterior = 0.0 if planner.undecided() else planner.answer_probability()
             inside = np.isin(planner.bundle.entities, planner.top_k())
             certain, probability = planner.certified(), planner.boundary_probability()
-            read[-1].append((inside, certain, probability, posterior, planner._largest_gain()))
+            read[-1].append((inside, certain, probability, posterior, planner.largest_gain()))
     return Watched(*(np.array([[seen[field] for seen in rounds] for rounds in read]) for field in range(5)))
 
 
