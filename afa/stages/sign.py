@@ -164,11 +164,12 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Summary rows `sign_accuracy_random`, all patients together.
 
     Per method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in
-    the stratum `prior_wrong`, the duels that the bundle alone calls wrong. Once: `majority`, the accuracy of the
-    best constant answer per duel; `prevalence`, the share of duels the first entity wins; `count` of tied duels.
-    At full observation `rate` in the stratum `other_order`: calls that another order of the same observations makes
-    otherwise. Per start `iterations`, sweeps per solve: at each t, without t over all rounds but the first, and for
-    each start but the first the difference to it, its name in `reference`.
+    the stratum `prior_wrong`, the duels that the bundle alone calls wrong; the variant `reversed` asks the score
+    for (b, a) and turns its sign round. Once: `majority`, the accuracy of the best constant answer per duel;
+    `prevalence`, the share of duels the first entity wins; `count` of tied duels. At full observation `rate` of
+    `other_order`: calls that another order of the same observations makes otherwise. Per start `iterations`, sweeps
+    per solve: at each t, without t over all rounds but the first, and for each start but the first the difference to
+    it, its name in `reference`.
     """
     rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
     patients = list(rounds["patient"].unique())
@@ -176,18 +177,17 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     rows: list[pd.DataFrame] = []
     for (start, name), each in rounds.groupby(["start", "method"], sort=False):
         method = str(name).removesuffix("_reversed")
-        orientation = "" if method == name else "reversed"
+        variant = None if method == name else "reversed"
         sums = each.groupby(["patient", "t"], sort=False).sum(numeric_only=True)
         every, first, wrong = (_right_and_total(sums, patients, among) for among in ("", "_first", "_prior_wrong"))
         second = every[0] - first[0], every[1] - first[1]
         for metric, stratum, parts in (
-            ("accuracy", "", [every]),
-            ("balanced_accuracy", "", [first, second]),
+            ("accuracy", None, [every]),
+            ("balanced_accuracy", None, [first, second]),
             ("accuracy", "prior_wrong", [wrong]),
         ):
             table = resampled.mean(parts).assign(metric=metric, method=method, start=str(start))
-            cut = " ".join(filter(None, (orientation, stratum))) or None
-            rows.append(table.assign(stratum=cut, t=np.arange(len(table))))
+            rows.append(table.assign(stratum=stratum, variant=variant, t=np.arange(len(table))))
     rows.append(_constant_answers(duels, patients, resampled))
     rows.append(_order_dependence(orders, patients, resampled).assign(t=int(rounds["t"].max())))
     right = pd.concat(rows, ignore_index=True).assign(target="likelihood")
@@ -213,7 +213,7 @@ def _constant_answers(duels: pd.DataFrame, patients: list[str], resampled: Resam
     for metric, right in (("majority", winners == majority), ("prevalence", winners > 0)):
         parts = [(right.sum(axis=1, keepdims=True).astype(float), decided)]
         tables.append(resampled.mean(parts).assign(metric=metric))
-    ties = pd.DataFrame({"metric": "count", "stratum": "tied_at_full_observation", "value": [(winners == 0).sum()]})
+    ties = pd.DataFrame({"metric": "count", "quantity": "tied_at_full_observation", "value": [(winners == 0).sum()]})
     return pd.concat([*tables, ties], ignore_index=True).assign(n=int(decided.sum()))
 
 
@@ -224,7 +224,7 @@ def _order_dependence(orders: pd.DataFrame, patients: list[str], resampled: Resa
         by_patient = table.set_index("patient").loc[patients]
         parts = [(by_patient[["different"]].to_numpy(float), by_patient[["compared"]].to_numpy(float))]
         tables.append(resampled.mean(parts).assign(method=method))
-    return pd.concat(tables, ignore_index=True).assign(metric="rate", stratum="other_order")
+    return pd.concat(tables, ignore_index=True).assign(metric="rate", quantity="other_order")
 
 
 def _sweeps(rounds: pd.DataFrame, patients: list[str], resampled: Resampled) -> pd.DataFrame:

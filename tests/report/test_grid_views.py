@@ -161,10 +161,10 @@ def test_a_table_by_round_keeps_the_order_of_the_cells_and_the_rounds_that_are_t
 
 def test_a_table_by_another_column_shows_the_text_where_there_is_one():
     rows = summary(
-        accuracy("random", None, "every", stratum="q75", value=7.0, low=5.0, high=8.0),
-        accuracy("random", None, "every", stratum="q25", value=2.0, low=1.0, high=3.0),
+        accuracy("random", None, "every", quantity="q75", value=7.0, low=5.0, high=8.0),
+        accuracy("random", None, "every", quantity="q25", value=2.0, low=1.0, high=3.0),
     )
-    table = by_cell(with_interval(rows), "stratum", index=["allocation"])
+    table = by_cell(with_interval(rows), "quantity", index=["allocation"])
     assert table.to_dict("index") == {"random": {"q75": "7 [5, 8]", "q25": "2 [1, 3]"}}
 
 

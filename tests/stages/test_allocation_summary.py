@@ -119,7 +119,7 @@ def test_numbers_are_shown_every_tenth_round_and_most_comparisons_at_the_papers(
 def test_random_is_the_reference_every_tenth_round_and_the_others_less_often() -> None:
     cells = (RANDOM, GREEDY, ("boundary", "cmi", "every"))
     rows = summary_of(made({(cell, 0): {} for cell in cells}, rounds=22))
-    for table, where in (("allocation_sign", LINEARITY), ("certified_round", {"stratum": "certified"})):
+    for table, where in (("allocation_sign", LINEARITY), ("certified_round", {"quantity": "certified"})):
         for reference, rounds in (("random", [0, 10, 20, 21]), ("greedy", [0, 10, 21])):
             found = of_cell(rows, table, "gap", cells[2], reference=reference, **where)
             assert found["t"].tolist() == rounds
@@ -127,7 +127,7 @@ def test_random_is_the_reference_every_tenth_round_and_the_others_less_often() -
 
 def test_rounds_that_the_fallback_decided_are_counted_from_the_first_choice() -> None:
     runs = {(GREEDY, 0): {"fallback": [[False, True, True], [False, False, True]]}}
-    found = of_cell(summary_of(made(runs)), "allocation_sign", "rate", GREEDY, stratum="fallback").iloc[0]
+    found = of_cell(summary_of(made(runs)), "allocation_sign", "rate", GREEDY, quantity="fallback").iloc[0]
     assert found[["value", "n"]].tolist() == [3 / 4, 4]
     assert np.isnan(found["t"])
 
@@ -136,7 +136,7 @@ def test_constant_answers_and_ties_stand_beside_the_accuracies(by_hand: pd.DataF
     # a beats b twice; a and c win once each, and so do c over b and nobody
     assert values(by_hand, "allocation_sign", "majority", None) == [4 / 5]
     assert values(by_hand, "allocation_sign", "prevalence", None) == [3 / 5]
-    ties = of_cell(by_hand, "allocation_sign", "count", None, stratum="tied_at_full_observation")
+    ties = of_cell(by_hand, "allocation_sign", "count", None, quantity="tied_at_full_observation")
     assert ties[["value", "n"]].to_numpy().tolist() == [[1, 6]]
 
 
@@ -171,7 +171,7 @@ def test_patients_without_a_positive_label_are_left_out_of_clinical_precision_an
     assert values(rows, "allocation_p_at_k", "r_precision", GREEDY, **LINEARITY) == [0, 0.5]
     gap = of_cell(rows, "allocation_p_at_k", "gap", GREEDY, reference="random", target="clinical", **LINEARITY)
     assert gap["value"].tolist() == [1, 0]
-    counts = rows[(rows["table"] == "allocation_p_at_k") & (rows["metric"] == "count")].set_index("stratum")
+    counts = rows[(rows["table"] == "allocation_p_at_k") & (rows["metric"] == "count")].set_index("quantity")
     assert counts.loc["patients_without_positive", ["value", "n"]].tolist() == [1, 2]
     assert counts.loc["labelled", ["value", "n"]].tolist() == [2, 3]
     assert counts.loc["k_clinical", "value"] == 1
@@ -181,10 +181,10 @@ def test_patients_without_a_positive_label_are_left_out_of_clinical_precision_an
 def test_answers_that_look_at_no_patient_stand_beside_the_precision() -> None:
     rows = summary_of(made(PRECISE))
     # a and b are p1's top 2; of p0's b and c are tied, and there is room for one of them
-    fixed = of_cell(rows, "allocation_p_at_k", "p_at_k", None, stratum="fixed_top_k").iloc[0]
+    fixed = of_cell(rows, "allocation_p_at_k", "p_at_k", None, method="fixed_top_k").iloc[0]
     assert fixed[["value", "n", "target"]].tolist() == [1, 2, "likelihood"]
     for metric in ("p_at_k", "r_precision"):
-        order = of_cell(rows, "allocation_p_at_k", metric, None, stratum="prevalence_order").iloc[0]
+        order = of_cell(rows, "allocation_p_at_k", metric, None, method="prevalence_order").iloc[0]
         assert order[["value", "n", "target"]].tolist() == [1, 1, "clinical"]
 
 
@@ -192,7 +192,7 @@ def test_a_patient_with_fewer_labels_than_places_has_so_many_places() -> None:
     runs: Runs = {(RANDOM, 0): {}}
     rows = summary_of(made(runs, label={"p0": (None, 1, None), "p1": (0, 1, 1)}, k_clinical=2))
     # p0 has one place and b on it; p1 has b and c, whose labels are positive wherever they are known
-    assert values(rows, "allocation_p_at_k", "p_at_k", None, stratum="prevalence_order") == [1]
+    assert values(rows, "allocation_p_at_k", "p_at_k", None, method="prevalence_order") == [1]
 
 
 @pytest.mark.parametrize("k_clinical", [0, 1])
@@ -202,7 +202,7 @@ def test_without_a_clinical_target_there_are_its_counts_alone(k_clinical: int) -
     rows = summary_of(made({(RANDOM, 0): gone, (GREEDY, 0): gone}, label=labels, k_clinical=k_clinical))
     clinical = rows[rows["target"] == "clinical"]
     assert set(clinical["metric"]) == {"count"}
-    assert clinical["stratum"].tolist() == ["patients_without_positive", "labelled", "k_clinical", "not_comparable"]
+    assert clinical["quantity"].tolist() == ["patients_without_positive", "labelled", "k_clinical", "not_comparable"]
 
 
 def without(name: str, row: int) -> Any:
@@ -295,7 +295,8 @@ def test_the_numbers_are_those_of_plain_loops_over_patients() -> None:
         found = values(rows, "allocation_p_at_k", "p_at_k", cell, target="likelihood", **LINEARITY)
         assert found == pytest.approx(precision.tolist(), abs=1e-7)
         needed = max((t + 1 for t in range(13) if curves[cell][t] < 0.95), default=0)
-        assert values(rows, "acquisition_saved", "count", cell, target="likelihood", **LINEARITY) == [needed]
+        where = LINEARITY | {"target": "likelihood", "quantity": "accuracy", "level": 0.95}
+        assert values(rows, "acquisition_saved", "count", cell, **where) == [needed]
         gap = of_cell(rows, "allocation_sign", "gap", cell, reference="random", **LINEARITY).set_index("t")["value"]
         for t in gap.index:
             assert gap[t] == pytest.approx(curves[cell][int(t)] - curves[RANDOM][int(t)])

@@ -275,44 +275,49 @@ def made_tables() -> dict[str, pd.DataFrame]:
 
 def summary_of(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     summary = summarise_chaos(tables, resamples=200, confidence=0.95)
-    summary["stratum"] = summary["stratum"].fillna("")
-    return summary
+    return summary.fillna(dict.fromkeys(["quantity", "stratum", "variant", "reference"], ""))
 
 
-def values_of(summary: pd.DataFrame, metric: str, stratum: str, **where: str) -> list[float]:
-    chosen = summary[(summary["metric"] == metric) & (summary["stratum"] == stratum)]
-    for column, value in where.items():
+def values_of(summary: pd.DataFrame, metric: str, **where: str) -> list[float]:
+    """By t; quantity, stratum and variant are empty unless given."""
+    chosen = summary[summary["metric"] == metric]
+    for column, value in {"quantity": "", "stratum": "", "variant": "", **where}.items():
         chosen = chosen[chosen[column] == value]
     assert chosen["t"].isna().all() or chosen["t"].tolist() == list(range(len(chosen)))
     return chosen["value"].tolist()
 
 
 @pytest.mark.parametrize(
-    ("stratum", "gap"),
+    ("group", "gap"),
     [
-        ("", [(6 - 3.5) / 8, (7 - 5) / 8]),
-        ("chaotic", [1.5 / 2, 1 / 2]),
-        ("non_chaotic", [1 / 6, 1 / 6]),
-        ("chaotic_minus_non_chaotic", [1.5 / 2 - 1 / 6, 1 / 2 - 1 / 6]),
-        ("selecting", [5 / 8, 5 / 8]),
-        ("chaotic selecting", [1.0, 1.0]),
-        ("non_chaotic selecting", [1 / 2, 1 / 2]),
-        ("chaotic wald_50", [1 / 2, 1 / 2]),
+        ({}, [(6 - 3.5) / 8, (7 - 5) / 8]),
+        ({"stratum": "chaotic"}, [1.5 / 2, 1 / 2]),
+        ({"stratum": "non_chaotic"}, [1 / 6, 1 / 6]),
+        ({"stratum": "chaotic_minus_non_chaotic"}, [1.5 / 2 - 1 / 6, 1 / 2 - 1 / 6]),
+        ({"quantity": "selecting"}, [5 / 8, 5 / 8]),
+        ({"stratum": "chaotic", "quantity": "selecting"}, [1.0, 1.0]),
+        ({"stratum": "non_chaotic", "quantity": "selecting"}, [1 / 2, 1 / 2]),
+        ({"stratum": "chaotic", "variant": "wald_50"}, [1 / 2, 1 / 2]),
     ],
 )
-def test_the_gap_of_groups_formed_on_selecting_orders_is_worked_by_hand(stratum: str, gap: list[float]) -> None:
-    assert values_of(summary_of(made_tables()), "gap", stratum) == pytest.approx(gap)
+def test_the_gap_of_groups_formed_on_selecting_orders_is_worked_by_hand(
+    group: dict[str, str], gap: list[float]
+) -> None:
+    assert values_of(summary_of(made_tables()), "gap", **group) == pytest.approx(gap)
 
 
 def test_accuracies_are_what_the_gap_is_between() -> None:
     summary = summary_of(made_tables())
-    assert values_of(summary, "accuracy", "chaotic", method="linearity") == [1.0, 1.0]
-    assert values_of(summary, "accuracy", "chaotic", method="wald") == [0.25, 0.5]
-    for stratum in ("", "non_chaotic", "selecting", "chaotic wald_50 selecting"):
+    assert values_of(summary, "accuracy", stratum="chaotic", method="linearity") == [1.0, 1.0]
+    assert values_of(summary, "accuracy", stratum="chaotic", method="wald") == [0.25, 0.5]
+    selecting = {"quantity": "selecting"}
+    chosen = {"stratum": "chaotic", "variant": "wald_50", **selecting}
+    for group in ({}, {"stratum": "non_chaotic"}, selecting, chosen):
         linearity, wald = (
-            np.array(values_of(summary, "accuracy", stratum, method=method)) for method in ("linearity", "wald")
+            np.array(values_of(summary, "accuracy", method=method, **group)) for method in ("linearity", "wald")
         )
-        assert values_of(summary, "gap", stratum) == pytest.approx((linearity - wald).tolist())
+        assert linearity.size == 2
+        assert values_of(summary, "gap", **group) == pytest.approx((linearity - wald).tolist())
 
 
 def test_the_orders_that_accuracy_is_counted_on_do_not_move_the_groups() -> None:
@@ -324,22 +329,26 @@ def test_the_orders_that_accuracy_is_counted_on_do_not_move_the_groups() -> None
     gaps = [table[table["metric"].isin(["gap", "count", "accuracy"])] for table in (before, after)]
     pd.testing.assert_frame_equal(*gaps)
     tables["flips"].loc[~measured, "flips"] = tables["flips"].loc[~measured, "flips"].to_numpy()[::-1]
-    assert values_of(summary_of(tables), "gap", "non_chaotic") != values_of(before, "gap", "non_chaotic")
+    assert values_of(summary_of(tables), "gap", stratum="non_chaotic") != values_of(
+        before, "gap", stratum="non_chaotic"
+    )
 
 
 def test_groups_are_counted_and_so_are_ties() -> None:
     summary = summary_of(made_tables())
-    counts = summary[summary["metric"] == "count"].set_index("stratum")
-    assert counts.loc["", "value"] == 4
-    assert counts.loc[["chaotic", "non_chaotic", "chaotic wald_50"], "value"].tolist() == [1, 3, 1]
-    assert counts.loc[["chaotic", "tied_at_full_observation"], "n"].tolist() == [4, 8]
-    assert counts.loc["tied_at_full_observation", "value"] == 1
+    counts = summary[summary["metric"] == "count"].set_index(["quantity", "stratum", "variant"])
+    sizes, ties = counts.loc[""], counts.loc["tied_at_full_observation"]
+    groups = [("", ""), ("chaotic", ""), ("non_chaotic", ""), ("chaotic", "wald_50")]
+    assert sizes.loc[groups, "value"].tolist() == [4, 1, 3, 1]
+    assert set(sizes["n"]) == {4}
+    assert ties[["value", "n"]].to_numpy().tolist() == [[1, 8]]
 
 
 def test_a_constant_answer_is_chosen_within_the_group_and_beside_it_on_all_patients() -> None:
     # u beats v for all but p3; against w, p0 and p1 have one side, p2 the other, p3 a tie
     summary = summary_of(made_tables())
-    majority = summary[summary["metric"] == "majority"].fillna({"reference": ""}).set_index(["stratum", "reference"])
+    majority = summary[(summary["metric"] == "majority") & (summary["variant"] == "")]
+    majority = majority.set_index(["stratum", "reference"])
     assert majority.loc[("", ""), "value"] == pytest.approx(5 / 7)
     assert majority.loc[("chaotic", ""), "value"] == 1.0
     assert majority.loc[("chaotic", "all_patients"), "value"] == 0.0
@@ -351,7 +360,8 @@ def test_the_gap_of_all_patients_is_that_of_the_groups_weighted_by_their_duels(
     whole: dict[str, pd.DataFrame],
 ) -> None:
     summary = summary_of(whole)
-    gaps = summary[summary["metric"] == "gap"].set_index(["stratum", "t"])
+    gaps = summary[(summary["metric"] == "gap") & (summary["quantity"] == "") & (summary["variant"] == "")]
+    gaps = gaps.set_index(["stratum", "t"])
     assert members(chaos_strata(whole["flips"]))
     for t in range(6):
         chaotic, others, every = (gaps.loc[(name, t)] for name in ("chaotic", "non_chaotic", ""))
@@ -362,33 +372,38 @@ def test_the_gap_of_all_patients_is_that_of_the_groups_weighted_by_their_duels(
 
 def test_intervals_hold_their_values_and_are_as_wide_as_patients_differ() -> None:
     summary = summary_of(made_tables())
-    gaps = summary[(summary["metric"] == "gap") & (summary["t"] == 0)].set_index("stratum")
+    gaps = summary[(summary["metric"] == "gap") & (summary["t"] == 0)].set_index(["quantity", "variant", "stratum"])
     assert (gaps["low"] <= gaps["value"]).all()
     assert (gaps["value"] <= gaps["high"]).all()
-    assert gaps.loc["chaotic", ["low", "high"]].tolist() == [0.75, 0.75]
-    assert gaps.loc["non_chaotic", "high"] > gaps.loc["non_chaotic", "low"]
+    plain = gaps.loc["", ""]
+    assert plain.loc["chaotic", ["low", "high"]].tolist() == [0.75, 0.75]
+    assert plain.loc["non_chaotic", "high"] > plain.loc["non_chaotic", "low"]
 
 
 def test_groups_of_a_cohort_without_any_signal_have_their_counts_alone() -> None:
     bundle = bundle_of([[1.0, 0.5], [0.0, 0.5], [-1.0, 0.0]], np.zeros((3, 2, 2)))
     summary = summary_of(run(bundle, cohort_of(bundle, np.zeros((3, 2))), range(3)))
-    counts = summary[summary["metric"] == "count"].set_index("stratum")["value"]
-    assert counts[["", "chaotic", "non_chaotic", "tied_at_full_observation"]].tolist() == [3, 0, 3, 9]
-    assert not summary.loc[summary["metric"] == "gap", "stratum"].str.contains("chaotic").any()
+    assert values_of(summary, "count") == [3]
+    assert values_of(summary, "count", stratum="chaotic") == [0]
+    assert values_of(summary, "count", stratum="non_chaotic") == [3]
+    assert values_of(summary, "count", quantity="tied_at_full_observation") == [9]
+    assert (summary.loc[summary["metric"] == "gap", "stratum"] == "").all()
 
 
 def stability(flips: pd.DataFrame) -> pd.Series:
     strata = chaos_strata(flips)
     n = strata["patient"].nunique()
     resampled = Resampled.of(n, resamples=100, confidence=0.9, purpose="test")
-    return membership_stability(strata, resampled).set_index(["comparison", "quantity"])["value"]
+    rows = membership_stability(strata, resampled).fillna({"stratum": ""})
+    return rows.set_index(["variant", "reference", "stratum", "quantity"])["value"].sort_index()
 
 
 def test_memberships_that_are_the_same_agree_wholly() -> None:
     found = stability(flips_of({("selecting", "wald"): ([0, 1, 2, 3, 4, 5, 6, 7], list(map(float, range(8))))}, 8))
-    for name in COMPARISONS:
-        assert found[name][["agreement", "found", "flagged", "rank_correlation"]].tolist() == [1, 1, 0.25, 1]
-        assert found[name]["chance"] == pytest.approx(0.25**2 + 0.75**2)
+    for variant, reference, stratum in COMPARISONS:
+        of_two = found[variant, reference, stratum or ""]
+        assert of_two[["agreement", "found", "flagged", "rank_correlation"]].tolist() == [1, 1, 0.25, 1]
+        assert of_two["chance"] == pytest.approx(0.25**2 + 0.75**2)
 
 
 def test_the_stability_of_memberships_is_worked_by_hand() -> None:
@@ -402,7 +417,7 @@ def test_the_stability_of_memberships_is_worked_by_hand() -> None:
             },
             8,
         )
-    )["wald_50"]
+    )["wald_50", "plain", ""]
     assert found[["agreement", "found", "flagged"]].tolist() == [0.75, 0.5, 0.25]
     assert found["rank_correlation"] == pytest.approx(1 - 6 * (4 + 1 + 1) / (8 * 63))
 
@@ -411,18 +426,19 @@ def test_early_membership_is_held_against_whole_runs_on_other_orders() -> None:
     rising, magnitude = list(range(8)), [1.0] * 4 + [2.0] * 4
     cells = {("selecting", "wald"): (rising, magnitude), ("measuring", "wald"): (rising[::-1], magnitude)}
     found = stability(flips_of(cells, 8))
-    assert found["early_50"]["rank_correlation"] == pytest.approx(1)
-    assert found["early_50 other_orders"]["rank_correlation"] == pytest.approx(-1)
+    assert found["early_50", "plain", "", "rank_correlation"] == pytest.approx(1)
+    assert found["early_50", "plain", "other_orders", "rank_correlation"] == pytest.approx(-1)
     # on the measuring orders the upper quartile by flips lies below the median in magnitude
-    assert np.isnan(found["early_50 other_orders"]["found"])
+    assert np.isnan(found["early_50", "plain", "other_orders", "found"])
 
 
 def test_flips_are_held_against_how_many_values_are_not_zero() -> None:
     tables = made_tables()
-    rows = summary_of(tables).set_index(["metric", "stratum"])["value"]
+    rows = summary_of(tables)
     # ranks of the flips 0, 0, 0, 9 are 2, 2, 2, 4, those of the counts 1 to 4
-    assert rows["correlation", "flips nonzero"] == pytest.approx(np.corrcoef([2, 2, 2, 4], [1, 2, 3, 4])[0, 1])
-    assert rows["correlation", "flips magnitude"] == pytest.approx(np.corrcoef([2, 2, 2, 4], [1.5, 1.5, 3, 4])[0, 1])
+    for quantity, ranks in (("flips_nonzero", [1, 2, 3, 4]), ("flips_magnitude", [1.5, 1.5, 3, 4])):
+        expected = np.corrcoef([2, 2, 2, 4], ranks)[0, 1]
+        assert values_of(rows, "correlation", quantity=quantity) == pytest.approx([expected])
 
 
 def test_the_values_that_are_not_zero_are_counted(cohort: Cohort, whole: dict[str, pd.DataFrame]) -> None:

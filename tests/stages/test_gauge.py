@@ -21,6 +21,7 @@ from afa.orders import random_order
 from afa.preference import stack_a, two_elbo, wald
 from afa.stages.gauge import Settings, clinical_winners, run, summarise
 from afa.stages.settings import Bootstrap, Inference
+from afa.stats.summary import headline
 from afa.stats.tables import gather_tables, read_table, write_tables
 
 SEEDS = (0, 3)
@@ -233,21 +234,26 @@ def test_the_headline_correlation_is_the_mean_over_pairs_of_the_correlation_with
         for _, part in table.groupby(["entity_a", "entity_b"])
     ]
     pooled = np.corrcoef(table[f"{method}_true"], table[f"{method}_maxent"])[0, 1]
-    expected = {None: np.mean(within), "pair_q25": np.percentile(within, 25), "pair_q50": np.median(within)}
-    expected |= {"pair_min": min(within), "pair_max": max(within), "pooled": pooled}
-    for stratum, value in expected.items():
-        row = rows_of(summary, "gauge_correlation", "correlation", method=method, stratum=stratum).loc[2]
+    expected = {"pair_q25": np.percentile(within, 25), "pair_q50": np.median(within)}
+    expected |= {"pair_min": min(within), "pair_max": max(within)}
+    cell = {"table": "gauge_correlation", "metric": "correlation", "method": method}
+    for quantity, value in expected.items():
+        row = rows_of(summary, quantity=quantity, **cell).loc[2]
         assert row["value"] == pytest.approx(value, abs=1e-12)
-        assert row["n"] == (len(table) if stratum == "pooled" else 3)
-    headline = rows_of(summary, "gauge_correlation", "correlation", method=method, stratum=None).loc[2]
-    assert headline["low"] < headline["value"] < headline["high"]
+        assert row["n"] == 3
+    over_all = rows_of(summary, variant="pooled", **cell).loc[2]
+    assert over_all["value"] == pytest.approx(pooled, abs=1e-12)
+    assert over_all["n"] == len(table)
+    mean = rows_of(headline(summary), **cell).loc[2]
+    assert mean["value"] == pytest.approx(np.mean(within), abs=1e-12)
+    assert mean["low"] < mean["value"] < mean["high"]
 
 
 def test_before_any_observation_a_correlation_within_pairs_is_missing_and_a_pooled_one_is_not(
     summary: pd.DataFrame,
 ) -> None:
-    within = rows_of(summary, "gauge_correlation", "correlation", method="two_elbo", stratum=None)
-    pooled = rows_of(summary, "gauge_correlation", "correlation", method="two_elbo", stratum="pooled")
+    within = rows_of(headline(summary), "gauge_correlation", "correlation", method="two_elbo")
+    pooled = rows_of(summary, "gauge_correlation", "correlation", method="two_elbo", variant="pooled")
     assert np.isnan(within.loc[0, ["value", "low", "high"]].astype(float)).all()
     assert within.loc[0, "n"] == 0
     assert pooled.loc[0, "n"] == 3 * 40 * len(SEEDS)
@@ -269,7 +275,7 @@ def test_agreement_and_accuracy_of_the_summary_are_ratios_of_the_sums(
         likelihood = of.query("target == 'likelihood'")
         shares[gauge_name] = likelihood["right"].sum() / likelihood["duels"].sum()
         key = {"method": "two_elbo", "reference": gauge_name, "target": "likelihood"}
-        row = rows_of(summary, "gauge_accuracy", "accuracy", stratum=None, **key).loc[2]
+        row = rows_of(headline(summary), "gauge_accuracy", "accuracy", **key).loc[2]
         assert row["value"] == shares[gauge_name]
         wrong = rows_of(summary, "gauge_accuracy", "accuracy", stratum="prior_wrong", **key)
         assert wrong.loc[0, "value"] == 0.0
@@ -300,7 +306,7 @@ def test_wald_has_no_gauge_and_without_priors_nothing_wrong_before_any_observati
 def test_what_is_left_out_and_the_constant_answers_stand_beside_the_accuracies(
     whole: dict[str, pd.DataFrame], summary: pd.DataFrame
 ) -> None:
-    counts = rows_of(summary, "gauge_accuracy", "count").set_index("stratum")["value"]
+    counts = rows_of(summary, "gauge_accuracy", "count").set_index("quantity")["value"]
     ties = int((whole["targets"]["likelihood"] == 0).sum())
     assert ties > 0
     assert counts.to_dict() == {
@@ -331,4 +337,4 @@ def test_a_cohort_without_labels_gives_no_clinical_rows_but_the_counts(bundle_ti
     summary = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.95))
     clinical = summary[summary["target"] == "clinical"]
     assert set(clinical["metric"]) == {"count"}
-    assert clinical.set_index("stratum").loc["pairs_without_labels", "value"] == 3
+    assert clinical.set_index("quantity").loc["pairs_without_labels", "value"] == 3

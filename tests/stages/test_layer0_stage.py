@@ -20,6 +20,7 @@ from afa.stages.layer0.tables import Removed, full_observation, layer0_bundle
 from afa.stages.layer0_synthetic import layer0_portfolio
 from afa.stages.layer0_synthetic.config import load_portfolio
 from afa.stages.layer0_synthetic.portfolio import simulated_bundle, simulated_cohort
+from afa.stats.summary import headline
 
 ROOT = Path(__file__).parents[2]
 PRINTED = ROOT / "resources" / "paper" / "tab_layer0_synthetic.csv"
@@ -151,35 +152,35 @@ def test_a_k_as_large_as_the_bundle_is_refused(bundle: Bundle, cohort: Cohort) -
 
 def test_the_summary_counts_and_shares_of_a_variant(tables: dict[str, pd.DataFrame]) -> None:
     summary = summarise_layer0_bundle(tables, **QUICK)
-    rows = chosen(summary, reference="f1_k").set_index(["metric", "stratum"])
+    rows = chosen(summary, reference="f1_k", variant="clusters", level=7).fillna({"quantity": ""})
+    rows = rows.set_index(["metric", "quantity"])
     of_seven = {"n_clusters": 7, "criterion": "f1", "rule": "k"}
     layer0, patients = chosen(tables["layer0"], **of_seven).iloc[0], chosen(tables["patients"], **of_seven)
-    assert rows.loc[("count", "clusters=7"), "value"] == layer0["clusters_out"]
-    assert rows.loc[("count", "clusters=7 entities"), "value"] == layer0["entities_out"]
+    assert rows.loc[("count", ""), "value"] == layer0["clusters_out"]
+    assert rows.loc[("count", "entities"), "value"] == layer0["entities_out"]
     share = patients["false_certificates"].sum() / patients["certificates"].sum()
-    false = rows.loc[("rate", "clusters=7")]
+    false = rows.loc[("rate", "")]
     assert false["value"] == pytest.approx(share)
     assert false["low"] <= share <= false["high"]
-    harmed = rows.loc[("rate", "clusters=7 harmed")]
+    harmed = rows.loc[("rate", "harmed")]
     assert harmed["value"] == pytest.approx((patients["false_certificates"] > 0).mean())
     assert harmed["n"] == 30
-    assert rows.loc[("rate", "clusters=7 contradicted"), "value"] == layer0["contradicted"] / layer0["entities_out"]
+    assert rows.loc[("rate", "contradicted"), "value"] == layer0["contradicted"] / layer0["entities_out"]
 
 
 def test_the_headline_of_the_summary_is_the_papers_number_of_clusters(tables: dict[str, pd.DataFrame]) -> None:
     summary = summarise_layer0_bundle(tables, **QUICK)
-    headline = summary[summary["stratum"].isna()].set_index(["metric", "reference"])["value"]
+    found = headline(summary).set_index(["metric", "reference"])["value"]
     row = chosen(tables["layer0"], n_clusters=3, criterion="f1", rule="k").iloc[0]
-    assert headline[("count", "f1_k")] == row["clusters_out"]
+    assert found[("count", "f1_k")] == row["clusters_out"]
 
 
 def test_the_headline_of_the_portfolio_adds_up_its_configurations(portfolio: dict[str, pd.DataFrame]) -> None:
     summary = summarise_layer0_synthetic(portfolio, **QUICK)
     counts = chosen(summary, metric="count", reference="f1_k")
-    headline = counts.loc[counts["stratum"].isna(), "value"].item()
-    single = counts.set_index("stratum")["value"]
-    assert headline == single["config=pathway_C4"] + single["config=compositional"] > 0
-    assert single["configurations"] == 1
+    single = counts[counts["quantity"].isna()].set_index("stratum")["value"]
+    assert headline(counts)["value"].item() == single["pathway_C4"] + single["compositional"] > 0
+    assert chosen(counts, quantity="configurations")["value"].tolist() == [1]
 
 
 @pytest.fixture(scope="module")
@@ -216,15 +217,15 @@ def test_the_lift_is_the_gap_to_greedy_of_each_variant(lifted: tuple[object, dic
         stratum=lambda rows: rows["stratum"].fillna("")
     )
     by_round = gaps.pivot(index="t", columns="stratum", values="value")
-    assert by_round["config=pathway_C4"].tolist() == pytest.approx([0, 0, 0.2])
-    assert by_round["config=strain_C3"].tolist() == pytest.approx([0, 0, 0.4])
+    assert by_round["pathway_C4"].tolist() == pytest.approx([0, 0, 0.2])
+    assert by_round["strain_C3"].tolist() == pytest.approx([0, 0, 0.4])
     assert by_round[""].tolist() == pytest.approx([0, 0, 0.3])
     assert (chosen(summary, metric="gap", reference="sound_k")["value"] == 0).all()
 
 
 def test_the_accuracy_beside_the_lift_is_that_of_greedy_alone(lifted: tuple[object, dict[str, pd.DataFrame]]) -> None:
     accuracy = chosen(summarise_layer0_synthetic(lifted[1], **QUICK), metric="accuracy", t=2)
-    assert accuracy["stratum"].fillna("").tolist() == ["", "config=pathway_C4", "config=strain_C3"]
+    assert accuracy["stratum"].fillna("").tolist() == ["", "pathway_C4", "strain_C3"]
     assert accuracy["value"].tolist() == pytest.approx([0.6, 0.6, 0.6])
     assert accuracy["reference"].isna().all()
 
@@ -280,12 +281,11 @@ def test_the_lift_on_the_bundle_is_by_number_of_clusters_and_the_headline_is_the
 ) -> None:
     removed, tables = lifted_bundle
     summary = summarise_layer0_bundle(tables, **QUICK)
-    gaps = chosen(summary, metric="gap", t=1).set_index(["stratum", "reference"])["value"]
+    gaps = chosen(summary, metric="gap", t=1, variant="clusters").set_index(["level", "reference"])["value"]
     for (count, criterion, rule), names in removed.items():
-        assert gaps[f"clusters={count}", f"{criterion}_{rule}"] == pytest.approx(-len(names) / 10)
-    headline = chosen(summary, metric="gap", t=1, reference="f1_k").query("stratum.isna()")["value"].item()
-    assert headline == gaps["clusters=3", "f1_k"]
-    assert gaps["clusters=7", "f1_k"] != gaps["clusters=7", "sound_k"]
+        assert gaps[count, f"{criterion}_{rule}"] == pytest.approx(-len(names) / 10)
+    assert chosen(headline(summary), metric="gap", t=1, reference="f1_k")["value"].item() == gaps[3, "f1_k"]
+    assert gaps[7, "f1_k"] != gaps[7, "sound_k"]
 
 
 def test_the_accuracy_of_greedy_on_the_bundle_stands_once_whatever_the_clusters(
@@ -293,7 +293,7 @@ def test_the_accuracy_of_greedy_on_the_bundle_stands_once_whatever_the_clusters(
 ) -> None:
     accuracy = chosen(summarise_layer0_bundle(lifted_bundle[1], **QUICK), metric="accuracy")
     assert accuracy[["t", "value", "n"]].to_numpy().tolist() == [[0, 0.5, 300], [1, 0.6, 300]]
-    assert accuracy["stratum"].isna().all()
+    assert len(headline(accuracy)) == 2
 
 
 # the portfolio

@@ -29,7 +29,7 @@ from afa.stages.layer1.tables import (
     layer1,
     two_digits,
 )
-from afa.stats.summary import KEYS
+from afa.stats.summary import KEYS, headline
 from afa.stats.tables import gather_tables, write_tables
 
 SEEDS = (0, 1)
@@ -311,18 +311,18 @@ def rows(whole: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 def test_keys_of_the_summary_are_unique_and_every_order_and_bracket_has_a_headline(rows: pd.DataFrame) -> None:
     assert not rows.duplicated(KEYS).any()
-    headline = rows[(rows["metric"] == "rate") & rows["stratum"].isna()]
-    assert headline.groupby(["allocation", "reference"])["t"].apply(list).map(lambda t: t == [*range(29)]).all()
-    assert set(headline["allocation"]) == set(ALLOCATIONS)
-    assert set(headline["reference"]) == set(BRACKETS)
+    rates = headline(rows[rows["metric"] == "rate"])
+    assert rates.groupby(["allocation", "reference"])["t"].apply(list).map(lambda t: t == [*range(29)]).all()
+    assert set(rates["allocation"]) == set(ALLOCATIONS)
+    assert set(rates["reference"]) == set(BRACKETS)
     assert ((rows["low"] <= rows["value"]) & (rows["value"] <= rows["high"]) | rows["low"].isna()).all()
 
 
-def value(rows: pd.DataFrame, stratum: str | None, metric: str = "rate", **where: object) -> pd.DataFrame:
+def value(rows: pd.DataFrame, metric: str = "rate", **where: object) -> pd.DataFrame:
+    """Rows of these cells; quantity, stratum and variant are empty unless given."""
     chosen = rows[rows["metric"] == metric]
-    chosen = chosen[chosen["stratum"].isna()] if stratum is None else chosen[chosen["stratum"] == stratum]
-    for key, wanted in where.items():
-        chosen = chosen[chosen[key] == wanted]
+    for key, wanted in {"quantity": None, "stratum": None, "variant": None, **where}.items():
+        chosen = chosen[chosen[key].isna() if wanted is None else chosen[key] == wanted]
     return chosen
 
 
@@ -334,15 +334,19 @@ def test_rates_are_shares_of_the_cases_of_the_plain_loop(
     decided, called = here["final"] != 0, here["call"] != 0
     cell = {"allocation": allocation, "reference": "kl_written", "t": 28}
     wrong = called & decided & (here["call"] != np.sign(here["final"]))
-    for stratum, some, of in ((None, called, decided), ("wrong", wrong, called & decided), ("tied", called, ~decided)):
-        found = value(rows, stratum, **cell)
+    for label, some, of in (
+        ({}, called, decided),
+        ({"quantity": "wrong"}, wrong, called & decided),
+        ({"stratum": "tied"}, called, ~decided),
+    ):
+        found = value(rows, **cell, **label)
         assert found["value"].iloc[0] == pytest.approx((some & of).sum() / of.sum())
         assert found["n"].iloc[0] == of.sum()
 
 
 def test_a_gap_is_the_rate_less_that_of_the_random_order(rows: pd.DataFrame) -> None:
-    for stratum in (None, "support"):
-        cell = {"reference": "l1_tight", "stratum": stratum}
+    for variant in (None, "support"):
+        cell = {"reference": "l1_tight", "variant": variant}
         gap = value(rows, metric="gap", allocation="informed", **cell)["value"].to_numpy()
         informed, random = (value(rows, allocation=name, **cell)["value"].to_numpy() for name in ALLOCATIONS[:2][::-1])
         np.testing.assert_allclose(gap, informed - random)
@@ -351,14 +355,14 @@ def test_a_gap_is_the_rate_less_that_of_the_random_order(rows: pd.DataFrame) -> 
 
 def test_structural_ties_are_never_called_by_a_rigorous_bracket(rows: pd.DataFrame, plain: pd.DataFrame) -> None:
     final = plain.groupby(["patient", "a", "b"])["final"].first()
-    (ties,) = value(rows, "structural_ties")["value"]
+    (ties,) = value(rows, quantity="structural_ties")["value"]
     assert ties == (final == 0).mean()
     for bracket in RIGOROUS:
-        never = value(rows, "never", allocation="informed_pair", reference=bracket)["value"]
-        assert never.tolist() == [ties]
-        assert value(rows, "never tied", allocation="informed_pair", reference=bracket)["value"].tolist() == [1.0]
-        assert value(rows, "never q90", "nats", allocation="informed_pair", reference=bracket)["value"].eq(0).all()
-        faults = value(rows, "wrong", "count", reference=bracket)
+        cell = {"allocation": "informed_pair", "reference": bracket}
+        assert value(rows, quantity="never", **cell)["value"].tolist() == [ties]
+        assert value(rows, stratum="never", quantity="tied", **cell)["value"].tolist() == [1.0]
+        assert value(rows, "nats", stratum="never", quantity="q90", **cell)["value"].tolist() == [0]
+        faults = value(rows, "count", quantity="wrong", reference=bracket)
         assert faults["value"].tolist() == [0, 0, 0]
         assert (faults["n"] > 0).all()
 

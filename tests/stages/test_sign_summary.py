@@ -7,6 +7,7 @@ import pytest
 
 from afa.stages.settings import Bootstrap
 from afa.stages.sign import summarise
+from afa.stats.summary import headline
 
 SWEEPS = {
     "uniform": {"a": [30, 20, 10], "b": [50, 60, 0]},
@@ -71,7 +72,8 @@ def test_a_start_is_held_against_the_first_on_the_same_patients(rows: pd.DataFra
 
 
 def test_sweeps_belong_to_no_score_and_no_target(rows: pd.DataFrame) -> None:
-    assert rows[["method", "target", "stratum"]].isna().all(axis=None)
+    assert rows[["method", "target"]].isna().all(axis=None)
+    assert len(headline(rows)) == len(rows)
     assert set(rows["allocation"]) == {"random"}
 
 

@@ -77,15 +77,15 @@ def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[st
 
 def summary_of(tables: dict[str, Any]) -> pd.DataFrame:
     rows = summarise_allocation(tables, resamples=400, confidence=0.9)
-    texts = ["method", "gain", "allocation", "schedule", "stratum", "target", "reference"]
-    return rows.fillna(dict.fromkeys(texts, ""))
+    texts = ["quantity", "method", "gain", "allocation", "schedule", "stratum", "target", "reference"]
+    return rows.astype(dict.fromkeys(texts, "str")).fillna(dict.fromkeys(texts, ""))
 
 
 def of_cell(
-    rows: pd.DataFrame, table: str, metric: str, cell: tuple[str, str, str] | None, **where: str
+    rows: pd.DataFrame, table: str, metric: str, cell: tuple[str, str, str] | None, **where: object
 ) -> pd.DataFrame:
-    """The rows of one cell and method, `stratum` and `reference` empty unless given."""
-    where = {"stratum": "", "reference": ""} | where
+    """The rows of one cell and method; `quantity`, `stratum` and `reference` empty unless given."""
+    where = {"quantity": "", "stratum": "", "reference": ""} | where
     if cell is not None:
         where |= dict(zip(("allocation", "gain", "schedule"), cell, strict=True))
     chosen = rows[(rows["table"] == table) & (rows["metric"] == metric)]
@@ -94,7 +94,9 @@ def of_cell(
     return chosen
 
 
-def values(rows: pd.DataFrame, table: str, metric: str, cell: tuple[str, str, str] | None, **where: str) -> list[float]:
+def values(
+    rows: pd.DataFrame, table: str, metric: str, cell: tuple[str, str, str] | None, **where: object
+) -> list[float]:
     return of_cell(rows, table, metric, cell, **where)["value"].tolist()
 
 

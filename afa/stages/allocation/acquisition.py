@@ -16,16 +16,19 @@ from afa.stats.accuracy import Part, Resampled, mean_ratio
 from afa.stats.summary import Labelled
 
 QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
-LEVELS = (90, 95, 99)
-HEADLINE = ("sign", 95)
-QUANTITIES = (("sign", "likelihood", "right"), ("p_at_k", "likelihood", LIKELIHOOD), ("p_at_k", "clinical", CLINICAL))
+LEVELS = (0.9, 0.95, 0.99)
+QUANTITIES = (
+    ("accuracy", "likelihood", "right"),
+    ("p_at_k", "likelihood", LIKELIHOOD),
+    ("p_at_k", "clinical", CLINICAL),
+)
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """By cell: `count`, the first t by which half of the runs are certified, strata `q25` and `q75`; `rate` `never`.
+    """By cell: `count`, the first t by which half of the runs are certified, `q25` and `q75` too; `rate` of `never`.
 
     A run is one order of one patient; a patient is resampled with all its runs. A run that is never certified is later
-    than all others: a number that falls on such a run is missing. Stratum `certified`: `rate`, the share of runs
+    than all others: a number that falls on such a run is missing. Of `certified` the `rate`, the share of runs
     certified by t, and `gap`, that share less the one of the cell in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), _plain_and_drawn(resampled)
@@ -35,38 +38,36 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         first = [_first(by_then >= share * among) for share in QUARTILES.values()]
         quartiles = table_of_rounds(np.stack(first, axis=1), resampled.confidence, grid.last_round)
         n = int(runs[:, 0].sum())
-        yield quartiles.assign(stratum=np.array([*QUARTILES], dtype=object), n=n), {"metric": "count", **cell.label}
+        yield quartiles.assign(quantity=np.array([*QUARTILES], dtype=object), n=n), {"metric": "count", **cell.label}
         last = runs[:, -1:] - certified[:, -1:], runs[:, -1:]
-        yield resampled.mean([last]), {"metric": "rate", "stratum": "never", **cell.label}
+        yield resampled.mean([last]), {"metric": "rate", "quantity": "never", **cell.label}
         some = resampled.mean([grid.choice_part("certified", 1.0, cell, shown)])
-        yield some.assign(t=shown), {"metric": "rate", "stratum": "certified", **cell.label}
+        yield some.assign(t=shown), {"metric": "rate", "quantity": "certified", **cell.label}
     for rows, named in gaps(grid, partial(grid.choice_part, "certified", 1.0), resampled):
-        yield rows, {**named, "stratum": "certified"}
+        yield rows, {**named, "quantity": "certified"}
 
 
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """By cell, method and target: `count` of features until the cohort's mean stays at a share of its end or above.
 
-    The headline is 95 % of the sign accuracy at full observation; strata `sign 90%`, ..., `p_at_k 99%` are the others.
-    With `reference` `random`: how many features fewer than the random order, resampled together; positive is saved.
+    `quantity` is what the mean is of, sign `accuracy` or `p_at_k`, and `level` the share of it. With `reference`
+    `random`: how many features fewer than the random order, resampled together; positive is saved.
     """
     weights = _plain_and_drawn(resampled)
-    for name, target, column in QUANTITIES:
+    for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
             continue
-        names = [None if (name, level) == HEADLINE else f"{name} {level}%" for level in LEVELS]
-        strata = np.array(names, dtype=object)
         for method in grid.methods:
             parts = {cell: grid.part(column, method, cell) for cell in grid.runs}
             needed = {cell: _needed(part, weights) for cell, part in parts.items()}
             for cell, rounds in needed.items():
-                label = {**cell.label, "metric": "count", "method": method, "target": target}
+                label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
                 n = int(parts[cell][1][:, 0].sum())
                 own = table_of_rounds(rounds, resampled.confidence, grid.last_round)
-                yield own.assign(stratum=strata, n=n), label
+                yield own.assign(level=LEVELS, n=n), label
                 if RANDOM in needed and cell != RANDOM:
                     saved = table_of_rounds(needed[RANDOM] - rounds, resampled.confidence, grid.last_round)
-                    yield saved.assign(stratum=strata, n=n), {**label, "reference": "random"}
+                    yield saved.assign(level=LEVELS, n=n), {**label, "reference": "random"}
 
 
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
@@ -80,7 +81,7 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         resolved = grid.choice_part("resolved", duels, cell, shown)
         yield resampled.mean([resolved]).assign(t=shown), label
         wrong = grid.choice_part("resolved_wrong", duels, cell, shown)[0], resolved[0]
-        yield resampled.mean([wrong]).assign(t=shown), {**label, "stratum": "wrong"}
+        yield resampled.mean([wrong]).assign(t=shown), {**label, "quantity": "wrong"}
 
 
 def _plain_and_drawn(resampled: Resampled) -> Floats:
@@ -95,7 +96,7 @@ def _needed(part: Part, weights: Floats) -> Floats:
     end = curve[:, -1:]
     needed = np.empty((len(weights), len(LEVELS)))
     for i, level in enumerate(LEVELS):
-        below = curve < level / 100 * end * (1 - SINGLE)
+        below = curve < level * end * (1 - SINGLE)
         needed[:, i] = below.shape[1] - _first(below[:, ::-1])
     needed[np.isnan(end[:, 0])] = np.nan
     return needed

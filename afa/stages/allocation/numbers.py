@@ -26,11 +26,11 @@ def summarise_allocation(tables: Mapping[str, pd.DataFrame], *, resamples: int, 
 
     `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; every tenth t
     `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the accuracy
-    less that of the cell in `reference` (`afa.stages.allocation.pairs`). By cell `rate` `fallback`, the rounds
+    less that of the cell in `reference` (`afa.stages.allocation.pairs`). By cell `rate` of `fallback`, the rounds
     that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation.
 
     `allocation_p_at_k`, by target: `p_at_k` at every t; every tenth t `gap` and, against labels, `r_precision`. Once:
-    the strata `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
+    the methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
 
     `certified_round`, `acquisition_saved` and `bracket_rate` are told in `afa.stages.allocation.acquisition`.
 
@@ -70,7 +70,7 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
                 yield rows, {"metric": "accuracy", "stratum": "prior_wrong", **label}
         fallback = grid.choice_part("fallback", 1.0, cell)
         decided = fallback[0].sum(axis=1, keepdims=True), fallback[1][:, 1:].sum(axis=1, keepdims=True)
-        yield resampled.mean([decided]), {"metric": "rate", "stratum": "fallback", **cell.label}
+        yield resampled.mean([decided]), {"metric": "rate", "quantity": "fallback", **cell.label}
     for method in grid.methods:
         for rows, named in gaps(grid, partial(grid.part, "right", method), resampled):
             yield rows, {**named, "method": method, "target": "likelihood"}
@@ -84,7 +84,7 @@ def _constant_signs(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         for metric, answer in zip(("majority", "prevalence"), constant_answers(grid.winners), strict=True):
             share = resampled.mean([right_of(answer[:, :, None], grid.winners, known)])
             yield share, {"metric": metric, "target": "likelihood"}
-    ties = {"value": float((~known).sum()), "n": known.size, "stratum": "tied_at_full_observation"}
+    ties = {"value": float((~known).sum()), "n": known.size, "quantity": "tied_at_full_observation"}
     yield pd.DataFrame([ties]), {"metric": "count", "target": "likelihood"}
 
 
@@ -123,11 +123,11 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             yield _one_share(found, metric, "clinical", "prevalence_order", grid.totals[CLINICAL], resampled)
 
 
-def _one_share(share: Floats, metric: str, target: str, stratum: str, cases: Floats, resampled: Resampled) -> Labelled:
+def _one_share(share: Floats, metric: str, target: str, method: str, cases: Floats, resampled: Resampled) -> Labelled:
     """The mean over the patients with cases of a share (P,)."""
     part = np.rint(share * UNIT) * cases, cases
     table = _in_shares(resampled.mean([(part[0][:, None], part[1][:, None])]))
-    return table, {"metric": metric, "target": target, "stratum": stratum}
+    return table, {"metric": metric, "target": target, "method": method}
 
 
 def _label_counts(grid: Grid) -> Labelled:
@@ -140,5 +140,5 @@ def _label_counts(grid: Grid) -> Labelled:
         "k_clinical": (grid.k_clinical, labelled),
         "not_comparable": (int(labelled < 2 * grid.k), labelled),
     }
-    rows = [{"stratum": name, "value": float(count), "n": n} for name, (count, n) in counts.items()]
+    rows = [{"quantity": name, "value": float(count), "n": n} for name, (count, n) in counts.items()]
     return pd.DataFrame(rows), {"metric": "count", "target": "clinical"}

@@ -31,8 +31,8 @@ def summarise_binary(
     """Summary rows `binary` and `bracket_rate` of the tables of `binary_tasks`, all patients together.
 
     Per target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the accuracy less
-    that of the random order. Strata: `prior_wrong`, tuples that `two_elbo` has wrong before any observation;
-    `support`, t counted over the features of the entity's support; one `entity` at the paper's rounds. Under the
+    that of the random order. Stratum `prior_wrong`: tuples that `two_elbo` has wrong before any observation; variant
+    `support`: t counted over the features of the entity's support; one `entity` at the paper's rounds. Under the
     random order also `gap` of two methods, the one in `method` less the one in `reference`. Once per target:
     `majority`, `prevalence`, and counts of what is left out.
     """
@@ -98,12 +98,12 @@ def _accuracies(
         _by_t(resampled.mean(parts["accuracy"])).assign(metric="accuracy"),
         _by_t(resampled.mean(parts["balanced_accuracy"])).assign(metric="balanced_accuracy"),
         _by_t(resampled.mean(parts["prior_wrong"])).assign(metric="accuracy", stratum="prior_wrong"),
-        _by_t(resampled.mean(parts["support"])).assign(metric="accuracy", stratum="support"),
+        _by_t(resampled.mean(parts["support"])).assign(metric="accuracy", variant="support"),
     ]
     if informed:
-        for cut, stratum in (("accuracy", None), ("support", "support")):
+        for cut, variant in (("accuracy", None), ("support", "support")):
             gap = _by_t(resampled.gap(parts[cut], random[cut]))
-            tables.append(gap.assign(metric="gap", stratum=stratum, reference="random"))
+            tables.append(gap.assign(metric="gap", variant=variant, reference="random"))
     return tables
 
 
@@ -163,8 +163,8 @@ def _beside(truth: dict[str, Signs], resampled: Resampled) -> pd.DataFrame:
         counts = {"tied_at_full_observation" if name == "likelihood" else "without_label": int((~known).sum())}
         if name == "likelihood":
             counts["patients_tied_everywhere"] = int((~known).all(axis=1).sum())
-        for stratum, count in counts.items():
-            row = {"metric": "count", "stratum": stratum, "value": count, "n": target.size, "target": name}
+        for quantity, count in counts.items():
+            row = {"metric": "count", "quantity": quantity, "value": count, "n": target.size, "target": name}
             tables.append(pd.DataFrame([row]))
         if known.any():
             for metric, answer in zip(("majority", "prevalence"), constant_answers(target), strict=True):
@@ -183,19 +183,20 @@ def _bracket_rates(
         for bracket in TASK_BRACKETS
         for table in _rates_of(cubes[allocation, None, None], bracket, truth, resampled)
     ]
-    return summary_rows("bracket_rate", pd.concat(tables, ignore_index=True).assign(schedule="every", start="uniform"))
+    setting = {"stratum": "binary", "schedule": "every", "start": "uniform"}
+    return summary_rows("bracket_rate", pd.concat(tables, ignore_index=True).assign(**setting))
 
 
 def _rates_of(cube: Cube, bracket: str, truth: Signs, resampled: Resampled) -> Iterator[pd.DataFrame]:
     by_step = cube.columns[bracket]
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
-    for counted, spread in (("", cube.by_round), (" support", cube.by_step)):
+    for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):
         calls = spread(by_step)
         called = _count(calls != 0)
         total = np.full(called.shape, calls.shape[1] * calls.shape[2], dtype=float)
-        yield _by_t(resampled.mean([(called, total)])).assign(metric="rate", stratum=f"binary{counted}")
+        yield _by_t(resampled.mean([(called, total)])).assign(metric="rate", variant=variant)
         wrong = _count((calls != 0) & (calls != target[..., None]))
-        yield _by_t(resampled.mean([(wrong, called)])).assign(metric="rate", stratum=f"binary{counted} wrong")
+        yield _by_t(resampled.mean([(wrong, called)])).assign(metric="rate", quantity="wrong", variant=variant)
 
 
 def _count(mask: NDArray[np.bool_]) -> NDArray[np.float64]:

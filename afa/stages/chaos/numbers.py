@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,43 +20,34 @@ TOP_QUARTILE = 75
 GROUPS = ("chaotic", "non_chaotic")
 BETWEEN = "chaotic_minus_non_chaotic"
 GAP = "linearity_minus_wald"
-PLAIN = next(iter(DEFINITIONS))
-"""The definition whose groups bear no further name."""
+PLAIN, *OTHERS = DEFINITIONS
+VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
+"""How the summary names the groups of each definition."""
+Groups = Mapping[tuple[str | None, str | None], Mask]
+"""(P,) members of each group, by the stratum and variant of its rows."""
 
 
-class Told(NamedTuple):
-    """Two ways to say who is chaotic: is the second what the first tells?"""
-
-    definition: str
-    seed_set: str
-    of_definition: str
-    of_seed_set: str
-
-
-COMPARISONS: Mapping[str, Told] = {
-    "wald_50": Told("wald_50", SELECTING, "wald", SELECTING),
-    "linearity": Told("linearity", SELECTING, "wald", SELECTING),
-    "early_50": Told("early_50", SELECTING, "wald", SELECTING),
-    "early_50 other_orders": Told("early_50", SELECTING, "wald", MEASURING),
-} | {
-    f"{definition} other_orders of_itself": Told(definition, SELECTING, definition, MEASURING)
-    for definition in DEFINITIONS
-}
-"""By the name in the summary; where no definition is named after `of`, it is `wald` over all rounds."""
+OTHER_ORDERS = "other_orders"
+COMPARISONS: Sequence[tuple[str, str, str | None]] = [
+    *((definition, "plain", None) for definition in OTHERS),
+    ("early_50", "plain", OTHER_ORDERS),
+    *((definition, "itself", OTHER_ORDERS) for definition in DEFINITIONS),
+]
+"""Two ways to say who is chaotic, by variant, reference and stratum of their rows (`membership_stability`)."""
 
 
 def summarise_chaos(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
     """Summary rows `chaos_gap` of the tables of `chaos`, all patients together; groups are fixed, patients resampled.
 
     `gap`, by t: sign accuracy of `linearity` less that of `wald`. The headline is over all patients on the measuring
-    orders. Strata: `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the gap of one less that of the other;
-    followed by the definition where it is not `wald` over all rounds, and by `selecting` where accuracy is counted on
-    the orders that the groups were formed on. `accuracy`, by method and t: what the gap is between.
+    orders. Strata: `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the gap of one less that of the other.
+    The variant is the definition where it is not `wald` over all rounds; the quantity `selecting` is counted on the
+    orders that the groups were formed on. `accuracy`, by method and t: what the gap is between.
 
     Once: `majority`, the best constant answer per duel, chosen on the patients of the stratum or, `reference`
     `all_patients`, on all; `count` of patients by stratum, and of duels tied at full observation; and the rows of
-    `membership_stability` as strata `stability ...`. `correlation`, over patients, of flips by a definition with
-    `nonzero`, the number of the patient's values that are not 0, and with `magnitude` (Spearman's). A group without a
+    `membership_stability`. `correlation`, over patients, of flips by a definition with the number of the patient's
+    values that are not 0, `flips_nonzero`, and with the magnitude, `flips_magnitude` (Spearman's). A group without a
     duel to call has its count alone.
     """
     patients = list(tables["duels"]["patient"].unique())
@@ -65,11 +55,12 @@ def summarise_chaos(tables: Mapping[str, pd.DataFrame], *, resamples: int, confi
     strata = chaos_strata(tables["flips"])
     winners = tables["duels"].pivot(index="patient", columns=["entity_a", "entity_b"], values="winner")
     target = winners.loc[patients].to_numpy(np.int8)
-    groups = {"": np.ones(len(patients), dtype=bool)} | _groups(strata, patients)
+    groups = _groups(strata, patients)
+    stability = membership_stability(strata, resampled)
     rows = [
         *_by_round(tables["rounds"], patients, groups, resampled),
         *_beside(target, groups, resampled),
-        _stability_rows(membership_stability(strata, resampled)),
+        stability[stability["n"] > 0],
         *_what_flips_follow(strata, patients, resampled),
     ]
     setting = {"allocation": "random", "schedule": "every", "target": "likelihood", "start": "uniform"}
@@ -96,6 +87,10 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """How well each first way to say who is chaotic tells the second (`COMPARISONS`), of the rows of `chaos_strata`.
 
+    Rows of the summary: `variant` is the definition, on the selecting orders; `reference` what it is held against,
+    `plain`, which is `wald` over all rounds, or `itself`: on the same orders or, stratum `other_orders`, on the
+    measuring ones.
+
     One row per comparison and `quantity`, with an interval over patients, memberships and ranks fixed: `agreement`,
     share of patients that both put into the same group; `chance`, the same were the two unrelated and of these sizes;
     `found`, share of the second's chaotic patients that the first has too; `flagged`, share of all patients that the
@@ -103,13 +98,15 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     """
     patients = list(strata["patient"].unique())
     rows = []
-    for name, told in COMPARISONS.items():
-        first = _cell(strata, told.definition, told.seed_set, patients)
-        second = _cell(strata, told.of_definition, told.of_seed_set, patients)
+    for variant, reference, stratum in COMPARISONS:
+        first = _cell(strata, variant, SELECTING, patients)
+        definition = variant if reference == "itself" else PLAIN
+        second = _cell(strata, definition, MEASURING if stratum else SELECTING, patients)
         for quantity, row in _stability(first, second, resampled):
-            rows.append(row.assign(comparison=name, quantity=quantity, **told._asdict()))
-    table = pd.concat(rows, ignore_index=True)
-    return table[["comparison", "quantity", *Told._fields, "value", "low", "high", "n"]]
+            metric = "correlation" if quantity == "rank_correlation" else "rate"
+            label = {"metric": metric, "quantity": quantity, "stratum": stratum, "variant": variant}
+            rows.append(row.assign(reference=reference, **label))
+    return pd.concat(rows, ignore_index=True)
 
 
 def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> pd.DataFrame:
@@ -139,58 +136,44 @@ def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled)
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
 
-def _stability_rows(table: pd.DataFrame) -> pd.DataFrame:
-    table = table[table["n"] > 0]
-    of_ranks = table["quantity"] == "rank_correlation"
-    stratum = "stability " + table["comparison"] + " " + table["quantity"]
-    rows = table[["value", "low", "high", "n"]].assign(stratum=stratum)
-    return rows.assign(metric=np.where(of_ranks, "correlation", "rate"))
-
-
 def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    for definition in DEFINITIONS:
+    for definition, variant in VARIANTS.items():
         cell = _cell(strata, definition, SELECTING, patients)
-        for quantity in ("nonzero", "magnitude"):
-            row = _rank_correlation(cell["flips"], cell[quantity], resampled)
-            yield row.assign(metric="correlation", stratum=_words(f"flips {quantity}", definition))
+        for other in ("nonzero", "magnitude"):
+            row = _rank_correlation(cell["flips"], cell[other], resampled)
+            yield row.assign(metric="correlation", quantity=f"flips_{other}", variant=variant)
 
 
-def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> dict[str, Mask]:
-    """(P,) members of each group by its name, as formed on the selecting orders."""
-    groups: dict[str, Mask] = {}
-    for definition in DEFINITIONS:
+def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
+    """All patients, and the groups formed on the selecting orders."""
+    groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
+    for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
         for group, members in zip(GROUPS, (chaotic, ~chaotic), strict=True):
-            groups[_words(group, definition)] = members
+            groups[group, variant] = members
     return groups
 
 
-def _words(group: str, definition: str, seed_set: str = MEASURING) -> str:
-    parts = (group, "" if definition == PLAIN else definition, "" if seed_set == MEASURING else seed_set)
-    return " ".join(filter(None, parts))
-
-
 def _by_round(
-    rounds: pd.DataFrame, patients: Sequence[str], groups: Mapping[str, Mask], resampled: Resampled
+    rounds: pd.DataFrame, patients: Sequence[str], groups: Groups, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
-    for seed_set in (MEASURING, SELECTING):
+    for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         parts = {method: _part(rounds, seed_set, method, patients) for method in METHODS}
         gaps = parts["linearity"][0] - parts["wald"][0], parts["wald"][1]
-        for name, members in groups.items():
-            if name and not _of(members, gaps)[1].any():
+        for (stratum, variant), members in groups.items():
+            if stratum and not _of(members, gaps)[1].any():
                 continue
-            stratum = _words(name, PLAIN, seed_set) or None
-            yield _by_t(resampled.mean([_of(members, gaps)])).assign(metric="gap", reference=GAP, stratum=stratum)
+            label = {"quantity": quantity, "stratum": stratum, "variant": variant}
+            yield _by_t(resampled.mean([_of(members, gaps)])).assign(metric="gap", reference=GAP, **label)
             for method, part in parts.items():
-                accuracy = _by_t(resampled.mean([_of(members, part)]))
-                yield accuracy.assign(metric="accuracy", method=method, stratum=stratum)
-        for definition in DEFINITIONS:
-            chaotic, others = (_of(groups[_words(group, definition)], gaps) for group in GROUPS)
+                yield _by_t(resampled.mean([_of(members, part)])).assign(metric="accuracy", method=method, **label)
+        for variant in VARIANTS.values():
+            chaotic, others = (_of(groups[group, variant], gaps) for group in GROUPS)
             if chaotic[1].any() and others[1].any():
                 between = _by_t(resampled.gap([chaotic], [others])).assign(n=gaps[1].sum(axis=0).astype(np.int64))
-                stratum = _words(BETWEEN, definition, seed_set)
-                yield between.assign(metric="gap", reference=GAP, stratum=stratum)
+                label = {"quantity": quantity, "stratum": BETWEEN, "variant": variant}
+                yield between.assign(metric="gap", reference=GAP, **label)
 
 
 def _part(rounds: pd.DataFrame, seed_set: str, method: str, patients: Sequence[str]) -> Part:
@@ -212,16 +195,19 @@ def _by_t(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(t=np.arange(len(table)))
 
 
-def _beside(target: Signs, groups: Mapping[str, Mask], resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Sizes of the groups, ties, and what a constant answer per duel reaches; target : (P, Q)."""
-    ties = {"stratum": "tied_at_full_observation", "value": int((target == 0).sum()), "n": target.size}
-    sizes = [{"stratum": name or None, "value": int(group.sum()), "n": len(group)} for name, group in groups.items()]
+    ties = {"quantity": "tied_at_full_observation", "value": int((target == 0).sum()), "n": target.size}
+    sizes = [
+        {"stratum": stratum, "variant": variant, "value": int(members.sum()), "n": len(members)}
+        for (stratum, variant), members in groups.items()
+    ]
     yield pd.DataFrame([*sizes, ties]).assign(metric="count")
     of_all = constant_answers(target)[0]
-    for name, members in groups.items():
+    for (stratum, variant), members in groups.items():
         of_group = np.where(members[:, None], target, 0).astype(np.int8)
         if of_group.any():
-            answers = {None: constant_answers(of_group)[0]} | ({"all_patients": of_all} if name else {})
+            answers = {None: constant_answers(of_group)[0]} | ({"all_patients": of_all} if stratum else {})
             for reference, answer in answers.items():
                 share = resampled.mean([right_of(answer[:, :, None], of_group, of_group != 0)])
-                yield share.assign(metric="majority", stratum=name or None, reference=reference)
+                yield share.assign(metric="majority", stratum=stratum, variant=variant, reference=reference)

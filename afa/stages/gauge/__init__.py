@@ -225,8 +225,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     `gauge_correlation`: `correlation` by method and t. The headline is the mean over pairs of Pearson's r within a pair
     over (patient, seed), n the pairs where it is defined: where one of the two scalars does not vary it is not, and at
-    t = 0 it never is. Strata: `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` over those pairs (no interval
-    for the extremes, which resampling does not estimate), and `pooled` over all pairs at once, n the tuples.
+    t = 0 it never is. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` are over those pairs (no interval
+    for the extremes, which resampling does not estimate); the variant `pooled` is over all pairs at once, n the tuples.
 
     `gauge_accuracy`: by method, gauge (`reference`), target and t `accuracy`, also in the stratum `prior_wrong`, tuples
     that this method and gauge has wrong before any observation, and `balanced_accuracy` over the two sides of a duel;

@@ -59,7 +59,7 @@ def correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Resa
         yield _within_pairs(Moments.of(x, y), resampled).assign(t=int(t), **label)
         flat = (len(patients), -1, 1)
         pooled = resampled.statistic(Moments.of(x.reshape(flat), y.reshape(flat)).only, x.size)
-        yield pooled.assign(t=int(t), stratum="pooled", **label)
+        yield pooled.assign(t=int(t), variant="pooled", **label)
 
 
 def _cube(table: pd.DataFrame, column: str, patients: Sequence[str]) -> Floats:
@@ -75,11 +75,11 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     defined = ~np.isnan(plain[0])
     plain, drawn = plain[:, defined], moments.correlation(resampled.weights)[:, defined]
     rows: list[dict[str, float | str | None]] = []
-    for stratum, of in CUTS.items():
+    for quantity, of in CUTS.items():
         low, high = interval(_over_pairs(of, drawn)[:, None], confidence=resampled.confidence)
-        rows.append({"stratum": stratum, "value": _over_pairs(of, plain)[0], "low": low[0], "high": high[0]})
-    for stratum, extreme in EXTREMES.items():
-        rows.append({"stratum": stratum, "value": _over_pairs(extreme, plain)[0]})
+        rows.append({"quantity": quantity, "value": _over_pairs(of, plain)[0], "low": low[0], "high": high[0]})
+    for quantity, extreme in EXTREMES.items():
+        rows.append({"quantity": quantity, "value": _over_pairs(extreme, plain)[0]})
     return pd.DataFrame(rows).assign(n=int(defined.sum()))
 
 
@@ -131,8 +131,8 @@ def beside(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled)
         ("clinical", "tuples"): ((winners["clinical"] != 0).sum(), labels.size),
         ("clinical", "tuples_inconclusive"): ((np.abs(labels[:, ~conclusive]) == 1).sum(), labels.size),
     }
-    for (target, stratum), (count, n) in counts.items():
-        row = {"metric": "count", "target": target, "stratum": stratum, "value": float(count), "n": int(n)}
+    for (target, quantity), (count, n) in counts.items():
+        row = {"metric": "count", "target": target, "quantity": quantity, "value": float(count), "n": int(n)}
         yield pd.DataFrame([row])
     for target, winner in winners.items():
         if winner.any():

@@ -21,14 +21,14 @@ QUANTILES = (0.1, 0.5, 0.9)
 def summarise_layer1(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
     """Summary rows `bracket_rate` of the tables of `layer1`, all patients together; `reference` is the bracket.
 
-    `rate` by t: share of the duels with a winner that are called; strata `wrong`, share of these calls that full
-    observation contradicts; `tied`, share of the tied duels that are called; `support`, where t counts features of a
-    duel's own two supports. `gap`: the headline and `support` less those of the random order.
+    `rate` by t: share of the duels with a winner that are called; `wrong`, share of these calls that full observation
+    contradicts; stratum `tied`, share of the tied duels that are called; variant `support`, where t counts features of
+    a duel's own two supports. `gap`: the headline and `support` less those of the random order.
 
-    `rate` without t: `never` called before full observation, `never support`, before the last feature of the two
-    supports, both of all duels; `never tied`, share of the tied among the never called; and once `structural_ties`,
-    share of all duels with D(x) = 0. `nats`: quantiles of abs(D(x)) of duels `never` called before full observation
-    and of those that are `called`. `count`: wrong and tied calls of the rigorous brackets, over all t.
+    `rate` without t: of all duels those `never` called before full observation or, variant `support`, before the last
+    feature of the two supports; in the stratum `never` the share of the `tied`; and once `structural_ties`, share of
+    all duels with D(x) = 0. `nats`: quantiles of abs(D(x)) in the strata `never`, of duels never called before full
+    observation, and `called`, of the others. `count`: `wrong` and tied calls of the rigorous brackets, over all t.
     """
     pairs = tables["pairs"].set_index("patient")
     sample = Resampled.of(len(pairs), resamples=resamples, confidence=confidence, purpose="layer1")
@@ -42,7 +42,7 @@ def summarise_layer1(tables: Mapping[str, pd.DataFrame], *, resamples: int, conf
             ]
             rows += [table.assign(method=METHOD[bracket], reference=bracket, allocation=allocation) for table in found]
     tied, every = pairs["tied"].to_numpy(float)[:, None], pairs.sum(axis=1, numeric_only=True).to_numpy(float)[:, None]
-    rows.append(sample.mean([(tied, every)]).assign(metric="rate", stratum="structural_ties"))
+    rows.append(sample.mean([(tied, every)]).assign(metric="rate", quantity="structural_ties"))
     whole = pd.concat(rows, ignore_index=True).assign(schedule="every", start="uniform", target="likelihood")
     return summary_rows("bracket_rate", whole)
 
@@ -82,22 +82,19 @@ class Counts:
 
 def _rates(rounds: Counts, steps: Counts, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
     """Rates by t, what they are above those of the random order, and the faults of a rigorous bracket."""
-    for counts, cut, stratum in (
-        (rounds, "called", None),
-        (rounds, "wrong", "wrong"),
-        (rounds, "tied", "tied"),
-        (steps, "called", "support"),
-    ):
-        part = counts.part(allocation, bracket, cut)
-        yield _by_t(sample.mean([part])).assign(metric="rate", stratum=stratum)
-        if cut == "called" and allocation != "random":
+    for counts, variant in ((rounds, None), (steps, "support")):
+        part = counts.part(allocation, bracket)
+        yield _by_t(sample.mean([part])).assign(metric="rate", variant=variant)
+        if allocation != "random":
             gap = sample.gap([part], [counts.part("random", bracket)])
-            yield _by_t(gap).assign(metric="gap", stratum=stratum)
+            yield _by_t(gap).assign(metric="gap", variant=variant)
+    yield _by_t(sample.mean([rounds.part(allocation, bracket, "wrong")])).assign(metric="rate", quantity="wrong")
+    yield _by_t(sample.mean([rounds.part(allocation, bracket, "tied")])).assign(metric="rate", stratum="tied")
     if bracket in RIGOROUS:
         wrong, called = rounds.part(allocation, bracket, "wrong")
         tied, _ = rounds.part(allocation, bracket, "tied")
         faults, made = wrong.sum() + tied.sum(), called.sum() + tied.sum()
-        yield pd.DataFrame([{"metric": "count", "stratum": "wrong", "value": faults, "n": int(made)}])
+        yield pd.DataFrame([{"metric": "count", "quantity": "wrong", "value": faults, "n": int(made)}])
 
 
 def _by_t(table: pd.DataFrame) -> pd.DataFrame:
@@ -117,14 +114,14 @@ def _left_open(
     )
     magnitudes = every.columns.to_numpy(dtype=float)
     tied = never.loc[:, magnitudes == 0]
-    for stratum, some, of in (
-        ("never", never, every),
-        ("never support", never_support, every),
-        ("never tied", tied, never),
+    for label, some, of in (
+        ({"quantity": "never"}, never, every),
+        ({"quantity": "never", "variant": "support"}, never_support, every),
+        ({"stratum": "never", "quantity": "tied"}, tied, never),
     ):
         part = some.sum(axis=1).to_numpy()[:, None], of.sum(axis=1).to_numpy()[:, None]
-        yield sample.mean([part]).assign(metric="rate", stratum=stratum)
-    for group, cases in (("never", never), ("called", every - never)):
+        yield sample.mean([part]).assign(metric="rate", **label)
+    for stratum, cases in (("never", never), ("called", every - never)):
         counts = cases.to_numpy()
         for share in QUANTILES if counts.any() else ():
 
@@ -132,7 +129,7 @@ def _left_open(
                 return quantile(weights @ counts, magnitudes, share)
 
             row = sample.statistic(quantile_of, int(counts.sum()))
-            yield row.assign(metric="nats", stratum=f"{group} q{round(100 * share)}")
+            yield row.assign(metric="nats", stratum=stratum, quantity=f"q{round(100 * share)}")
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
