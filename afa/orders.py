@@ -1,4 +1,4 @@
-"""Random observation orders that depend on names and seeds, never on positions or on the order of execution."""
+"""Names of the allocation rules, and random orders by names and seeds, whatever the order of execution."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ from numpy.typing import NDArray
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
 """Observations at which the paper's tables stand, and before which it ranks its candidates again."""
+
+
+RULE_NAMES = (
+    "random",
+    "largest_unary",
+    "greedy",
+    "lucb",
+    "clustered",
+    "priority_clusters",
+    "priority_all",
+    "boundary",
+)
+"""Allocation rules: `afa.allocate` has one class for each, `afa.engine.rules` the same compiled, by the place here."""
+WITHOUT_GAIN = RULE_NAMES[:2]
+"""Rules that look at no gain."""
 
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:

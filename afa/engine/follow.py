@@ -41,11 +41,12 @@ from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, bring_up_to_date, new_gains
 from afa.engine.layout import Models, Packed, pack
 from afa.engine.lookahead import new_lookahead, no_lookahead
-from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY, RULE_NAMES
+from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY
 from afa.engine.state import Iteration, State, elbos, new_state, solve_all
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
+from afa.orders import RULE_NAMES
 
 BLOCK_BYTES = 64 * 2**20
 """What is held at once of the readings that are summed up at once."""

@@ -20,20 +20,8 @@ from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.mrf import RELATIVE_TIE, Floats
 
-RULE_NAMES = (
-    "random",
-    "largest_unary",
-    "greedy",
-    "lucb",
-    "clustered",
-    "priority_clusters",
-    "priority_all",
-    "boundary",
-)
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
-"""`random` is drawn outside the engine: to follow it is to follow a given order."""
-
-WITHOUT_GAIN = RULE_NAMES[:2]
+"""The places of `RULE_NAMES`. `random` is drawn outside the engine: to follow it is to follow a given order."""
 SLOPE = 0.1
 NONE = -1
 

@@ -7,26 +7,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
+from afa.orders import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.base import Rounds, Section, Seeds
-
-RULES = (
-    "random",
-    "largest_unary",
-    "greedy",
-    "lucb",
-    "clustered",
-    "priority_clusters",
-    "priority_all",
-    "boundary",
-)
-WITHOUT_GAIN = ("random", "largest_unary")
-"""Rules that look at no gain."""
 
 
 def _known_rules(names: tuple[str, ...]) -> tuple[str, ...]:
     own = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-    if not names or not all(name in RULES or own.fullmatch(name) for name in names) or len(set(names)) < len(names):
-        raise ValueError(f"one or more of {', '.join(RULES)}, or classes of your own as module:Class, none twice")
+    if (
+        not names
+        or not all(name in RULE_NAMES or own.fullmatch(name) for name in names)
+        or len(set(names)) < len(names)
+    ):
+        raise ValueError(f"one or more of {', '.join(RULE_NAMES)}, or classes of your own as module:Class, none twice")
     return names
 
 
@@ -77,7 +69,7 @@ class Layer0(Section):
 class Allocation(Section):
     """The grid of allocation rules (sec:eval_alloc): every rule by every gain and schedule."""
 
-    rules: RuleNames = Field(RULES, description="rules of afa.allocate, or module:Class")
+    rules: RuleNames = Field(RULE_NAMES, description="rules of afa.allocate, or module:Class")
     gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
         ("wald_magnitude", "cmi", "f_target"), min_length=1, description="what a duel is expected to learn"
     )

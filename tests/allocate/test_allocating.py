@@ -14,9 +14,8 @@ from afa.engine.layout import pack
 from afa.engine.linkage import cluster_labels
 from afa.engine.patient import Patient, entity_intervals
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
-from afa.engine.rules import RULE_NAMES
 from afa.engine.state import Iteration, condition, new_state, solve_all
-from afa.orders import random_order
+from afa.orders import RULE_NAMES, random_order
 from afa.planner import TopKPlanner
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "linearity"))

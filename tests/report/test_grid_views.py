@@ -8,8 +8,8 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.engine.rules import RULE_NAMES
 from afa.inference.meanfield import Solver
+from afa.orders import RULE_NAMES
 from afa.report.figures import new_figure
 from afa.report.grid import (
     CLAIMS,

@@ -23,9 +23,8 @@ from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
-from afa.engine.rules import RULE_NAMES, WITHOUT_GAIN
 from afa.inference.meanfield import Solver
-from afa.orders import PAPER_ROUNDS, random_order
+from afa.orders import PAPER_ROUNDS, RULE_NAMES, WITHOUT_GAIN, random_order
 from afa.stages.allocation.cubes import Cell
 from afa.stages.allocation.own_rule import follow_own_rule
 

@@ -23,10 +23,10 @@ from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import ranks_of
 from afa.engine.rounds import Truth, follow_rule, full_observation
-from afa.engine.rules import NONE, RULE_NAMES, WITHOUT_GAIN
+from afa.engine.rules import NONE
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import RULE_NAMES, WITHOUT_GAIN, random_order
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.stages.allocation.cubes import UNIT
