@@ -32,10 +32,10 @@ def summarise_baselines(
 
     By target and t, of each model and of every score of the planner along its own order: `accuracy` and
     `balanced_accuracy` of the binary task, `p_at_k` of the top k; a decision that is missing is wrong. `gap`: the model
-    less the score in `reference`. Stratum `<task> same_order`: the scores along the order that the model in `reference`
-    observed, and `gap` along it. `rate`, `<task> missing`: turns without a decision. `count`, by task: turns, how they
-    ended, faults by kind, calls and tokens, the planner's beside; `cost` where there are prices. Once: `majority` and
-    `prevalence`, targets left out, and the protocol, in a stratum.
+    less the score in `reference`. Variant `same_order`, by task: the scores along the order that the model in
+    `reference` observed, and `gap` along it. The task is the stratum too of `rate`, quantity `missing`: turns without a
+    decision; of `count`: turns, how they ended, faults by kind, calls and tokens, the planner's beside; and of `cost`,
+    where there are prices, with the currency in `quantity`. Once: `majority` and `prevalence`, and targets left out.
 
     Raises
     ------
@@ -43,17 +43,17 @@ def summarise_baselines(
 
     """
     refuse_scripted(tables["calls"])
-    readouts, targets, protocol = tables["readouts"], tables["targets"], tables["protocol"].iloc[0]
+    readouts, targets = tables["readouts"], tables["targets"]
+    rules = {BINARY: BINARY_RULE, TOP_K: str(tables["protocol"]["top_k_rule"].iloc[0])}
     patients, rounds = list(dict.fromkeys(readouts["patient"])), sorted(set(readouts["t"]))
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="llm_baselines")
     credit = credits_of(readouts, targets, patients)
     rows = [
-        *_shares(credit, resampled, rounds, {BINARY: BINARY_RULE, TOP_K: str(protocol["top_k_rule"])}),
+        *_shares(credit, resampled, rounds, rules),
         *_missing(readouts, resampled, patients, rounds),
         *_beside(targets, resampled, patients),
         *_ends(tables["turns"], tables["faults"]),
         *_usage(tables["calls"], prices),
-        _in_words(protocol),
     ]
     return summary_rows("llm_baselines", pd.concat(rows, ignore_index=True))
 
@@ -87,7 +87,7 @@ def _shares(
             if cut.evidence == PLANNER and cut.metric != BALANCED:
                 yield gap.assign(reference=cut.method, **_own_order(task, rules))
             if cut.evidence == evidence:
-                same: dict[str, Any] = {"stratum": f"{task} {SAME_ORDER}", "start": "uniform"}
+                same: dict[str, Any] = {"stratum": task, "variant": SAME_ORDER, "start": "uniform"}
                 yield shares.assign(method=cut.method, reference=model, **same)
                 if cut.metric != BALANCED:
                     yield gap.assign(reference=cut.method, **same)
@@ -109,7 +109,7 @@ def _missing(
         sums = lacks.groupby(["patient", "t"])[["lacks", "one"]].sum().unstack("t").loc[list(patients)]
         part = sums["lacks"].to_numpy(dtype=np.float64), sums["one"].to_numpy(dtype=np.float64)
         shares = resampled.mean([part]).assign(t=rounds, metric="rate", method=str(method))
-        yield shares.assign(stratum=f"{task} missing")
+        yield shares.assign(stratum=str(task), quantity="missing")
 
 
 def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -119,7 +119,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
     for name in TARGETS:
         truth = target_of(targets, name, patients)
         left_out = "tied_at_full_observation" if name == "likelihood" else "without_label"
-        row = {"metric": "count", "stratum": left_out, "value": int((truth == 0).sum()), "n": truth.size}
+        row = {"metric": "count", "quantity": left_out, "value": int((truth == 0).sum()), "n": truth.size}
         yield pd.DataFrame([{**row, "target": name}])
         if truth.any():
             for metric, answer in zip(("majority", "prevalence"), constant_answers(truth), strict=True):
@@ -135,8 +135,8 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
         counts |= {str(name): int(n) for name, n in asked["outcome"].value_counts().sort_index().items()}
         counts |= {"asked_again": int((asked["asked"] - 1).sum()), "picked_by_rule": int(asked["by_rule"].sum())}
         broken = faults[(faults["method"] == method) & (faults["task"] == task)]
-        kinds = (broken["part"] + " " + broken["kind"]).value_counts().sort_index()
-        counts |= {f"illegal {name}": int(n) for name, n in kinds.items()}
+        kinds = (broken["part"] + "_" + broken["kind"]).value_counts().sort_index()
+        counts |= {f"illegal_{name}": int(n) for name, n in kinds.items()}
         yield _counts(str(method), str(task), counts, len(asked))
 
 
@@ -156,18 +156,10 @@ def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
 
 
 def _cost(method: str, task: str, value: float, n: int, prices: Prices) -> pd.DataFrame:
-    row = {"metric": "cost", "method": method, "stratum": f"{task} {prices.currency}", "value": value, "n": n}
+    row = {"metric": "cost", "quantity": prices.currency, "method": method, "stratum": task, "value": value, "n": n}
     return pd.DataFrame([row])
 
 
 def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:
-    rows = [{"stratum": f"{task} {name}", "value": float(count), "n": n} for name, count in counts.items()]
-    return pd.DataFrame(rows).assign(metric="count", method=method)
-
-
-def _in_words(protocol: pd.Series) -> pd.DataFrame:
-    """The protocol: patients, and in the stratum how they were asked about."""
-    words = f"turns={protocol['turns']} order={protocol['order']} seed={protocol['seed']} k={protocol['k']}"
-    words += "" if pd.isna(protocol["horizon"]) else f" horizon={protocol['horizon']}"
-    n = int(protocol["patients"])
-    return pd.DataFrame([{"metric": "count", "stratum": words, "value": float(n), "n": n}])
+    rows = [{"quantity": name, "value": float(count), "n": n} for name, count in counts.items()]
+    return pd.DataFrame(rows).assign(metric="count", method=method, stratum=task)

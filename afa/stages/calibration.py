@@ -237,15 +237,15 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[Cut, p
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
 
-    The headline is the calibrated probability, stratum `raw` the logistic function of the raw score, whose sign
-    decides. `rate` in the stratum `at_odds`: where probability and decision are on different sides.
+    The headline is the calibrated probability, variant `raw` the logistic function of the raw score, whose sign
+    decides. `rate` of the quantity `at_odds`: where probability and decision are on different sides.
     """
     odds, targets = tables["odds"], tables["targets"]
     patients = list(targets["patient"].unique())
     resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="calibration")
     rows = []
     for cut, cases in cases_of(odds, targets):
-        keys = {"stratum": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
+        keys = {"variant": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
         both = [
             _calibration_error(cases, patients, resampled).assign(metric="ece"),
             _brier(cases, patients, resampled).assign(metric="brier"),
@@ -256,7 +256,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         counts = [_by_patient(part["patient"], patients, each) for each in (part["opposed"], np.ones(len(part)))]
         share = resampled.mean([(counts[0][:, None], counts[1][:, None])])
         keys = {"coupling": str(coupling), "reference": str(inference)}
-        rows.append(share.assign(metric="rate", stratum="at_odds", t=int(str(t)), **keys))
+        rows.append(share.assign(metric="rate", quantity="at_odds", t=int(str(t)), **keys))
     whole = pd.concat(rows, ignore_index=True).assign(method="two_elbo", allocation="random", start="uniform")
     return summary_rows("calibration", whole)
 

@@ -274,11 +274,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Summary rows `calibration` on drawn patients, all entities together: `ece`, `brier` and `gap` by inference and t.
 
     `reference` is the inference and t the number of observed support features, with the stratum `simulated`; after the
-    whole support, which differs from entity to entity, t is empty and the stratum `simulated_whole`. `rate` in the
-    stratum `simulated_uniformity_p` (`simulated_whole_uniformity_p`) is the p-value of uniform ranks. Intervals: a
-    percentile bootstrap over the numbers of the draws, each standing for one patient of every entity. A resampled
-    `gap` is larger than the gap itself, so that it has no interval; beside it, as reference `uniform`, is what truly
-    uniform ranks stay below with probability `confidence`.
+    whole support, which differs from entity to entity, t is empty and the stratum `simulated_whole`. `rate` of the
+    quantity `uniformity_p` is the p-value of uniform ranks. Intervals: a percentile bootstrap over the numbers of the
+    draws, each standing for one patient of every entity. A resampled `gap` is larger than the gap itself, so that it
+    has no interval; beside it, as reference `uniform`, is what truly uniform ranks stay below with probability
+    `confidence`.
     """
     draws = tables["draws"]
     n_units = 1 if draws.empty else int(draws["draw"].max()) + 1
@@ -291,20 +291,18 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         ece, brier = (resampled.statistic(of, len(part)) for of in (sums.calibration_error, sums.brier))
         n, gap = len(part), sums.gap(np.ones((1, n_units)))
         found = [
-            ece.assign(metric="ece", stratum=stratum),
-            brier.assign(metric="brier", stratum=stratum),
-            pd.DataFrame({"metric": "gap", "stratum": stratum, "value": gap, "n": n}),
-            pd.DataFrame(
-                {"metric": "rate", "stratum": f"{stratum}_uniformity_p", "value": [sums.uniformity()[2]], "n": n}
-            ),
+            ece.assign(metric="ece"),
+            brier.assign(metric="brier"),
+            pd.DataFrame({"metric": "gap", "value": gap, "n": n}),
+            pd.DataFrame({"metric": "rate", "quantity": "uniformity_p", "value": [sums.uniformity()[2]], "n": n}),
         ]
-        rows.append(pd.concat(found, ignore_index=True).assign(reference=str(inference), t=t))
+        rows.append(pd.concat(found, ignore_index=True).assign(stratum=stratum, reference=str(inference), t=t))
         if inference == "exact":
             limit = [uniform_gap(n, **dict(bootstrap))]
-            table = pd.DataFrame({"metric": "gap", "stratum": stratum, "value": limit, "n": n})
-            rows.append(table.assign(reference="uniform", t=t))
-    left_out = [float(len(tables["left_out"]))]
-    count = pd.DataFrame({"metric": "count", "stratum": "simulated_left_out", "value": left_out})
+            table = pd.DataFrame({"metric": "gap", "value": limit, "n": n})
+            rows.append(table.assign(stratum=stratum, reference="uniform", t=t))
+    left_out = {"quantity": "left_out", "value": [float(len(tables["left_out"]))]}
+    count = pd.DataFrame({"metric": "count", "stratum": "simulated", **left_out})
     whole = pd.concat([*rows, count], ignore_index=True)
     return summary_rows("calibration", whole.assign(method="two_elbo", target="drawn"))
 

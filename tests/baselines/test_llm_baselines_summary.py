@@ -18,6 +18,7 @@ from afa.engine.tasks import follow_gain
 from afa.errors import ElicitationError
 from afa.inference.meanfield import Solver
 from afa.report.dictionary import dictionary_of
+from afa.stats.summary import KEYS
 from afa.stats.tables import read_table
 
 NAMES = {"cohort": "c", "bundle": "b"}
@@ -94,7 +95,7 @@ def summarised(tables, **prices):
 
 def value(rows, **keys):
     chosen = rows[(rows[list(keys)] == pd.Series(keys)).all(axis=1)]
-    others = [name for name in ("stratum", "reference", "allocation") if name not in keys]
+    others = [name for name in ("quantity", "stratum", "variant", "reference", "allocation") if name not in keys]
     chosen = chosen[chosen[others].isna().all(axis=1)]
     assert len(chosen) == 1, (keys, chosen)
     return float(chosen["value"].iloc[0])
@@ -107,14 +108,14 @@ def test_a_decision_that_is_missing_is_wrong_and_a_tie_of_ours_is_half_right(tab
     assert value(rows, method="mrf_llm", t=0, **accuracy) == 0.5
     assert value(rows, t=0, **own, **accuracy) == 0.75
     assert value(rows, t=2, **own, **accuracy) == 1.0
-    assert value(rows, metric="rate", method="mrf_llm", t=2, stratum="binary missing") == 0.5
+    assert value(rows, metric="rate", method="mrf_llm", t=2, stratum="binary", quantity="missing") == 0.5
 
 
 def test_the_gap_is_the_model_less_the_score_along_either_order(tables):
     rows = summarised(tables)
     gap = {"metric": "gap", "method": "mrf_llm", "target": "likelihood", "reference": "wald", "t": 2}
     assert value(rows, allocation="greedy", **gap) == -0.5
-    assert value(rows, stratum="binary same_order", **gap) == -0.5
+    assert value(rows, stratum="binary", variant="same_order", **gap) == -0.5
     top = {**gap, "reference": "linearity"}
     assert value(rows, allocation="priority_all", guide="linearity", **top) == -0.5
 
@@ -123,31 +124,31 @@ def test_a_label_that_is_not_there_leaves_its_patient_out(tables):
     rows = summarised(tables)
     assert value(rows, metric="accuracy", method="mrf_llm", target="clinical", t=2) == 0
     assert rows.loc[(rows["target"] == "clinical") & (rows["metric"] == "accuracy"), "n"].eq(1).all()
-    assert value(rows, metric="count", stratum="without_label", target="clinical") == 1
+    assert value(rows, metric="count", quantity="without_label", target="clinical") == 1
     assert not (rows["target"].eq("clinical") & rows["metric"].eq("p_at_k")).any()
 
 
 def test_turns_and_faults_are_counted_by_kind(tables):
     rows = summarised(tables)
-    counts = rows[rows["metric"] == "count"].set_index(["method", "stratum"])["value"]
+    counts = rows[rows["metric"] == "count"].set_index(["method", "stratum", "quantity"])["value"]
     expected = {
         "turns": 3,
         "answered": 2,
         "refused": 1,
         "asked_again": 2,
         "picked_by_rule": 1,
-        "illegal pick unknown": 2,
+        "illegal_pick_unknown": 2,
     }
-    assert {name: counts["mrf_llm", f"binary {name}"] for name in expected} == expected
-    assert (counts["mrf_llm", "top_k done"], counts["mrf_llm", "top_k stands"]) == (1, 1)
+    assert {name: counts["mrf_llm", "binary", name] for name in expected} == expected
+    assert (counts["mrf_llm", "top_k", "done"], counts["mrf_llm", "top_k", "stands"]) == (1, 1)
 
 
 def test_calls_tokens_and_cost_stand_beside_the_planners_which_are_zero(tables):
     rows = summarised(tables, prompt=2.0, answer=50.0)
-    counts = rows[rows["metric"] == "count"].set_index(["method", "stratum"])["value"]
-    assert counts["mrf_llm", "binary calls"] == 2
-    assert counts["mrf_llm", "binary calls_uncounted"] == 1
-    assert (counts["mrf_llm", "binary prompt_tokens"], counts["two_elbo", "binary prompt_tokens"]) == (1000, 0)
+    counts = rows[rows["metric"] == "count"].set_index(["method", "stratum", "quantity"])["value"]
+    assert counts["mrf_llm", "binary", "calls"] == 2
+    assert counts["mrf_llm", "binary", "calls_uncounted"] == 1
+    assert counts[["mrf_llm", "two_elbo"], "binary", "prompt_tokens"].tolist() == [1000, 0]
     cost = rows[rows["metric"] == "cost"].set_index("method")["value"]
     assert cost["mrf_llm"] == pytest.approx((1000 * 2 + 20 * 50) / 1e6)
     assert cost["two_elbo"] == 0
@@ -169,8 +170,8 @@ def test_the_tables_of_a_scripted_run_are_refused_and_those_of_another_model_are
         summarised(tables)
     renamed = {**tables, "calls": tables["calls"].assign(model="m", served_model="m")}
     rows = summarised(renamed)
-    assert not rows.duplicated(list(rows.columns[:14])).any()
-    own = rows[rows["allocation"].notna() & rows["stratum"].isna()]
+    assert not rows.duplicated(KEYS).any()
+    own = rows[rows["allocation"].notna() & rows["variant"].isna()]
     full = own[(own["t"] == 5) & (own["target"] == "likelihood") & own["metric"].isin(["accuracy", "p_at_k"])]
     assert len(full) == 3 + 2
     assert full["value"].eq(1).all()

@@ -16,6 +16,7 @@ from afa.stages.accurate.inference import Effort, Scores, evidence_of, log_z, sa
 from afa.stages.accurate.numbers import TABLES, summarise_accurate
 from afa.stages.accurate.states import States
 from afa.stages.accurate.tables import accurate_tables
+from afa.stats.summary import headline
 
 EXACT = Effort(limit=1e9, chains=40, steps=10)
 SAMPLED = Effort(limit=0, chains=4000, steps=60)
@@ -223,30 +224,28 @@ def test_the_summary_counts_changes_ties_and_what_is_open(exactly):
     rows = summarise_accurate({name: tables[name] for name in TABLES}, resamples=100, confidence=0.9)
     duels = rows[rows["coupling"].isna() & (rows["method"] == "two_elbo") & (rows["t"] == 0)]
     rates = duels[duels["metric"] == "rate"]
-    assert value_of(rates, stratum=None) == (pytest.approx(1.5 / 3), 3)
-    assert value_of(rates, stratum="undecided") == (0.25, 4)
-    assert value_of(rates, stratum="two_runs") == (0.25, 4)
+    assert value_of(headline(rates)) == (pytest.approx(1.5 / 3), 3)
+    assert value_of(rates, quantity="undecided") == (0.25, 4)
+    assert value_of(rates, quantity="two_runs") == (0.25, 4)
     # p: accurate right; q: right where mean-field ties
-    assert value_of(rates, stratum="accurate_right") == (1.0, 2)
-    assert value_of(duels, metric="nats", stratum=None) == (pytest.approx((2 + 1 + 2 + 1.5) / 4), 4)
-    assert value_of(duels, metric="nats", stratum="error") == (0.4, 1)
+    assert value_of(rates, quantity="accurate_right") == (1.0, 2)
+    assert value_of(duels, metric="nats", quantity=None) == (pytest.approx((2 + 1 + 2 + 1.5) / 4), 4)
+    assert value_of(duels, metric="nats", quantity="error") == (0.4, 1)
     accuracy = duels[duels["metric"] == "accuracy"]
     assert value_of(accuracy, reference="mean_field") == (pytest.approx(1.5 / 4), 4)
     assert value_of(accuracy, reference="accurate") == (1.0, 4)
-    assert value_of(duels, metric="gap", stratum=None) == (pytest.approx(2.5 / 4), 4)
+    assert value_of(duels, metric="gap") == (pytest.approx(2.5 / 4), 4)
 
 
 def test_the_summary_of_exact_tables_has_no_error_and_two_equal_runs(exactly):
     rows = summarise_accurate({name: exactly[name] for name in TABLES}, resamples=100, confidence=0.9)
     assert set(rows["table"]) == {"meanfield_vs_exact"}
-    assert (rows.loc[rows["stratum"] == "two_runs", "value"] == 0).all()
+    assert (rows.loc[rows["quantity"] == "two_runs", "value"] == 0).all()
     assert (rows.loc[rows["stratum"] == "annealed", "value"] == 0).all()
-    assert rows[rows["stratum"] == "error"].empty
-    last = rows[
-        (rows["t"] == 6) & (rows["metric"] == "rate") & rows["stratum"].isna() & (rows["method"] != "posterior")
-    ]
+    assert rows[rows["quantity"] == "error"].empty
+    last = headline(rows[(rows["t"] == 6) & (rows["metric"] == "rate") & (rows["method"] != "posterior")])
     assert len(last) == 4
     assert (last["value"] == 0).all()
-    checked = rows[rows["stratum"] == "annealed_vs_exact within"]
+    checked = rows[(rows["stratum"] == "annealed_vs_exact") & (rows["quantity"] == "within")]
     assert len(checked) == 6
     assert (checked["value"] > 0.5).all()

@@ -16,6 +16,7 @@ from afa.stages.binary import binary_tasks
 from afa.stages.calibration import reliability, run, summarise
 from afa.stages.inputs import rounds_up_to
 from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
+from afa.stats.summary import headline
 
 SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "closure": Closure()}
 
@@ -105,7 +106,7 @@ def test_the_errors_are_those_worked_by_hand():
     """Bin 2 holds 0.2 and 0.2 with one positive in two, bin 9 holds 0.9 and 0.9, both positive."""
     odds, targets = cases([0.2, 0.2, 0.9, 0.9], [1, 0, 1, 1])
     rows = summarise({"odds": odds, "targets": targets}, bootstrap=Bootstrap(resamples=100, confidence=0.9))
-    found = rows[rows["stratum"].isna()].set_index("metric")["value"]
+    found = headline(rows).set_index("metric")["value"]
     assert found["ece"] == pytest.approx((0.3 + 0.1) / 2)
     assert found["brier"] == pytest.approx((0.64 + 0.04 + 0.01 + 0.01) / 4)
     curve = reliability(odds, targets).query("kind == 'calibrated'").set_index("bin")
@@ -117,4 +118,4 @@ def test_decision_and_probability_on_different_sides_are_counted():
     odds, targets = cases([0.2, 0.2, 0.9, 0.9], [1, 0, 1, 1])
     odds = odds.assign(raw=[1.0, -1.0, 1.0, 0.0])
     rows = summarise({"odds": odds, "targets": targets}, bootstrap=Bootstrap(resamples=100, confidence=0.9))
-    assert rows.set_index("stratum")["value"]["at_odds"] == 0.25
+    assert rows.set_index("quantity")["value"]["at_odds"] == 0.25

@@ -61,12 +61,16 @@ def cell(
     metric: str,
     target: str | None,
     reference: str | None,
-    stratum: str = "",
-    entity: str = "",
+    quantity: str | None = None,
+    variant: str | None = None,
+    level: float | None = None,
+    entity: str | None = None,
 ) -> pd.Series:
-    rows = summary.fillna({"stratum": "", "entity": "", "target": "", "reference": ""})
-    chosen = rows[(rows["metric"] == metric) & (rows["stratum"] == stratum) & (rows["entity"] == entity)]
-    chosen = chosen[(chosen["target"] == (target or "")) & (chosen["reference"] == (reference or ""))]
+    """The row with these keys; the others are empty."""
+    keys = {"target": target, "reference": reference, "quantity": quantity, "variant": variant, "level": level}
+    chosen = summary[summary["metric"] == metric]
+    for name, wanted in {**keys, "entity": entity}.items():
+        chosen = chosen[chosen[name].isna() if wanted is None else chosen[name] == wanted]
     assert len(chosen) == 1
     return chosen.iloc[0]
 
@@ -169,12 +173,12 @@ def test_an_entity_too_dense_keeps_its_raw_decisions_and_is_listed() -> None:
     values = np.ones((2, n), dtype=np.int8)
     labels = pd.DataFrame({"u": [1, 0]}, index=["p0", "p1"])
     tables = elicitation_error(dense, Cohort("made", dense.features, ("p0", "p1"), values, labels), flips=(0.5,))
-    assert set(tables["left_out"]["quantity"]) == {"calibrated decision, drawn patients", "exact accuracy"}
+    assert set(tables["left_out"]["quantity"]) == {"calibrated_decision", "exact_accuracy"}
     assert tables["left_out"]["reason"].str.contains("over 21 features").all()
     assert set(tables["calls"]["decision"]) == {"raw"}
     assert set(tables["calls"]["population"]) == {"clinical"}
     summary = summarise_elicitation_error(**tables, resamples=20, confidence=0.95)
-    assert cell(summary, "count", None, None, "left_out exact accuracy")["value"] == 1
+    assert cell(summary, "count", None, None, "left_out_exact_accuracy")["value"] == 1
     assert not summary["reference"].isin(["calibrated", "exact"]).any()
 
 
@@ -208,9 +212,9 @@ def test_the_summary_holds_the_shares_of_the_calls(summary: pd.DataFrame, tables
     for population in ("drawn", "clinical"):
         for decision in ("raw", "calibrated"):
             calls = tables["calls"].query("population == @population and decision == @decision")
-            for flip, stratum in ((0.0, ""), (0.25, "flip=0.25")):
+            for flip, keys in ((0.0, {}), (0.25, {"variant": "flip", "level": 0.25})):
                 part = calls[calls["flip"] == flip]
-                row = cell(summary, "accuracy", population, decision, stratum)
+                row = cell(summary, "accuracy", population, decision, **keys)
                 assert row["value"] == pytest.approx(part["right"].sum() / part["n"].sum())
                 assert row["n"] == len(part)
                 assert row["low"] <= row["value"] <= row["high"]
@@ -233,7 +237,8 @@ def test_intervals_with_flips_are_wider_where_the_flipped_models_differ(tables: 
     widths = []
     for replicates in (alike, tables["replicates"]):
         summary = summarise_elicitation_error(**{**tables, "replicates": replicates}, resamples=500, confidence=0.95)
-        rows = [cell(summary, "accuracy", "clinical", "raw", stratum) for stratum in ("", "flip=0.5")]
+        every = ({}, {"variant": "flip", "level": 0.5})
+        rows = [cell(summary, "accuracy", "clinical", "raw", **flipped) for flipped in every]
         widths.append([row["high"] - row["low"] for row in rows])
     (unflipped, narrow), (same, wide) = widths
     assert same == unflipped
@@ -246,7 +251,7 @@ def test_the_exact_accuracy_stands_beside_and_lies_inside(
     references = tables["references"]
     assert cell(summary, "accuracy", "drawn", "exact")["value"] == pytest.approx(references["calibrated"].mean())
     of_u = references.set_index("entity").loc["u", "raw"]
-    assert cell(summary, "accuracy", "drawn", "exact", "sign_of_score", "u")["value"] == of_u
+    assert cell(summary, "accuracy", "drawn", "exact", variant="sign_of_score", entity="u")["value"] == of_u
     for decision in ("calibrated", "raw"):
         assert cell(summary, "rate", "drawn", decision, "exact_inside")["value"] == 1
 

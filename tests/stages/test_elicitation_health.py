@@ -17,7 +17,14 @@ from afa.elicit.study import load_study
 from afa.report.dictionary import dictionary_of
 from afa.stages.elicitation_health.answers import read_answers
 from afa.stages.elicitation_health.numbers import summarise_elicitation_health
-from afa.stages.elicitation_health.signs import correlation_draws, gene_signs, label_draws, pair_signs, unary_draws
+from afa.stages.elicitation_health.signs import (
+    Cases,
+    correlation_draws,
+    gene_signs,
+    label_draws,
+    pair_signs,
+    unary_draws,
+)
 from afa.stages.elicitation_health.tables import TABLES, elicitation_health, lit_prob_bin
 
 DRAWS = 40
@@ -48,7 +55,7 @@ def shares(draws, kind):
 
 
 def everything(table):
-    return {"": np.ones(len(table), dtype=bool)}
+    return {Cases(): np.ones(len(table), dtype=bool)}
 
 
 def test_a_gene_s_difference_and_a_pair_s_correlation_are_those_worked_by_hand():
@@ -130,12 +137,12 @@ def test_an_entity_with_one_class_or_no_labels_is_left_out_and_counted():
     entities = tables["entities"].set_index("entity")[["positive", "negative"]]
     assert entities.to_numpy().tolist() == [[1, 1], [2, 0], [0, 0]]
     rows = summarise_elicitation_health(tables, resamples=20, confidence=0.9)
-    left_out = rows[rows["stratum"] == "phenotypes without both labels"]
+    left_out = rows[rows["quantity"] == "phenotypes_without_both_labels"]
     assert left_out["value"].tolist() == [2]
 
 
 def test_bins_of_lit_prob_begin_at_their_edge_and_the_last_one_holds_1():
-    assert lit_prob_bin(pd.Series([0.1 + 0.2, 0.29, 0.9, 1.0, np.nan])).tolist() == ["0.3", "0.2", "0.9", "0.9", ""]
+    assert lit_prob_bin(pd.Series([0.1 + 0.2, 0.29, 0.9, 1.0, np.nan])).fillna(-1).tolist() == [0.3, 0.2, 0.9, 0.9, -1]
 
 
 @pytest.fixture
@@ -159,9 +166,11 @@ def study(tmp_path):
     return folder, bundle, cohort
 
 
-def value(rows, target, stratum, metric="rate", reference=None, entity=None):
+def value(rows, target, quantity=None, metric="rate", **keys):
+    """The value with these keys; the others are empty."""
     of = (rows["target"] == target) & (rows["metric"] == metric)
-    for name, wanted in (("stratum", stratum), ("reference", reference), ("entity", entity)):
+    for name in ("quantity", "stratum", "variant", "level", "reference", "entity"):
+        wanted = quantity if name == "quantity" else keys.get(name)
         of &= rows[name].isna() if wanted is None else rows[name] == wanted
     (found,) = rows.loc[of, "value"]
     return found
@@ -172,22 +181,22 @@ def test_the_summary_of_a_record_is_what_is_worked_by_hand(study):
     answers = read_answers(load_study(folder), folder / "record")
     tables = elicitation_health(bundle, cohort, answers, draws=DRAWS)
     rows = summarise_elicitation_health(tables, resamples=50, confidence=0.9)
-    assert value(rows, "other_runs", None) == pytest.approx(10 / 18)
-    assert value(rows, "other_runs", None, reference="other_phenotype") == pytest.approx(8 / 48)
-    assert value(rows, "other_runs", None, "gap", "other_phenotype") == pytest.approx(10 / 18 - 8 / 48)
+    assert value(rows, "other_runs") == pytest.approx(10 / 18)
+    assert value(rows, "other_runs", reference="other_phenotype") == pytest.approx(8 / 48)
+    assert value(rows, "other_runs", metric="gap", reference="other_phenotype") == pytest.approx(10 / 18 - 8 / 48)
     assert value(rows, "other_runs", "direction") == pytest.approx(7 / 10)
     assert value(rows, "other_runs", "direction", reference="other_phenotype") == pytest.approx(4 / 8)
-    assert [value(rows, "other_runs", f"named by {n}") for n in (1, 2, 3)] == pytest.approx([3 / 7, 1 / 7, 3 / 7])
-    assert value(rows, "other_runs", "named by 3", entity="P") == pytest.approx(2 / 4)
-    assert value(rows, "other_runs", "named by no other run") == pytest.approx(3 / 14)
-    assert value(rows, "other_runs", "kept runs=3 min_agree=2", "count") == 2
-    agreed = value(rows, "other_runs", "stability runs=2 min_agree=2", reference="2 runs, 1 shared")
+    assert [value(rows, "other_runs", "named_by", level=n) for n in (1, 2, 3)] == pytest.approx([3 / 7, 1 / 7, 3 / 7])
+    assert value(rows, "other_runs", "named_by", level=3, entity="P") == pytest.approx(2 / 4)
+    assert value(rows, "other_runs", "named_by_no_other_run") == pytest.approx(3 / 14)
+    assert value(rows, "other_runs", "kept", "count", variant="2_of_3") == 2
+    agreed = value(rows, "other_runs", "stability", variant="2_of_2", reference="2_runs_1_shared")
     assert agreed == pytest.approx(6 / 8)
     # A by P of run r1, and E, which all runs name with one direction, at 0.5
-    assert value(rows, "other_runs", "lit_prob=0.9") == 1
-    assert value(rows, "other_runs", "lit_prob=0.5") == pytest.approx(3 / 11)
-    assert value(rows, "labels", "lit_prob less share right", "gap") == pytest.approx(0.8 - 1)
-    assert value(rows, "correlations", "lit_prob less share right", "gap") == pytest.approx(0.6 - 1)
+    assert value(rows, "other_runs", variant="lit_prob", level=0.9) == 1
+    assert value(rows, "other_runs", variant="lit_prob", level=0.5) == pytest.approx(3 / 11)
+    assert value(rows, "labels", "lit_prob_less_share_right", "gap") == pytest.approx(0.8 - 1)
+    assert value(rows, "correlations", "lit_prob_less_share_right", "gap") == pytest.approx(0.6 - 1)
 
 
 def test_one_wording_has_its_name_and_no_number(study):
@@ -197,7 +206,7 @@ def test_one_wording_has_its_name_and_no_number(study):
         elicitation_health(bundle, cohort, answers, draws=DRAWS), resamples=20, confidence=0.9
     )
     wording = rows[rows["target"] == "other_wording"]
-    assert wording["reference"].tolist() == ["one wording (unknown)"] * 2
+    assert wording["reference"].tolist() == ["one_wording"] * 2
     assert wording["value"].isna().all()
 
 
@@ -208,10 +217,10 @@ def test_two_wordings_have_a_number_beside_chance(study):
     rows = summarise_elicitation_health(
         elicitation_health(bundle, cohort, answers, draws=DRAWS), resamples=20, confidence=0.9
     )
-    both = f"{'a' * 12} and unknown"
-    assert value(rows, "other_wording", "pairwise", reference=both) == 0
-    assert value(rows, "other_wording", "pairwise by chance", reference=both) == 0
-    assert np.isnan(value(rows, "other_wording", "unary", reference="one wording (unknown)"))
+    both = f"{'a' * 12}_and_unknown"
+    assert value(rows, "other_wording", stratum="pairwise", reference=both) == 0
+    assert value(rows, "other_wording", "by_chance", stratum="pairwise", reference=both) == 0
+    assert np.isnan(value(rows, "other_wording", stratum="unary", reference="one_wording"))
 
 
 def test_without_a_record_only_the_signs_are_compared():
@@ -220,7 +229,8 @@ def test_without_a_record_only_the_signs_are_compared():
     assert all(tables[name].empty for name in ("asked", "answers", "overlap", "kept", "stability", "wordings"))
     rows = summarise_elicitation_health(tables, resamples=20, confidence=0.9)
     assert set(rows["target"]) == {"unary_signs", "labels", "correlations"}
-    assert not rows["stratum"].fillna("").str.contains("lit_prob|named").any()
+    assert rows["variant"].isna().all()
+    assert not rows["stratum"].isin(["often_named", "seldom_named"]).any()
 
 
 def test_a_bundle_without_couplings_and_a_cohort_without_labels_have_counts_and_no_share():
@@ -255,6 +265,6 @@ def test_the_commands_write_tables_with_a_meaning_for_every_column(study, tmp_pa
     ):
         result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
         assert result.exit_code == 0, result.output
-    assert "elicitation_health,rate,,,,,,,,other_runs" in rows.read_text(encoding="utf-8")
+    assert "elicitation_health,rate,,,,,,,,,,other_runs" in rows.read_text(encoding="utf-8")
     schemas = {f"elicitation_health/{name}": pq.read_schema(tables / f"{name}.parquet") for name in TABLES}
     assert len(dictionary_of(schemas)) > len(TABLES)

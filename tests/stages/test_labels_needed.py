@@ -240,7 +240,8 @@ def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
     assert few["left_out"].set_index("size")["reason"][19] == "leaves 2 patients with the label, fewer than 3"
     assert len(few["predictions"]) == 0
     rows = summarise_labels_needed(few, resamples=100, confidence=0.9)
-    assert rows.set_index("stratum")["value"].to_dict() == {"labels": 0, "labels not used": 1, "labels n=19": 0}
+    found = rows.set_index(["quantity", rows["level"].fillna(0)])["value"].to_dict()
+    assert found == {("labels", 0): 0, ("labels_not_used", 0): 1, ("labels", 19): 0}
     assert set(tables["splits"]["size"]) == {6, 19}
 
 
@@ -294,20 +295,20 @@ def test_both_sides_of_a_gap_are_measured_on_the_same_patients(tables, rows):
     keys = {"reference": "cohort", "allocation": "random", "t": 100}
     chosen = rows[np.logical_and.reduce([rows[name] == value for name, value in keys.items()])]
     values, of_fever = (
-        part.set_index(["metric", "method", "stratum"])["value"]
+        part.set_index(["metric", "method", "level"])["value"]
         for part in (chosen[chosen["entity"].isna()], chosen[chosen["entity"] == "fever"])
     )
     for method in METHODS:
-        gap = values["auroc", method, "n=10"] - values["auroc", "posterior", "n=10"]
-        assert values["gap", method, "n=10"] == pytest.approx(gap)
-        assert values["auroc", method, "n=10"] == of_fever["auroc", method, "n=10"]
+        gap = values["auroc", method, 10] - values["auroc", "posterior", 10]
+        assert values["gap", method, 10] == pytest.approx(gap)
+        assert values["auroc", method, 10] == of_fever["auroc", method, 10]
     held = tables["zero_shot"].query("reference == 'cohort' and allocation == 'random' and t == 100 and seed == 0")
     told = tables["predictions"].query("size == 10 and repeat == 0")["patient"].unique()
     part = held[held["patient"].isin(told)]
     by_hand = ranking(part["calibrated"].to_numpy(), part["label"].to_numpy() == 1, np.ones((1, 14)))[0][0]
     second = held[held["patient"].isin(tables["predictions"].query("size == 10 and repeat == 1")["patient"])]
     other = ranking(second["calibrated"].to_numpy(), second["label"].to_numpy() == 1, np.ones((1, 14)))[0][0]
-    assert values["auroc", "posterior", "n=10"] == pytest.approx((by_hand + other) / 2)
+    assert values["auroc", "posterior", 10] == pytest.approx((by_hand + other) / 2)
 
 
 def test_chance_is_the_mean_over_shuffles_and_its_interval_is_over_them(bundle, cohorts, zero_shot):
@@ -322,7 +323,7 @@ def test_chance_is_the_mean_over_shuffles_and_its_interval_is_over_them(bundle, 
         ranking(run["log_odds"].to_numpy(), labels[run["patient"]].to_numpy() == 1, np.ones((1, 14)))[0][0]
         for _, run in part.groupby("repeat")
     ]
-    for name, value in {**keys, "metric": "auroc", "stratum": "n=10 permuted"}.items():
+    for name, value in {**keys, "metric": "auroc", "variant": "permuted", "level": 10}.items():
         rows = rows[rows[name] == value]
     assert rows[["value", "low", "high"]].to_numpy().tolist() == [
         pytest.approx([np.mean(each), min(each), max(each)]),
@@ -339,7 +340,7 @@ def test_before_any_observation_nobody_is_told_apart(rows):
 
 def test_who_finds_the_gene_that_gives_the_label_away_overtakes(rows):
     counts = rows[(rows["metric"] == "count") & (rows["t"] == 20) & (rows["allocation"] == "greedy")]
-    found = counts[(counts["method"] == "logistic") & counts["stratum"].isna()]
+    found = counts[(counts["method"] == "logistic") & (counts["quantity"] == "auroc") & counts["variant"].isna()]
     assert (found["value"] <= 10).all()
     assert len(found) == 2
     assert (found["gain"] == "cmi").all()

@@ -306,7 +306,7 @@ def test_the_larger_support_is_called_and_equal_ones_are_half_right(bundle, coho
     right = np.where(winner == 0, 0, 0.5 + 0.5 * winner * called).sum(axis=1)
     truth = tables["truth"].query("scale == 'raw'")
     assert truth["larger"].tolist() == right.tolist()
-    row = pick(rows, metric="accuracy", stratum="larger_support", target="likelihood").squeeze()
+    row = pick(rows, metric="accuracy", variant=None, method="larger_support", target="likelihood").squeeze()
     assert row["value"] == pytest.approx(right.sum() / truth["duels"].sum())
 
 
@@ -316,9 +316,9 @@ def test_the_posterior_is_told_beside_the_rankings_that_rest_on_it(bundle, cohor
     found = tables["posterior"].set_index(["seed", "patient", "t"]).loc[(0, "p06", 4)]
     assert found["of_null"] == pytest.approx(posterior[-1])
     assert found["of_likeliest"] == pytest.approx(posterior[:-1].max())
-    row = pick(rows, metric="rate", stratum="of_null", t=4, reference=None).squeeze()
+    row = pick(rows, metric="rate", quantity="of_null", t=4, reference=None).squeeze()
     assert row["value"] == pytest.approx(tables["posterior"].query("t == 4")["of_null"].mean(), abs=1e-6)
-    assert len(pick(rows, metric="rate", stratum="of_null", reference="shuffled genes")) == 3
+    assert len(pick(rows, metric="rate", quantity="of_null", reference="shuffled_genes")) == 3
 
 
 def test_before_any_observation_the_prior_wrong_duels_have_no_right_one(tables):
@@ -364,7 +364,7 @@ def test_threads_change_no_byte(bundle, cohort, tables):
 def test_accuracy_is_a_share_of_the_duels_with_a_winner_over_all_seeds(tables, rows):
     decisions = tables["decisions"].query("scale == 'cohort' and method == 'population' and target == 'own' and t == 4")
     duels = tables["truth"].query("scale == 'cohort' and target == 'own'")["duels"].sum()
-    keys = {"metric": "accuracy", "method": "population", "target": "own", "stratum": "cohort", "t": 4}
+    keys = {"metric": "accuracy", "method": "population", "target": "own", "stratum": None, "variant": "cohort", "t": 4}
     row = pick(rows, table="ranking", reference=None, **keys).squeeze()
     assert row["value"] == pytest.approx(decisions["accuracy"].sum() / (2 * duels))
     assert row["n"] == 2 * duels
@@ -372,8 +372,10 @@ def test_accuracy_is_a_share_of_the_duels_with_a_winner_over_all_seeds(tables, r
 
 
 def test_a_gap_is_between_two_rows_and_closed_at_full_observation(rows):
-    keys = {"table": "clinical", "stratum": "shuffled", "target": "clinical"}
-    gap = pick(rows, metric="gap", method="population", reference="auroc of linearity", **keys).set_index("t")["value"]
+    keys = {"table": "clinical", "variant": "shuffled", "target": "clinical"}
+    gap = pick(rows, metric="gap", method="population", quantity="auroc", reference="linearity", **keys).set_index("t")[
+        "value"
+    ]
     values = {
         method: pick(rows, metric="auroc", method=method, reference=None, **keys).set_index("t")["value"]
         for method in ("population", "linearity")
@@ -385,17 +387,19 @@ def test_a_gap_is_between_two_rows_and_closed_at_full_observation(rows):
 def test_p_counts_the_shuffled_bundles_that_do_no_worse(tables, rows):
     null = tables["null"].query("scale == 'raw' and method == 'wald' and t == 7 and metric == 'auroc'")["value"]
     real = tables["rankings"].query("scale == 'raw' and method == 'wald' and t == 7 and seed == 0")["auroc"].mean()
-    row = pick(rows, metric="p_value", method="wald", stratum=None, reference="auroc", t=7).squeeze()
+    row = pick(rows, metric="p_value", method="wald", variant=None, quantity="auroc", t=7).squeeze()
     assert row["value"] == pytest.approx((1 + (null >= real - 1e-9).sum()) / 26)
     assert row["n"] == 25
 
 
 def test_the_order_by_prevalence_and_the_counts_stand_beside_the_labels(cohort, rows):
-    counts = pick(rows, table="clinical", metric="count").set_index("stratum")["value"]
+    counts = pick(rows, table="clinical", metric="count").set_index("quantity")["value"]
     assert counts[["labelled", "k_clinical"]].tolist() == [4, 2]
     assert counts["patients_of_one_class"] >= 1
-    assert len(pick(rows, table="clinical", stratum="prevalence_order")) == 3
-    assert pick(rows, metric="count", target="own", stratum="uniform without_spread")["value"].tolist() == [1]
+    assert len(pick(rows, table="clinical", method="prevalence_order")) == 3
+    assert pick(rows, metric="count", target="own", variant="uniform", quantity="without_spread")["value"].tolist() == [
+        1
+    ]
 
 
 def test_a_cohort_without_labels_has_duels_and_no_clinical_rows_but_counts(bundle):

@@ -158,7 +158,7 @@ def test_before_any_observation_nobody_is_told_apart(rows):
     start = rows[(rows["table"] == "labels") & (rows["t"] == 0)]
     for metric in ("auroc", "balanced_accuracy"):
         assert (start.loc[start["metric"] == metric, "value"] == 0.5).all()
-    prevalence = rows.loc[(rows["metric"] == "prevalence") & rows["stratum"].isna(), "value"].iloc[0]
+    prevalence = rows.loc[rows["metric"] == "prevalence", "value"].iloc[0]
     assert prevalence == pytest.approx(6 / 11)
     assert np.allclose(start.loc[start["metric"] == "average_precision", "value"], prevalence)
 
@@ -171,7 +171,7 @@ def test_a_p_value_counts_the_shuffled_bundles_that_do_no_worse(tables, rows):
         "t == 100 and allocation == 'greedy' and reference == 'cohort' and coupling == 'shared'"
     )
     expected = (1 + (null["auroc"] >= own - 1e-12).sum()) / 6
-    found = rows[(rows["metric"] == "p_value") & (rows["stratum"] == "auroc") & (rows["t"] == 100)]
+    found = rows[(rows["metric"] == "p_value") & (rows["quantity"] == "auroc") & (rows["t"] == 100)]
     found = found[(found["reference"] == "cohort") & (found["coupling"] == "shared")]
     assert found["entity"].fillna("").tolist() == ["", "fever"] * 2  # of each of the two orders, which end alike
     assert found["value"].tolist() == [expected] * 4
@@ -185,10 +185,10 @@ def test_the_rank_of_a_score_is_its_place_among_all(tables, rows):
         scores = part.set_index("patient")["score"].loc[labels.index]
         areas[entity] = ranking(scores.to_numpy(), labels.to_numpy() == 1, np.ones((1, 11)))[0][0]
     chosen = rows[(rows["table"] == "specificity") & (rows["reference"] == "controls") & (rows["coupling"] == "shared")]
-    values = chosen.fillna({"stratum": ""}).set_index(["metric", "entity", "stratum"])["value"]
+    values = chosen.fillna({"variant": ""}).set_index(["metric", "entity", "variant"])["value"]
     assert values["rank", "fever", ""] == (1 if areas["fever"] > areas["chill"] else 2)
     assert values["gap", "fever", ""] == pytest.approx(areas["fever"] - areas["chill"])
-    assert values["auroc", "fever", "best other"] == pytest.approx(areas["chill"])
+    assert values["auroc", "fever", "best_other"] == pytest.approx(areas["chill"])
 
 
 def test_controls_are_decided_by_the_scores_and_the_right_answer_is_no(bundle, cohorts):

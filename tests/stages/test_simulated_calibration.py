@@ -180,15 +180,16 @@ def test_the_summary_holds_the_measures_of_both_inferences(tables: dict[str, pd.
     assert set(summary["table"]) == {"calibration"}
     for (inference, step), row in uniformity.iterrows():
         rows = summary[summary["reference"] == inference]
-        name = "simulated_whole" if step == "whole" else "simulated"
-        rows = rows[rows["t"].isna() if step == "whole" else rows["t"] == float(step)].set_index(["metric", "stratum"])
+        rows = rows[rows["t"].isna() if step == "whole" else rows["t"] == float(step)].set_index("metric")
+        assert set(rows["stratum"]) == {"simulated_whole" if step == "whole" else "simulated"}
         for metric in ("ece", "brier", "gap"):
-            assert rows.loc[(metric, name), "value"] == pytest.approx(row[metric])
-            assert rows.loc[(metric, name), "n"] == row["draws"]
-        assert rows.loc[("rate", f"{name}_uniformity_p"), "value"] == pytest.approx(row["p_value"])
+            assert rows.loc[metric, "value"] == pytest.approx(row[metric])
+            assert rows.loc[metric, "n"] == row["draws"]
+        assert rows.loc["rate", "quantity"] == "uniformity_p"
+        assert rows.loc["rate", "value"] == pytest.approx(row["p_value"])
     limits = summary[summary["reference"] == "uniform"]
     assert (limits["value"] == uniform_gap(80, resamples=200, confidence=0.95)).all()
-    assert summary[summary["stratum"] == "simulated_left_out"]["value"].tolist() == [0]
+    assert summary[summary["quantity"] == "left_out"]["value"].tolist() == [0]
 
 
 def test_truly_uniform_ranks_stay_below_the_limit_as_often_as_said() -> None:

@@ -25,6 +25,7 @@ from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
 from afa.stages.stopping.levels import Levels
 from afa.stages.stopping.numbers import summarise_stopping
 from afa.stages.stopping.tables import stopping_tables
+from afa.stats.summary import KEYS
 
 SEED = 4
 ASKED = {"calibration": Calibration(rounds=(2,)), "inference": Inference()}
@@ -260,7 +261,7 @@ def test_labels_needed_hold_classifiers_against_it_too(case):
     tables = needed_tables(found.bundle, {"controls": cohort}, scores, name="small", **limits)
     assert set(tables["zero_shot"]["coupling"]) == {"differential", "explicit"}
     rows = summarise_labels_needed(tables, resamples=20, confidence=0.9)
-    shown = rows[(rows["method"] == "posterior") & (rows["stratum"] == "n=4") & (rows["t"] == 100)]
+    shown = rows[(rows["method"] == "posterior") & (rows["level"] == 4) & rows["variant"].isna() & (rows["t"] == 100)]
     for coupling in ("differential", "explicit"):
         assert len(shown[(shown["coupling"] == coupling) & (shown["metric"] == "auroc")]) > 0
-    assert not rows.duplicated(["metric", "method", "coupling", "allocation", "t", "stratum", "entity"]).any()
+    assert not rows.duplicated(KEYS).any()

@@ -189,9 +189,9 @@ def summary_of(ladder: Bundle, labels: Any = None) -> pd.DataFrame:
     return summarise_stopping(tables["top_k"], tables["tasks"], resamples=100, confidence=0.95)
 
 
-def number(rows: pd.DataFrame, metric: str, stratum: str | None, **keys: str) -> pd.Series:
-    chosen = rows[rows["metric"] == metric]
-    chosen = chosen[chosen["stratum"].isna() if stratum is None else chosen["stratum"] == stratum]
+def number(rows: pd.DataFrame, metric: str, quantity: str | None, **keys: str | float) -> pd.Series:
+    chosen = rows[(rows["metric"] == metric) & (rows["variant"].isna() | ("variant" in keys))]
+    chosen = chosen[chosen["quantity"].isna() if quantity is None else chosen["quantity"] == quantity]
     for key, value in keys.items():
         chosen = chosen[chosen[key] == value]
     assert len(chosen) == 1
@@ -200,33 +200,36 @@ def number(rows: pd.DataFrame, metric: str, stratum: str | None, **keys: str) ->
 
 def test_the_summary_counts_errors_among_those_that_stop(ladder: Bundle) -> None:
     rows, top_k = summary_of(ladder), {"method": "linearity", "allocation": "greedy"}
-    error = number(rows, "rate", None, reference="probability 0.8", **top_k)
+    error = number(rows, "rate", None, reference="probability", level=0.8, **top_k)
     assert (error["value"], error["n"]) == (0.5, 2)
     assert 0 <= error["low"] <= 0.5 <= error["high"] <= 1
-    nominal = number(rows, "rate", "nominal", reference="probability 0.8", **top_k)
+    nominal = number(rows, "rate", "nominal", reference="probability", level=0.8, **top_k)
     assert nominal["value"] == pytest.approx(0.2)
     assert np.isnan(nominal["low"])
     certain = number(rows, "rate", None, reference="certain", **top_k)
     assert (certain["value"], certain["n"]) == (0.0, 1)
     assert number(rows, "rate", "stopped", reference="certain", **top_k)["value"] == 0.5
     assert number(rows, "rate", "nominal", reference="certain", **top_k)["value"] == 0.0
-    assert number(rows, "rate", "members", reference="budget 50%", **top_k)["value"] == 0.5
-    assert rows[(rows["stratum"] == "nominal") & rows["reference"].str.startswith(("gain", "budget"), na=False)].empty
+    assert number(rows, "rate", "members", reference="budget", level=0.5, **top_k)["value"] == 0.5
+    assert set(rows.loc[rows["quantity"] == "nominal", "reference"]) == {"certain", "probability", "posterior"}
 
 
 def test_features_used_count_all_where_nothing_stops(ladder: Bundle) -> None:
     rows, keys = summary_of(ladder), {"method": "linearity", "allocation": "greedy", "reference": "certain"}
     # 2 and 4
-    used = [number(rows, "count", stratum, **keys)["value"] for stratum in ("q25", None, "q75")]
+    used = [number(rows, "count", quantity, **keys)["value"] for quantity in ("q25", None, "q75")]
     assert used == [2, 2, 4]
 
 
 def test_labels_are_held_against_the_same_tasks_at_the_stop_and_at_the_end(ladder: Bundle) -> None:
     rows = summary_of(ladder, labels={"v0": [1, 0]})
-    keys = {"method": "two_elbo", "allocation": "greedy", "reference": "budget 50%"}
+    keys = {"method": "two_elbo", "allocation": "greedy", "reference": "budget", "level": 0.5}
     # at the stop both are called positive, at the end each as its label says
     assert number(rows, "balanced_accuracy", None, **keys)[["value", "n"]].tolist() == [0.5, 2]
-    assert number(rows, "balanced_accuracy", "full_observation", **keys)[["value", "n"]].tolist() == [1.0, 2]
+    assert number(rows, "balanced_accuracy", None, variant="full_observation", **keys)[["value", "n"]].tolist() == [
+        1.0,
+        2,
+    ]
     assert number(rows, "count", "labelled")[["value", "n"]].tolist() == [2, 4]
 
 
@@ -241,7 +244,7 @@ def test_a_task_tied_at_the_end_is_left_out_of_the_errors() -> None:
     tables = run(bundle, cohort_of(bundle, (1, 1)), (1, 0))
     rows = summarise_stopping(tables["top_k"], tables["tasks"], resamples=100, confidence=0.95)
     assert number(rows, "count", "tied_at_full_observation")[["value", "n"]].tolist() == [1, 2]
-    keys = {"method": "two_elbo", "allocation": "random", "reference": "budget 50%"}
+    keys = {"method": "two_elbo", "allocation": "random", "reference": "budget", "level": 0.5}
     assert number(rows, "rate", None, **keys)["n"] == 1
     assert number(rows, "rate", "stopped", **keys)["n"] == 2
 
@@ -251,7 +254,7 @@ def test_the_summary_does_not_depend_on_the_order_of_rows(ladder: Bundle) -> Non
     one = summarise_stopping(tables["top_k"], tables["tasks"], resamples=100, confidence=0.95)
     shuffled = tables["top_k"].sort_values(["allocation", "stopping", "level", "patient"], kind="stable")
     other = summarise_stopping(shuffled, tables["tasks"], resamples=100, confidence=0.95)
-    key = ["method", "allocation", "reference", "metric", "stratum", "target"]
+    key = ["method", "allocation", "reference", "level", "metric", "quantity", "variant", "target"]
     assert_frame_equal(
         one.sort_values(key, ignore_index=True), other.sort_values(key, ignore_index=True), check_like=True
     )

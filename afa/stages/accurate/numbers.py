@@ -24,8 +24,8 @@ def summarise_accurate(tables: Mapping[str, pd.DataFrame], *, resamples: int, co
     Duels by method, binary tasks by method and coupling. `rate`: of the decisions that accurate inference makes, those
     that mean-field makes otherwise, a tie against a decision being one half. `nats`: mean absolute difference of the
     two scores. `accuracy` against full observation by inference (`reference`), and `gap`, accurate less mean-field. In
-    the stratum `top_k` the rate is of patients whose set differs; in `exact_shift` mean-field's log-odds are taken less
-    the accurate value at no observation instead of their own. The other strata are in docs/summary.md.
+    the stratum `top_k` the rate is of patients whose set differs; in the variant `exact_shift` the accurate value at no
+    observation is taken off mean-field's log-odds, instead of their own. The rest is in docs/summary.md.
     """
     rows = []
     for coupling, part in tables["tasks"].groupby("coupling", sort=False):
@@ -84,8 +84,8 @@ def _tasks(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
     mended = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
     for rows in _decisions(mended, TASK, by_round):
         of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
-        if "stratum" not in rows and of_mean_field:
-            yield rows.assign(method="posterior", stratum="exact_shift")
+        if "quantity" not in rows and of_mean_field:
+            yield rows.assign(method="posterior", variant="exact_shift")
 
 
 def _duels(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
@@ -118,11 +118,11 @@ def _decisions(table: pd.DataFrame, keys: list[str], by_round: ByRound) -> Itera
     )
     table["disputed_right"] = table["right_accurate"].where(table["disputed"], 0.0)
     yield by_round.mean(table, "changed", "decided").assign(metric="rate")
-    yield by_round.mean(table, "open", "one").assign(metric="rate", stratum="undecided")
-    yield by_round.mean(table, "runs", "one").assign(metric="rate", stratum="two_runs")
-    yield by_round.mean(table, "disputed_right", "disputed").assign(metric="rate", stratum="accurate_right")
+    yield by_round.mean(table, "open", "one").assign(metric="rate", quantity="undecided")
+    yield by_round.mean(table, "runs", "one").assign(metric="rate", quantity="two_runs")
+    yield by_round.mean(table, "disputed_right", "disputed").assign(metric="rate", quantity="accurate_right")
     yield by_round.mean(table, "nats", "one").assign(metric="nats")
-    yield by_round.mean(table, "error", "sampled").assign(metric="nats", stratum="error")
+    yield by_round.mean(table, "error", "sampled").assign(metric="nats", quantity="error")
     for name in ("mean_field", "accurate"):
         share = by_round.mean(table, f"right_{name}", "winner")
         yield share.assign(metric="accuracy", reference=name, target="likelihood")
@@ -134,7 +134,7 @@ def _sets(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
     """The rows of the top k, of patients and of members."""
     table = table.assign(one=1, changed=table["shared"] < table["k"], runs=table["shared_runs"] < table["k"])
     yield by_round.mean(table, "changed", "one").assign(metric="rate", stratum="top_k")
-    yield by_round.mean(table, "runs", "one").assign(metric="rate", stratum="top_k two_runs")
+    yield by_round.mean(table, "runs", "one").assign(metric="rate", stratum="top_k", quantity="two_runs")
     for name in ("mean_field", "accurate"):
         share = by_round.mean(table, f"right_{name}", "k")
         yield share.assign(metric="p_at_k", reference=name, target="likelihood")
@@ -145,7 +145,8 @@ def _sets(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
 def _checked(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
     """The rows of sampling against exact inference."""
     table = table.assign(made=table["duels"] - table["open"])
-    yield by_round.mean(table, "changed", "made").assign(metric="rate", stratum="annealed_vs_exact")
-    yield by_round.mean(table, "open", "duels").assign(metric="rate", stratum="annealed_vs_exact undecided")
-    yield by_round.mean(table, "within", "duels").assign(metric="rate", stratum="annealed_vs_exact within")
-    yield by_round.mean(table, "apart", "duels").assign(metric="nats", stratum="annealed_vs_exact")
+    of = {"stratum": "annealed_vs_exact"}
+    yield by_round.mean(table, "changed", "made").assign(metric="rate", **of)
+    yield by_round.mean(table, "open", "duels").assign(metric="rate", quantity="undecided", **of)
+    yield by_round.mean(table, "within", "duels").assign(metric="rate", quantity="within", **of)
+    yield by_round.mean(table, "apart", "duels").assign(metric="nats", **of)

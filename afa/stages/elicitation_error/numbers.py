@@ -15,7 +15,8 @@ from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
 
 POPULATIONS = ("drawn", "clinical")
-PREFIX = {"calibrated": "", "raw": "sign_of_score"}
+EXACT = {"calibrated": None, "raw": "sign_of_score"}
+"""Variant of the exact accuracy of each decision."""
 
 
 def summarise_elicitation_error(
@@ -32,16 +33,16 @@ def summarise_elicitation_error(
     """Summary rows `elicitation_error` of the tables of `elicitation_error`, all entities together.
 
     `target` is the population. `reference` is the decision, or `exact`: there the headline is the Bayes accuracy, and
-    that of `raw` is in strata that begin with `sign_of_score`. The model without flips is the headline, the others have
-    `flip=0.05` and so on as stratum; `n` counts (patient, entity) pairs, whatever the replicates.
+    the variant `sign_of_score` that of `raw`. The model without flips is the headline, the others are the variant
+    `flip`, with their chance of a flip as level; `n` counts (patient, entity) pairs, whatever the replicates.
 
     Intervals: of drawn patients without flips Wilson's, on the count of draws, since next to all of them are right; of
     all others a percentile bootstrap over patients, or over pairs of drawn ones, to which with flips the deviations of
     a bootstrap over each entity's flipped models are added. `balanced_accuracy` is the mean over entities, and over
     both classes of each.
 
-    `rate` in the stratum `exact_inside` is 1 where the exact accuracy lies in the interval of the drawn patients, and
-    in `entity_exact_inside` the share of entities for which it does. `rate` without target is erratum 11.
+    `rate` of the quantity `exact_inside` is 1 where the exact accuracy lies in the interval of the drawn patients, and
+    of `entity_exact_inside` the share of entities for which it does. `rate` without target is erratum 11.
     """
     rows = [_exact_rows(references)]
     for population in POPULATIONS:
@@ -57,8 +58,7 @@ def summarise_elicitation_error(
     rows.append(_constant_answers(calls, resamples, confidence).assign(target="clinical"))
     rows.append(_opposite_profiles(profiles, resamples, confidence).assign(reference="raw"))
     rows.append(_counts(labels, left_out))
-    whole = pd.concat([part for part in rows if len(part)], ignore_index=True)
-    return summary_rows("elicitation_error", whole.assign(stratum=whole["stratum"].where(whole["stratum"] != "")))
+    return summary_rows("elicitation_error", pd.concat([part for part in rows if len(part)], ignore_index=True))
 
 
 def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floats]:
@@ -86,18 +86,19 @@ def _decided(
     measures = {"accuracy": ([_sums(calls, patients)], calls)}
     if population == "clinical" and by_class:
         measures["balanced_accuracy"] = (by_class, both)
-    strata = ["" if flip == 0 else f"flip={flip:g}" for flip in sorted(calls["flip"].unique())]
+    levels = [flip or np.nan for flip in sorted(calls["flip"].unique())]
     rows = []
     for metric, (parts, of) in measures.items():
         statistics = mean_ratio(parts, resampled.weights) + _of_models(replicates, metric, resamples)
         low, high = interval(statistics, confidence=confidence)
-        row = resampled.mean(parts).assign(metric=metric, stratum=strata, n=_pairs(of), low=low, high=high)
+        row = resampled.mean(parts).assign(metric=metric, level=levels, n=_pairs(of), low=low, high=high)
         rows.append(row)
     for entity, part in calls[calls["flip"] == 0].groupby("entity", sort=False):
-        rows.append(resampled.mean([_sums(part, patients)]).assign(metric="accuracy", stratum="", entity=entity))
+        rows.append(resampled.mean([_sums(part, patients)]).assign(metric="accuracy", entity=entity))
     whole = pd.concat(rows, ignore_index=True)
+    unflipped = whole["level"].isna().to_numpy()
+    whole.loc[~unflipped, "variant"] = "flip"
     if population == "drawn":
-        unflipped = ~whole["stratum"].str.startswith("flip=").to_numpy(bool)
         value, n = (whole.loc[unflipped, name].to_numpy(np.float64) for name in ("value", "n"))
         whole.loc[unflipped, "low"], whole.loc[unflipped, "high"] = wilson(value * n, n, confidence=confidence)
     return whole
@@ -152,8 +153,8 @@ def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:
                 "n": [len(values)] + [1] * len(values),
             }
         )
-        tables.append(each.assign(stratum=PREFIX[decision]))
-    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["stratum", "entity", "value"])
+        tables.append(each.assign(variant=EXACT[decision]))
+    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["variant", "entity", "value"])
     return whole.assign(metric="accuracy", target="drawn", reference="exact")
 
 
@@ -162,19 +163,19 @@ def _inside(rows: pd.DataFrame) -> pd.DataFrame:
     accuracy = rows[(rows["metric"] == "accuracy") & (rows["target"] == "drawn")]
     if not {"low", "high"} <= set(accuracy.columns):
         return pd.DataFrame()
-    accuracy = accuracy.assign(entity=accuracy["entity"].fillna(""))
-    exact = accuracy[accuracy["reference"] == "exact"].set_index(["stratum", "entity"])["value"]
+    accuracy = accuracy[accuracy["level"].isna()].assign(entity=accuracy["entity"].fillna(""))
+    exact = accuracy[accuracy["reference"] == "exact"].fillna({"variant": ""})
     tables = []
     for decision in DECISIONS:
         found = accuracy[accuracy["reference"] == decision]
-        cells = zip(PREFIX[decision] + found["stratum"], found["entity"], strict=True)
-        beside = exact.reindex(list(cells)).to_numpy(np.float64)
+        own = exact[exact["variant"] == (EXACT[decision] or "")].set_index("entity")["value"]
+        beside = own.reindex(found["entity"]).to_numpy(np.float64)
         held = ((found["low"] <= beside) & (beside <= found["high"])).astype(float)[~np.isnan(beside)]
         whole = found["entity"].loc[held.index] == ""
-        for stratum, part in (("exact_inside", held[whole]), ("entity_exact_inside", held[~whole])):
+        for quantity, part in (("exact_inside", held[whole]), ("entity_exact_inside", held[~whole])):
             if len(part):
                 value, n = [part.mean()], [len(part)]
-                tables.append(pd.DataFrame({"stratum": stratum, "reference": decision, "value": value, "n": n}))
+                tables.append(pd.DataFrame({"quantity": quantity, "reference": decision, "value": value, "n": n}))
     whole_table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     return whole_table.assign(metric="rate", target="drawn")
 
@@ -183,10 +184,10 @@ def _counts(labels: pd.DataFrame, left_out: pd.DataFrame) -> pd.DataFrame:
     """Labels that are missing for entities that have some, entities without any, and what exact inference left out."""
     without = labels["missing"] == labels["patients"]
     clinical = {"missing_label": labels.loc[~without, "missing"].sum(), "entities_without_labels": without.sum()}
-    too_dense = {f"left_out {name}": count for name, count in left_out.groupby("quantity").size().items()}
+    too_dense = {f"left_out_{name}": count for name, count in left_out.groupby("quantity").size().items()}
     values = pd.Series({**clinical, **too_dense}, dtype=np.float64)
     targets = ["clinical"] * len(clinical) + [None] * len(too_dense)
-    return pd.DataFrame({"metric": "count", "stratum": values.index, "value": values.to_numpy(), "target": targets})
+    return pd.DataFrame({"metric": "count", "quantity": values.index, "value": values.to_numpy(), "target": targets})
 
 
 def _constant_answers(calls: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
@@ -201,10 +202,10 @@ def _constant_answers(calls: pd.DataFrame, resamples: int, confidence: float) ->
     tables = []
     for metric, right in (("prevalence", positive), ("majority", (positive == usual).astype(float))):
         answered = known.assign(right=right, n=1.0)
-        tables.append(resampled.mean([_sums(answered, patients)]).assign(metric=metric, stratum=""))
+        tables.append(resampled.mean([_sums(answered, patients)]).assign(metric=metric))
         for entity, part in answered.groupby("entity", sort=False):
             each = resampled.mean([_sums(part, patients)])
-            tables.append(each.assign(metric=metric, stratum="", entity=entity))
+            tables.append(each.assign(metric=metric, entity=entity))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -216,7 +217,7 @@ def _opposite_profiles(profiles: pd.DataFrame, resamples: int, confidence: float
     by_patient = columns.groupby(profiles["patient"], sort=False).sum()
     resampled = Resampled.of(len(by_patient), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
     tables = []
-    for stratum, of in (("negative_unary_positive_score", "all"), ("positive_score_given_negative_unary", "negative")):
+    for quantity, of in (("negative_unary_positive_score", "all"), ("positive_score_given_negative_unary", "negative")):
         part = by_patient[["both"]].to_numpy(), by_patient[[of]].to_numpy()
-        tables.append(resampled.mean([part]).assign(metric="rate", stratum=stratum))
+        tables.append(resampled.mean([part]).assign(metric="rate", quantity=quantity))
     return pd.concat(tables, ignore_index=True)

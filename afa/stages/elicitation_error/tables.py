@@ -127,7 +127,8 @@ def elicitation_error(
 
     `profiles`, by (patient, entity), all of the cohort: `unary_sum` alpha . x and `score` S(x), nats (erratum 11).
 
-    `left_out`, by (entity, quantity): what could not be done exactly, and the reason.
+    `left_out`, by (entity, quantity): what could not be done exactly, and the reason: the `calibrated_decision` and all
+    of drawn patients, or the `exact_accuracy`.
 
     Raises
     ------
@@ -146,11 +147,11 @@ def elicitation_error(
             shifts = models.shifts(threads)
             groups.append(_drawn(models.mrf, entity, draws))
         except InferenceError as error:
-            left_out.append({"quantity": "calibrated decision, drawn patients", "reason": error.faults[0].found})
+            left_out.append({"quantity": "calibrated_decision", "reason": error.faults[0].found})
         try:
             parts["references"].append(_reference(models.mrf, threads).assign(entity=entity))
         except InferenceError as error:
-            left_out.append({"quantity": "exact accuracy", "reason": error.faults[0].found})
+            left_out.append({"quantity": "exact_accuracy", "reason": error.faults[0].found})
         for group in groups:
             calls, by_replicate = _decide(models, shifts, group)
             parts["calls"].append(calls.assign(entity=entity))

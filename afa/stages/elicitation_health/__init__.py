@@ -32,6 +32,8 @@ OWN = {
     "difference": Column("ternary units", "mean value of patients of label 1 less that of patients of label 0"),
     "p_value": Column("0 to 1", "two-sided, of delta, by shuffled labels"),
     "runs": Column("count", "runs of the consensus"),
+    "variant": Column("", "lit_prob where signs are chosen by it, as a half in `stratum` or a bin in `level`"),
+    "level": Column("0 to 1", "lower edge of the bin"),
 }
 STAGE = Stage(
     settings=("bootstrap.resamples",),
@@ -45,7 +47,7 @@ STAGE = Stage(
         "asked": columns("prompt wording entity asked answered cohort bundle"),
         "baseline": columns("wording entity shared union same cohort bundle"),
         "draws": columns(
-            "target kind stratum entity draw right n cohort bundle",
+            "target kind stratum variant level entity draw right n cohort bundle",
             **{**OWN, "entity": Column("", "entity that is counted by itself; empty for all")},
         ),
         "entities": columns("entity unaries couplings positive negative cohort bundle", **OWN),

@@ -19,7 +19,11 @@ Row = dict[str, Any]
 CHANCE = {"unary_signs": "shuffled_signs", "labels": "shuffled_labels", "correlations": "shuffled_genes"}
 """What is shuffled, by target."""
 AGAINST_CHANCE = ("", "same", "opposite")
-HALVES = (("lit_prob upper", "lit_prob lower"), ("often named", "seldom named"))
+HALVES = (
+    ("lit_prob", "upper", "lower", "upper_less_lower"),
+    ("", "often_named", "seldom_named", "often_less_seldom_named"),
+)
+"""Variant, strata of the two halves, and the stratum of their difference."""
 SHOWN = 12
 """Digits of a wording's digest that are enough to tell it."""
 
@@ -97,8 +101,8 @@ def _divided(right: Any, total: Any) -> Floats:
 def _runs(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row]:
     """Agreement of two runs on a phenotype's genes and on directions, beside answers for other phenotypes."""
     overlap, baseline, answers = tables["overlap"], tables["baseline"], tables["answers"]
-    for stratum, right, total in (("", "shared", "union"), ("direction", "same", "shared")):
-        of = {"target": "other_runs", "stratum": stratum}
+    for quantity, right, total in (("", "shared", "union"), ("direction", "same", "shared")):
+        of: Row = {"target": "other_runs", "quantity": quantity}
         chance = {**of, "reference": "other_phenotype"}
         yield {**of, "metric": "rate", **over.share(overlap, right, total)}
         yield {**chance, "metric": "rate", **over.share(baseline, right, total)}
@@ -110,12 +114,12 @@ def _runs(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row
     n_runs = tables["kept"]["runs"].max() if len(tables["kept"]) else answers["run"].nunique()
     for times in range(1, int(n_runs) + 1):
         named = genes.assign(right=genes["named_by"] == times, total=1)
-        of = {"target": "other_runs", "metric": "rate", "stratum": f"named by {times}"}
+        of = {"target": "other_runs", "metric": "rate", "quantity": "named_by", "level": times}
         yield {**of, **over.share(named, "right", "total")}
         for entity, part in named.groupby("entity", sort=False):
             yield {**of, "entity": entity, "value": part["right"].mean(), "n": len(part)}
     alone = answers.assign(right=answers["named_by"] == 1, total=1)
-    of = {"target": "other_runs", "metric": "rate", "stratum": "named by no other run"}
+    of = {"target": "other_runs", "metric": "rate", "quantity": "named_by_no_other_run"}
     yield {**of, **over.share(alone, "right", "total")}
 
 
@@ -123,13 +127,13 @@ def _curve(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Ro
     """Genes kept, and how alike two consensuses are, by runs and min_agree."""
     kept = tables["kept"].assign(kept=tables["kept"]["kept"] / tables["kept"]["orders"])
     for (runs, agree), part in kept.groupby(["runs", "min_agree"]):
-        of = {"target": "other_runs", "metric": "count", "stratum": f"kept runs={runs} min_agree={agree}"}
+        of = {"target": "other_runs", "metric": "count", "quantity": "kept", "variant": f"{agree}_of_{runs}"}
         yield {**of, **over.total(part, "kept")}
     keys = ["runs", "min_agree", "other_runs", "shared_runs"]
     for (runs, agree, other_runs, shared), part in tables["stability"].groupby(keys):
-        of = {"target": "other_runs", "metric": "rate", "stratum": f"stability runs={runs} min_agree={agree}"}
+        of = {"target": "other_runs", "metric": "rate", "quantity": "stability", "variant": f"{agree}_of_{runs}"}
         each = part.assign(shared=part["shared"] / part["orders"], union=part["union"] / part["orders"])
-        yield {**of, "reference": f"{other_runs} runs, {shared} shared", **over.share(each, "shared", "union")}
+        yield {**of, "reference": f"{other_runs}_runs_{shared}_shared", **over.share(each, "shared", "union")}
 
 
 def _lit_prob_of_answers(answers: pd.DataFrame, over: _Phenotypes) -> Iterator[Row]:
@@ -138,45 +142,45 @@ def _lit_prob_of_answers(answers: pd.DataFrame, over: _Phenotypes) -> Iterator[R
     held = answers.assign(right=(answers["named_by"] == n_runs) & (answers["same"] == n_runs - 1), total=1)
     held["bin"] = lit_prob_bin(held["lit_prob"])
     for edge, part in held.groupby("bin"):
-        of = {"target": "other_runs", "metric": "rate", "stratum": f"lit_prob={edge}"}
+        of = {"target": "other_runs", "metric": "rate", "variant": "lit_prob", "level": edge}
         yield {**of, **over.share(part, "right", "total")}
     above = held["lit_prob"] > held["lit_prob"].median()
     halves = [(part, "right", "total") for part in (held[above], held[~above])]
-    of = {"target": "other_runs", "metric": "gap", "stratum": "lit_prob upper less lower"}
+    of = {"target": "other_runs", "metric": "gap", "stratum": "upper_less_lower", "variant": "lit_prob"}
     yield {**of, **over.gap(halves[0], halves[1])}
 
 
 def _wordings(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row]:
-    """Agreement of two wordings of a question; where a prompt has one only, its name and no number."""
+    """Agreement of two wordings of a question; where a prompt has one only, no number."""
     asked, twice = tables["asked"], tables["wordings"]
     for prompt in (UNARY, PAIRWISE):
         of = {"target": "other_wording", "metric": "rate", "stratum": prompt}
-        known = sorted(asked.loc[(asked["prompt"] == prompt) & (asked["answered"] > 0), "wording"].unique())
-        if len(known) == 1:
-            yield {**of, "reference": f"one wording ({known[0][:SHOWN]})"}
+        if len(set(asked.loc[(asked["prompt"] == prompt) & (asked["answered"] > 0), "wording"])) == 1:
+            yield {**of, "reference": "one_wording"}
         for names, part in twice[twice["prompt"] == prompt].groupby(["wording_a", "wording_b"]):
-            between = {**of, "reference": " and ".join(str(name)[:SHOWN] for name in names)}
+            between = {**of, "reference": "_and_".join(str(name)[:SHOWN] for name in names)}
             if prompt == UNARY:
                 yield {**between, **over.share(part, "shared", "union")}
-                yield {**between, "stratum": f"{prompt} direction", **over.share(part, "same", "shared")}
+                yield {**between, "quantity": "direction", **over.share(part, "same", "shared")}
             else:
                 yield {**between, **over.share(part, "same", "shared")}
-                yield {**between, "stratum": f"{prompt} by chance", **over.share(part, "expected_same", "shared")}
+                yield {**between, "quantity": "by_chance", **over.share(part, "expected_same", "shared")}
 
 
 def _drawn(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]:
     """Signs that are right, as observed and against the shuffles."""
-    for (entity, stratum), part in draws.groupby(["entity", "stratum"], sort=False):
+    keys = ["stratum", "variant", "level", "entity"]
+    for key, part in draws.groupby(keys, sort=False, dropna=False):
         shares = {kind: _divided(own["right"], own["n"]) for kind, own in part.groupby("kind")}
         n = int(part.loc[part["kind"] == "observed", "n"].iloc[0])
         if not n:
             continue
         value = float(shares["observed"][0])
         low, high = (ends[0] for ends in interval(shares["resampled"][:, None], confidence=confidence))
-        of = {"target": target, "stratum": stratum, "entity": entity, "n": n}
+        of: Row = {"target": target, **dict(zip(keys, key, strict=True)), "n": n}
         yield {**of, "metric": "rate", "value": value, "low": low, "high": high}
         chance = shares["shuffled"][~np.isnan(shares["shuffled"])]
-        if stratum not in AGAINST_CHANCE or not len(chance):
+        if of["stratum"] not in AGAINST_CHANCE or of["variant"] or not len(chance):
             continue
         mean, of_chance = float(chance.mean()), {**of, "reference": CHANCE[target]}
         ends = interval(chance[:, None], confidence=confidence)
@@ -184,13 +188,15 @@ def _drawn(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]
         yield {**of_chance, "metric": "gap", "value": value - mean, "low": low - mean, "high": high - mean}
         as_right = (1 + (chance >= value).sum()) / (1 + len(chance))
         yield {**of, "reference": f"{CHANCE[target]}_as_right", "metric": "rate", "value": as_right, "n": len(chance)}
-    for upper, lower in HALVES:
-        halves = [draws[draws["stratum"] == stratum] for stratum in (upper, lower)]
+    for variant, *strata, difference in HALVES:
+        of_variant = draws[draws["variant"] == variant]
+        halves = [of_variant[of_variant["stratum"] == stratum] for stratum in strata]
         if all(len(half) for half in halves):
-            yield {"target": target, "metric": "gap", **_gap_of_halves(halves, f"{upper} less {lower}", confidence)}
+            of = {"target": target, "stratum": difference, "variant": variant}
+            yield {**of, "metric": "gap", **_gap_of_halves(halves, confidence)}
 
 
-def _gap_of_halves(halves: Sequence[pd.DataFrame], stratum: str, confidence: float) -> Row:
+def _gap_of_halves(halves: Sequence[pd.DataFrame], confidence: float) -> Row:
     shares = []
     for half in halves:
         by_kind = {kind: own.sort_values("draw") for kind, own in half.groupby("kind")}
@@ -198,7 +204,7 @@ def _gap_of_halves(halves: Sequence[pd.DataFrame], stratum: str, confidence: flo
     low, high = interval((shares[0]["resampled"] - shares[1]["resampled"])[:, None], confidence=confidence)
     n = sum(int(half.loc[half["kind"] == "observed", "n"].iloc[0]) for half in halves)
     value = float(shares[0]["observed"][0] - shares[1]["observed"][0])
-    return {"stratum": stratum, "value": value, "low": low[0], "high": high[0], "n": n}
+    return {"value": value, "low": low[0], "high": high[0], "n": n}
 
 
 def _constants(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
@@ -206,8 +212,8 @@ def _constants(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
     for target, column in (("labels", tables["genes"]["delta"]), ("correlations", tables["pairs"]["correlation"])):
         decided = column[column.notna() & (column != 0)]
         if len(decided):
-            value, of = max((decided > 0).mean(), (decided < 0).mean()), {"target": target, "stratum": ""}
-            yield {**of, "metric": "rate", "reference": "constant_sign", "value": value, "n": len(decided)}
+            value, of = max((decided > 0).mean(), (decided < 0).mean()), {"target": target, "metric": "rate"}
+            yield {**of, "reference": "constant_sign", "value": value, "n": len(decided)}
 
 
 def _lit_prob_of_data(tables: Mapping[str, pd.DataFrame], confidence: float) -> Iterator[Row]:
@@ -218,11 +224,11 @@ def _lit_prob_of_data(tables: Mapping[str, pd.DataFrame], confidence: float) -> 
         if known.empty:
             continue
         draws = tables["draws"]
-        whole = draws[(draws["target"] == target) & (draws["stratum"] == "") & (draws["entity"] == "")]
-        resampled = whole[whole["kind"] == "resampled"]
+        whole = (draws[["stratum", "variant", "entity"]] == "").all(axis=1) & (draws["target"] == target)
+        resampled = draws[whole & (draws["kind"] == "resampled")]
         stated, right = float(known["lit_prob"].mean()), (np.sign(known[column]) == known["sign"]).mean()
         low, high = interval(stated - _divided(resampled["right"], resampled["n"])[:, None], confidence=confidence)
-        of = {"target": target, "metric": "gap", "stratum": "lit_prob less share right", "n": len(known)}
+        of = {"target": target, "metric": "gap", "quantity": "lit_prob_less_share_right", "n": len(known)}
         yield {**of, "value": stated - right, "low": low[0], "high": high[0]}
 
 
@@ -233,12 +239,12 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
     unary = asked[asked["prompt"] == UNARY]
     counts = {
         ("labels", "tied"): (genes["delta"] == 0).sum(),
-        ("labels", "phenotypes without both labels"): unlabelled,
-        ("correlations", "tied or constant"): ((pairs["correlation"] == 0) | pairs["correlation"].isna()).sum(),
-        ("unary_signs", "pairs without both unaries"): (pairs["unary_product"] == 0).sum(),
+        ("labels", "phenotypes_without_both_labels"): unlabelled,
+        ("correlations", "tied_or_constant"): ((pairs["correlation"] == 0) | pairs["correlation"].isna()).sum(),
+        ("unary_signs", "pairs_without_both_unaries"): (pairs["unary_product"] == 0).sum(),
     }
     if len(asked):
         counts["other_runs", "runs"] = unary["asked"].max()
-        counts["other_runs", "phenotypes without all answers"] = (unary["answered"] < unary["asked"]).sum()
-    for (target, stratum), value in counts.items():
-        yield {"target": target, "metric": "count", "stratum": stratum, "value": value}
+        counts["other_runs", "phenotypes_without_all_answers"] = (unary["answered"] < unary["asked"]).sum()
+    for (target, quantity), value in counts.items():
+        yield {"target": target, "metric": "count", "quantity": quantity, "value": value}

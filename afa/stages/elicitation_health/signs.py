@@ -8,6 +8,7 @@ cohort (`correlations`)? All sums are of whole numbers, so that signs and ties a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,14 +23,23 @@ from afa.stats.resampling import patient_weights
 EXPERIMENT = "elicitation_health"
 PAIRS = ["entity", "feature_a", "feature_b", "sign", "unary_product", "correlation"]
 GENES = ["entity", "feature", "sign", "positive", "negative", "difference", "delta", "p_value"]
-DRAWS = ["target", "kind", "stratum", "entity", "draw", "right", "n"]
+DRAWS = ["target", "kind", "stratum", "variant", "level", "entity", "draw", "right", "n"]
 KINDS = ("observed", "resampled", "shuffled")
 CLEAR = 0.05
 """p-value from which on a difference between labelled patients is called clear."""
 BLOCK = 2_000
 """Pairs whose resampled correlations are held at once."""
 
-Masks = Mapping[str, NDArray[np.bool_]]
+
+class Cases(NamedTuple):
+    """Which signs are counted, by the summary's columns of these names: all of them where nothing is said."""
+
+    stratum: str = ""
+    variant: str = ""
+    level: float | None = None
+
+
+Masks = Mapping[Cases, NDArray[np.bool_]]
 
 
 def pair_signs(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
@@ -113,11 +123,11 @@ def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFr
         by_chance[:, own] = product * known["sign"].to_numpy()[own] > 0
     weights = patient_weights(len(bundle.entities), resamples=draws, purpose=EXPERIMENT)
     tables = []
-    for stratum, mask in masks.items():
+    for cases, mask in masks.items():
         counts = [np.bincount(entity, weights=part, minlength=len(bundle.entities)) for part in (right & mask, mask)]
-        tables.append(_drawn("observed", stratum, [counts[0].sum()], [counts[1].sum()]))
-        tables.append(_drawn("resampled", stratum, weights @ counts[0], weights @ counts[1]))
-        tables.append(_drawn("shuffled", stratum, by_chance[:, mask].sum(axis=1), np.full(draws, mask.sum())))
+        tables.append(_drawn("observed", cases, [counts[0].sum()], [counts[1].sum()]))
+        tables.append(_drawn("resampled", cases, weights @ counts[0], weights @ counts[1]))
+        tables.append(_drawn("shuffled", cases, by_chance[:, mask].sum(axis=1), np.full(draws, mask.sum())))
     return _labelled(tables, "unary_signs")
 
 
@@ -144,10 +154,10 @@ def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Mas
             outcome[kind][:, rows] = np.sign(_scores(values, positive, negative) * signs)
     tables = []
     for kind, calls in outcome.items():
-        for stratum, mask in strata.items():
-            tables.append(_of_calls(kind, stratum, calls[:, mask]))
+        for cases, mask in strata.items():
+            tables.append(_of_calls(kind, cases, calls[:, mask]))
         for entity, rows in genes.groupby("entity", sort=False).indices.items():
-            tables.append(_of_calls(kind, "", calls[:, rows]).assign(entity=str(entity)))
+            tables.append(_of_calls(kind, Cases(), calls[:, rows]).assign(entity=str(entity)))
     return _labelled(tables, "labels")
 
 
@@ -165,12 +175,12 @@ def correlation_draws(
     ends = np.column_stack([pairs[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
     sign = pairs["sign"].to_numpy(np.int64)
     masks = {**_pair_masks(pairs), **strata}
-    counts = {(kind, stratum): np.zeros((2, 1 if kind == "observed" else draws)) for kind in KINDS for stratum in masks}
+    counts = {(kind, cases): np.zeros((2, 1 if kind == "observed" else draws)) for kind in KINDS for cases in masks}
 
     def count(kind: str, calls: NDArray[np.int8], block: slice) -> None:
-        for stratum, mask in masks.items():
+        for cases, mask in masks.items():
             own = calls[:, mask[block]]
-            counts[kind, stratum] += [(own > 0).sum(axis=1), (own != 0).sum(axis=1)]
+            counts[kind, cases] += [(own > 0).sum(axis=1), (own != 0).sum(axis=1)]
 
     everyone = np.ones((1, len(values)))
     correlated = np.stack([np.sign(_covariance(everyone, values[:, [j]], values)[0]) for j in range(values.shape[1])])
@@ -183,7 +193,7 @@ def correlation_draws(
         drawn = _covariance(weights, values[:, row], values[:, column])
         count("resampled", _calls(drawn * sign[block]), block)
         count("shuffled", _calls(correlated[moved[:, row], moved[:, column]] * sign[block]), block)
-    tables = [_drawn(kind, stratum, right, n) for (kind, stratum), (right, n) in counts.items()]
+    tables = [_drawn(kind, cases, right, n) for (kind, cases), (right, n) in counts.items()]
     return _labelled(tables, "correlations")
 
 
@@ -220,24 +230,25 @@ def _shuffles(cohort: Cohort, draws: int) -> NDArray[np.int64]:
     return generator_of(EXPERIMENT, "labels").permuted(everyone, axis=1)
 
 
-def _pair_masks(pairs: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+def _pair_masks(pairs: pd.DataFrame) -> dict[Cases, NDArray[np.bool_]]:
     sign = pairs["sign"].to_numpy(np.int64)
-    return {"": np.ones(len(pairs), dtype=bool), "same": sign > 0, "opposite": sign < 0}
+    return {Cases(): np.ones(len(pairs), dtype=bool), Cases("same"): sign > 0, Cases("opposite"): sign < 0}
 
 
 def _calls(products: Floats) -> NDArray[np.int8]:
     return np.sign(products).astype(np.int8)
 
 
-def _of_calls(kind: str, stratum: str, calls: NDArray[np.int8]) -> pd.DataFrame:
-    return _drawn(kind, stratum, (calls > 0).sum(axis=1), (calls != 0).sum(axis=1))
+def _of_calls(kind: str, cases: Cases, calls: NDArray[np.int8]) -> pd.DataFrame:
+    return _drawn(kind, cases, (calls > 0).sum(axis=1), (calls != 0).sum(axis=1))
 
 
-def _drawn(kind: str, stratum: str, right: Iterable[float], n: Iterable[float]) -> pd.DataFrame:
+def _drawn(kind: str, cases: Cases, right: Iterable[float], n: Iterable[float]) -> pd.DataFrame:
     counts = {"right": np.asarray(right, dtype=np.int64), "n": np.asarray(n, dtype=np.int64)}
-    table = pd.DataFrame(counts).assign(kind=kind, stratum=stratum, entity="")
+    table = pd.DataFrame(counts).assign(kind=kind, **cases._asdict(), entity="")
     return table.assign(draw=range(len(table)))
 
 
 def _labelled(tables: list[pd.DataFrame] | Iterator[pd.DataFrame], target: str) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True).assign(target=target).reindex(columns=DRAWS)
+    whole = pd.concat(tables, ignore_index=True).assign(target=target).reindex(columns=DRAWS)
+    return whole.astype({"level": np.float64})

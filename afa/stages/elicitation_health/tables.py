@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -18,6 +17,8 @@ from afa.stages.elicitation_health.answers import ASKED, Answers, check_of_recor
 from afa.stages.elicitation_health.record import ANSWERS, BASELINE, KEPT, OVERLAP, STABILITY, WORDINGS, record_agreement
 from afa.stages.elicitation_health.signs import (
     CLEAR,
+    Cases,
+    Masks,
     correlation_draws,
     gene_signs,
     label_draws,
@@ -79,8 +80,8 @@ def elicitation_health(
         check_of_record(bundle, answers)
         tables = record_agreement(answers)
     everything = np.ones(len(genes), dtype=bool)
-    strata = {"": everything, "clear": genes["p_value"].to_numpy(np.float64) <= CLEAR}
-    by_frequency = _halves(genes["phenotypes"], "often named", "seldom named")
+    strata = {Cases(): everything, Cases("clear"): genes["p_value"].to_numpy(np.float64) <= CLEAR}
+    by_frequency = _halves(genes["phenotypes"], Cases("often_named"), Cases("seldom_named"))
     drawn = [
         unary_draws(bundle, pairs, draws=draws),
         label_draws(bundle, cohort, genes, {**strata, **by_frequency, **_by_lit_prob(genes)}, draws=draws),
@@ -92,23 +93,22 @@ def elicitation_health(
 
 
 def lit_prob_bin(lit_prob: pd.Series) -> pd.Series:
-    """The lower edge of each value's bin: `0.4` for 0.4 to below 0.5, `0.9` also for 1; empty where missing.
+    """The lower edge of each value's bin: 0.4 for 0.4 to below 0.5, 0.9 also for 1; missing where the value is.
 
     Values are rounded to 1e-9 first, so that 0.3 counts as 0.3 however it was added up.
     """
     place = np.minimum(np.floor((lit_prob.to_numpy(np.float64) * STEPS).round(8)), STEPS - 1)
-    edges = ["" if np.isnan(bin_) else f"{bin_ / STEPS:g}" for bin_ in place]
-    return pd.Series(edges, index=lit_prob.index, dtype=object)
+    return pd.Series(place / STEPS, index=lit_prob.index)
 
 
-def _by_lit_prob(table: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+def _by_lit_prob(table: pd.DataFrame) -> Masks:
     """The halves of a table by lit_prob, and its bins."""
     edges = lit_prob_bin(table["lit_prob"])
-    bins = {f"lit_prob={edge}": (edges == edge).to_numpy(bool) for edge in sorted(set(edges)) if edge}
-    return {**_halves(table["lit_prob"], "lit_prob upper", "lit_prob lower"), **bins}
+    bins = {Cases("", "lit_prob", edge): (edges == edge).to_numpy(bool) for edge in sorted(edges.dropna().unique())}
+    return {**_halves(table["lit_prob"], Cases("upper", "lit_prob"), Cases("lower", "lit_prob")), **bins}
 
 
-def _halves(values: pd.Series, upper: str, lower: str) -> dict[str, NDArray[np.bool_]]:
+def _halves(values: pd.Series, upper: Cases, lower: Cases) -> Masks:
     """Rows above the median, and the others; none where there are no values."""
     known = values.astype(float)
     if known.isna().all():

@@ -34,7 +34,10 @@ HELD = dict(
 """Metric and method of each column of the null."""
 
 Rows = NDArray[np.intp]
-RUN = ["reference", "coupling", "variant", "allocation"]
+SETTING = ["reference", "coupling", "variant"]
+RUN = [*SETTING, "allocation"]
+Variants = Mapping[tuple[str, ...], tuple[str, float]]
+"""By setting of the grid around what was fixed: `variant` and `level` of its rows in the summary."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,18 @@ class Sample:
 def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
     """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
 
-    The headline rows are means over the labels; rows with an `entity` one label; stratum `threshold=...`,
-    `strength=...` or both, the grid around what was fixed. The sign of `two_elbo` is the paper's decision, `posterior`
-    the side of one half that the probability is on; AUROC and average precision are the same for both.
+    The headline rows are means over the labels; rows with an `entity` one label; variants `threshold`, `strength` and
+    `threshold_at_strength_...`, with the number as level, the grid around what was fixed. The sign of `two_elbo` is the
+    paper's decision, `posterior` the side of one half that the probability is on; AUROC and average precision are the
+    same for both.
     """
     labels = tables["labels"]
     sample = Sample.of(list(tables["whole"]["patient"].unique()), resamples=resamples, confidence=confidence)
-    rows = [(_counts(tables), {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
+    rows = [
+        (_counts(tables), {}),
+        *_beside(labels, sample),
+        *_metrics(tables["scores"], sample, _variants(tables["tasks"])),
+    ]
     found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
     if len(tables["controls"]):
         found.append(summary_rows("controls", _controls(tables["controls"], resamples, confidence)))
@@ -81,9 +89,9 @@ def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, conf
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     used, left_out = tables["labels"]["entity"].nunique(), len(tables["left_out"])
-    counts = {"labels": used, "labels of one class": left_out}
+    counts = {"labels": used, "labels_of_one_class": left_out}
     return pd.DataFrame(
-        [{"metric": "count", "stratum": name, "value": value, "n": used + left_out} for name, value in counts.items()]
+        [{"metric": "count", "quantity": name, "value": value, "n": used + left_out} for name, value in counts.items()]
     )
 
 
@@ -102,7 +110,18 @@ def _beside(labels: pd.DataFrame, sample: Sample) -> list[Labelled]:
     ]
 
 
-def _metrics(scores: pd.DataFrame, sample: Sample) -> Iterator[Labelled]:
+def _variants(tasks: pd.DataFrame) -> Variants:
+    """What differs from the first setting of the same reference and coupling, which was fixed beforehand."""
+    settings = tasks.drop_duplicates(SETTING).fillna({"threshold": 0.0, "strength": 0.0})
+    numbers = settings[["threshold", "strength"]]
+    other = numbers != numbers.groupby([settings["reference"], settings["coupling"]]).transform("first")
+    at = numbers["strength"].map("_at_strength_{:g}".format).where(other["strength"], "")
+    names = ("threshold" + at).where(other["threshold"], "strength")
+    levels = numbers["threshold"].where(other["threshold"], numbers["strength"])
+    return dict(zip(settings[SETTING].itertuples(index=False, name=None), zip(names, levels, strict=True), strict=True))
+
+
+def _metrics(scores: pd.DataFrame, sample: Sample, variants: Variants) -> Iterator[Labelled]:
     """Every metric by setting, order and t: runs of one order are averaged, then labels."""
     places, columns = sample.places(scores["patient"]), Columns.of(scores)
     for (reference, coupling, variant, allocation, t), by_entity in _runs(scores).items():
@@ -115,7 +134,8 @@ def _metrics(scores: pd.DataFrame, sample: Sample) -> Iterator[Labelled]:
         for (metric, method), values in found.items():
             lines = _lines(values, sizes, sample.confidence)
             if variant:
-                lines = lines[lines["entity"].isna()].assign(stratum=variant)
+                name, level = variants[reference, coupling, variant]
+                lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
             keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
             yield lines, {**keys, **_of_order(allocation), "t": t}
 
@@ -124,7 +144,7 @@ def _controls(scores: pd.DataFrame, resamples: int, confidence: float) -> pd.Dat
     """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
     held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Sample.of(list(held["patient"].unique()), resamples=resamples, confidence=confidence)
-    rows = labelled(_metrics(held, sample))
+    rows = labelled(_metrics(held, sample, {}))
     return rows[rows["metric"] == "specificity"]
 
 
@@ -174,14 +194,14 @@ def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: f
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Sample) -> pd.DataFrame:
     """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
 
-    `auroc`: of the own score; in stratum `best other`, of the best of the others, chosen on these same patients; in
-    `mean of others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
+    `auroc`: of the own score; variant `best_other`: of the best of the others, chosen on these same patients; variant
+    `mean_of_others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
     """
     tables = []
     for key, part in whole.groupby(["reference", "coupling"], sort=False):
         reference, coupling = map(str, key)
         scores = part.pivot(index="patient", columns="entity", values="score")
-        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        found: dict[tuple[str, str | None], dict[str, Floats]] = {}
         for name, known in labels.groupby("entity", sort=False):
             drawn = sample.weights_of(sample.places(known["patient"]))
             positive = known["label"].to_numpy() == 1
@@ -190,17 +210,17 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Sample) -> p
             own = areas.pop(str(name))
             others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
             values = {
-                ("auroc", ""): own,
-                ("auroc", "best other"): others[int(np.argmax(others[:, 0]))],
-                ("auroc", "mean of others"): others.mean(axis=0),
-                ("gap", ""): own - others.mean(axis=0),
-                ("rank", ""): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
+                ("auroc", None): own,
+                ("auroc", "best_other"): others[int(np.argmax(others[:, 0]))],
+                ("auroc", "mean_of_others"): others.mean(axis=0),
+                ("gap", None): own - others.mean(axis=0),
+                ("rank", None): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
             }
             for column, value in values.items():
                 found.setdefault(column, {})[str(name)] = value
-        for (metric, other), by_label in found.items():
+        for (metric, variant), by_label in found.items():
             lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), sample.confidence)
-            lines = lines.assign(n=scores.shape[1], stratum=other or None)
+            lines = lines.assign(n=scores.shape[1], variant=variant)
             tables.append(lines.assign(metric=metric, reference=reference, coupling=coupling))
     return pd.concat(tables, ignore_index=True)
 
@@ -208,7 +228,7 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Sample) -> p
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """What shuffled bundles come to, and how often they come to as much as the real one does on the same order.
 
-    value, low, high : mean and quantiles over permutations. `p_value`, in the stratum of its metric:
+    value, low, high : mean and quantiles over permutations. `p_value`, with its metric as `quantity`:
     (1 + shuffled bundles that are no worse) / (1 + all of them).
     """
     observed = _observed(scores, null)
@@ -226,8 +246,8 @@ def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.Dat
             reached = every >= np.append(np.mean(list(real.values())), list(real.values())) - 1e-12
             spread = {"value": every.mean(axis=0), "low": low, "high": high, "metric": metric}
             chance = {"value": (1 + reached.sum(axis=0)) / (1 + len(every)), "metric": "p_value"}
-            for rows, stratum in ((spread, None), (chance, metric)):
-                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(stratum=stratum, **keys, t=t)
+            for rows, quantity in ((spread, None), (chance, metric)):
+                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(quantity=quantity, **keys, t=t)
                 table = table.assign(n=len(every), method=method)
                 tables.append(table.assign(gain="cmi" if allocation == GREEDY else None))
     return pd.concat(tables, ignore_index=True)

@@ -115,10 +115,10 @@ class Told:
 def summarise_labels_needed(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
     """Summary rows `labels_needed` of the tables of the stage `labels_needed`.
 
-    The headline `count` is the number of labelled patients from which on a classifier's mean AUROC is above that of the
-    zero-shot score, on the same patients; empty where it is not even with the most. Strata: `clearly`, from which on
-    the interval of the difference is above 0; both again for balanced accuracy; `n=...`, one number of labelled
-    patients, with `permuted` where their labels were shuffled. Rows with an `entity` are of one label.
+    `count` of the quantity `auroc` is the number of labelled patients from which on a classifier's mean AUROC is above
+    that of the zero-shot score, on the same patients; empty where it is not even with the most. `balanced_accuracy` is
+    the other quantity, of `gap` too; `level` is the number of labelled patients. Variants: `clearly`, from which on the
+    interval of the difference is above 0; `permuted`, with shuffled labels. Rows with an `entity` are of one label.
     """
     patients = list(tables["zero_shot"]["patient"].unique())
     rows = [_counts(tables)]
@@ -135,10 +135,10 @@ def summarise_labels_needed(tables: Mapping[str, pd.DataFrame], *, resamples: in
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Labels by how far they were used."""
     splits, left_out = tables["splits"], tables["left_out"]
-    counts = {"labels": splits["entity"].nunique(), "labels not used": int(left_out["size"].isna().sum())}
-    for size in sorted({*splits["size"], *left_out["size"].dropna()}):
-        counts[f"labels n={size}"] = splits.loc[splits["size"] == size, "entity"].nunique()
-    return pd.DataFrame([{"metric": "count", "stratum": name, "value": value} for name, value in counts.items()])
+    not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
+    counts = [("labels", None, splits["entity"].nunique()), ("labels_not_used", None, not_used)]
+    counts += [("labels", size, splits.loc[splits["size"] == size, "entity"].nunique()) for size in sizes]
+    return pd.DataFrame(counts, columns=["quantity", "level", "value"]).assign(metric="count")
 
 
 def _found(
@@ -239,12 +239,11 @@ def _curves(found: Found, cases: Mapping[tuple[int, bool], Mapping[str, int]], c
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
         for size, values in by_size.items():
             n = cases[size, key.permuted]
-            shown = {(key.metric, ""): values}
+            shown: dict[tuple[str, str | None], dict[str, Floats]] = {(key.metric, None): values}
             if gaps:
-                shown["gap", "" if key.metric == RANKED else f" {key.metric}"] = gaps[size]
-            for (metric, suffix), by_label in shown.items():
-                whole = f"n={size}{suffix}" + " permuted" * key.permuted
-                of_all = {**_of(key), "metric": metric, "stratum": whole, "entity": None}
+                shown["gap", key.metric] = gaps[size]
+            for (metric, quantity), by_label in shown.items():
+                of_all = {**_of(key), "metric": metric, "quantity": quantity, "entity": None, "level": size}
                 lines.append({**of_all, "n": sum(n.values())})
                 columns.append(_mean(by_label))
                 if key.metric == RANKED and not key.permuted:
@@ -261,7 +260,7 @@ def _of(key: Key) -> dict[str, object]:
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     method = ZERO_SHOT if key.method == EXPLICIT else key.method
     names = {"method": method, "reference": key.reference, "coupling": coupling}
-    return {**names, "allocation": key.allocation, "t": key.t}
+    return {**names, "variant": "permuted" if key.permuted else None, "allocation": key.allocation, "t": key.t}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
@@ -292,11 +291,10 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
         first = _first_ahead(every > 0, sizes)
         clear = _first_ahead(interval(every[:, 1:].T, confidence=confidence)[0][:, None] > 0, sizes)
         low, high = np.quantile(first[1:], [tail, 1 - tail], method="inverted_cdf")
-        for stratum, numbers in (("", (first[0], low, high)), ("clearly", (clear[0], np.nan, np.nan))):
+        for variant, numbers in ((None, (first[0], low, high)), ("clearly", (clear[0], np.nan, np.nan))):
             value, least, most = (number if np.isfinite(number) else None for number in numbers)
-            named = f"{stratum} {key.metric}".strip() if key.metric == DECIDED else stratum
-            counted = {"metric": "count", "stratum": named or None, "value": value, "low": least, "high": most}
-            lines.append({**_of(key), **counted, "n": max(sizes)})
+            of = {**_of(key), "metric": "count", "quantity": key.metric, "variant": variant}
+            lines.append({**of, "value": value, "low": least, "high": most, "n": max(sizes)})
     return pd.DataFrame(lines)
 
 

@@ -24,7 +24,7 @@ TABLES = ("decisions", "rankings", "posterior", "truth", "entities", "labels", "
 RAW, LINEARITY = "raw", "linearity"
 COMPARED = ("population", "frequency")
 """Methods that are held against `linearity`."""
-SHUFFLED = "shuffled genes"
+SHUFFLED, START = "shuffled_genes", "start"
 AGAINST_LABELS = ("p_at_k", "r_precision", "auroc")
 WEIGHTS = ("of_null", "of_likeliest")
 BESIDE = (SIZE, POSTERIOR)
@@ -45,15 +45,14 @@ class Cell(NamedTuple):
     @property
     def keys(self) -> dict[str, str | None]:
         """The columns of the summary that name it; raw scores are the headline."""
-        words = [] if self.scale == RAW else [self.scale]
-        words += ["prior_wrong"] if self.metric == PRIOR_WRONG else []
-        words += [self.metric] if self.target == POSTERIOR else []
         named = {PRIOR_WRONG: "accuracy"} | dict.fromkeys(WEIGHTS, "rate")
         return {
             "metric": named.get(self.metric, self.metric),
             "method": self.method or None,
             "target": None if self.target in BESIDE else self.target,
-            "stratum": " ".join(words) or None,
+            "stratum": "prior_wrong" if self.metric == PRIOR_WRONG else None,
+            "quantity": self.metric if self.target == POSTERIOR else None,
+            "variant": None if self.scale == RAW else self.scale,
         }
 
 
@@ -70,10 +69,11 @@ class Read:
 def summarise_ranking(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
     """Summary rows `ranking` and `clinical` of the tables of the stage `ranking`.
 
-    The headline is the raw score; stratum `uniform`, `cohort` or `shuffled` the same on another scale. By way and t
-    the metrics of the tables; `gap`, a metric less that of what `reference` names, on the same patients: of
-    `linearity`, of `raw`, or of the same way at t=0. Rows with `reference` `shuffled genes` are means and quantiles
-    over shuffled bundles, and `p_value`, its metric in `reference`, the share of them that do no worse.
+    The headline is the raw score; variants `uniform`, `cohort` and `shuffled` the same on another scale. By way and t
+    the metrics of the tables; `gap`, the metric in `quantity` less that of `reference` on the same patients: of
+    `linearity`, of `raw`, or of the same way at the `start`, t=0. Rows with `reference` `shuffled_genes` are means and
+    quantiles over shuffled bundles, and `p_value`, its metric in `quantity`, the share of them that do no worse. What
+    looks at no patient is a method too: `larger_support` and `prevalence_order`.
 
     Raises
     ------
@@ -151,15 +151,15 @@ def _gaps(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
             continue
         against = {}
         if cell.method in COMPARED:
-            against[f"{cell.metric} of {LINEARITY}"] = read.every[cell._replace(method=LINEARITY)]
+            against[LINEARITY] = read.every[cell._replace(method=LINEARITY)]
         if cell.scale != RAW and cell.target == CLINICAL:
-            against[f"{cell.metric} of {RAW}"] = read.every[cell._replace(scale=RAW)]
+            against[RAW] = read.every[cell._replace(scale=RAW)]
         if cell.metric == "accuracy":
             start = (np.repeat(each[:, :1], len(read.rounds), axis=1) for each in part)
-            against["accuracy at t=0"] = (next(start), next(start))
+            against[START] = (next(start), next(start))
         for reference, other in against.items():
-            gap = resampled.gap([part], [other])
-            yield gap.assign(t=read.rounds, **cell.keys).assign(metric="gap", reference=reference)
+            keys = cell.keys | {"metric": "gap", "quantity": cell.metric, "reference": reference}
+            yield resampled.gap([part], [other]).assign(t=read.rounds, **keys)
 
 
 def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.DataFrame]:
@@ -173,12 +173,12 @@ def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.Data
         cell, t = Cell(*map(str, key[:4])), int(str(key[4]))
         values = part["value"].to_numpy(dtype=float)
         low, high = interval(values[:, None], confidence=confidence)
-        rows = [{"value": values.mean(), "low": low[0], "high": high[0], "reference": SHUFFLED}]
+        rows = [{"value": values.mean(), "low": low[0], "high": high[0]}]
         right, cases = (each[:, place[t]].sum() for each in read.first[cell])
         if cell.target not in BESIDE:
             p = (1 + (values >= right / cases - 1e-6).sum()) / (1 + len(values))
-            rows.append({"value": p, "metric": "p_value", "reference": cell.metric})
-        table = pd.DataFrame([cell.keys | {"t": t, "n": len(values)} | row for row in rows])
+            rows.append({"value": p, "metric": "p_value", "quantity": cell.metric})
+        table = pd.DataFrame([cell.keys | {"reference": SHUFFLED, "t": t, "n": len(values)} | row for row in rows])
         yield table
 
 
@@ -190,8 +190,7 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
         keys = Cell(str(scale), "", str(target), "majority").keys
         if cases.any():
             yield resampled.mean([(constant, cases)]).assign(**keys)
-            words = " ".join(filter(None, (keys["stratum"], "larger_support")))
-            yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "stratum": words})
+            yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "method": "larger_support"})
     labels, k = _labels(tables["labels"], read)
     known, positive = ~np.isnan(labels), (labels == 1).sum(axis=1)
     prevalence = np.nansum(labels, axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -205,7 +204,7 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
         if has.any():
             values = np.rint(np.where(has, share, 0.0) / GRAIN) * GRAIN
             rows = resampled.mean([(values, has.astype(np.float64))])
-            yield rows.assign(metric=metric, target=CLINICAL, stratum="prevalence_order")
+            yield rows.assign(metric=metric, target=CLINICAL, method="prevalence_order")
 
 
 def _labels(labels: pd.DataFrame, read: Read) -> tuple[Floats, int]:
@@ -220,10 +219,9 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for (scale, target), part in truth.groupby(["scale", "target"], sort=False):
         if (target == OWN) == (scale != RAW):
             every = len(part) * n * (n - 1) // 2
-            words = [str(scale)] if scale != RAW else []
             counts = {"tied_at_full_observation": (every - int(part["duels"].sum()), every)}
             counts["without_spread"] = (int((entities.loc[entities["scale"] == scale, "sd"] == 0).sum()), n)
-            yield _lines(counts, words).assign(target=str(target))
+            yield _lines(counts).assign(target=str(target), variant=None if scale == RAW else str(scale))
     classes = labels.dropna(subset="label").groupby("patient")["label"].agg(["min", "max"])
     patients, labelled = labels["patient"].nunique(), labels.dropna(subset="label")["entity"].nunique()
     counts = {
@@ -233,9 +231,9 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
         "k_clinical": (int(k_clinical), labelled),
         "not_comparable": (int(labelled < 2 * k), labelled),
     }
-    yield _lines(counts, []).assign(target=CLINICAL)
+    yield _lines(counts).assign(target=CLINICAL)
 
 
-def _lines(counts: Mapping[str, tuple[int, int]], words: list[str]) -> pd.DataFrame:
-    rows = [{"stratum": " ".join([*words, name]), "value": float(value), "n": n} for name, (value, n) in counts.items()]
+def _lines(counts: Mapping[str, tuple[int, int]]) -> pd.DataFrame:
+    rows = [{"quantity": name, "value": float(value), "n": n} for name, (value, n) in counts.items()]
     return pd.DataFrame(rows).assign(metric="count")

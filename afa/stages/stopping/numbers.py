@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,11 +20,12 @@ def summarise_stopping(top_k: pd.DataFrame, tasks: pd.DataFrame, *, resamples: i
     """Summary rows `stopping` of the tables of `afa.stages.stopping.tables`, all patients together.
 
     By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
-    stopping (`reference`): `rate`, of those stopped before full observation the share whose answer differs from it (a
-    decision of 0 is half wrong, tasks tied at full observation are left out); strata `stopped`, the share of all that
-    stop; `nominal`, the error that the level stands for; `members`, the wrong share of the top k. `count`, quartiles of
-    the features used, all of them where nothing stops. Tasks with a label: `balanced_accuracy` of those stopped, at the
-    stop and, stratum `full_observation`, of the same ones there. Once: counts of ties and of labels.
+    stopping (`reference`, and `level`, which `certain` lacks): `rate`, of those stopped before full observation the
+    share whose answer differs from it (a decision of 0 is half wrong, tasks tied at full observation are left out);
+    quantities `stopped`, the share of all that stop; `nominal`, the error that the level stands for; `members`, the
+    wrong share of the top k. `count`, quartiles of the features used, all of them where nothing stops. Tasks with a
+    label: `balanced_accuracy` of those stopped, at the stop and, variant `full_observation`, of the same ones there.
+    Once: counts of ties and of labels.
     """
     patients = [str(name) for name in pd.unique(tasks["patient"])]
     resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="stopping")
@@ -42,8 +44,8 @@ def _top_k_rows(top_k: pd.DataFrame, patients: Sequence[str], resampled: Resampl
         error = stopped * (wrong > 0), stopped
         members = stopped * wrong, stopped * table.column("members")
         yield rules.label(resampled.mean([error])).assign(metric="rate", **likelihood)
-        yield rules.label(resampled.mean([members])).assign(metric="rate", stratum="members", **likelihood)
-        yield rules.label(resampled.mean([(stopped, np.ones_like(stopped))])).assign(metric="rate", stratum="stopped")
+        yield rules.label(resampled.mean([members])).assign(metric="rate", quantity="members", **likelihood)
+        yield rules.label(resampled.mean([(stopped, np.ones_like(stopped))])).assign(metric="rate", quantity="stopped")
         yield rules.nominal(stopped.sum(axis=0)).assign(**likelihood)
         yield from _features_used(table.column("t")[:, None], last_round, rules, resampled)
 
@@ -67,14 +69,14 @@ def _task_rows(tasks: pd.DataFrame, patients: Sequence[str], resampled: Resample
         error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
         yield rules.label(resampled.mean([error])).assign(metric="rate", target="likelihood")
         every = _share(stopped.astype(np.float32), np.ones_like(stopped))
-        yield rules.label(resampled.mean([every])).assign(metric="rate", stratum="stopped")
+        yield rules.label(resampled.mean([every])).assign(metric="rate", quantity="stopped")
         yield rules.nominal(error[1].sum(axis=0)).assign(target="likelihood")
         yield from _features_used(table.column("t"), last_round, rules, resampled)
-        for stratum, answer in ((None, decision), ("full_observation", truth)):
+        for variant, answer in ((None, decision), ("full_observation", truth)):
             sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
             if all(total.any() for _, total in sides):
                 table_of = rules.label(resampled.mean(sides))
-                yield table_of.assign(metric="balanced_accuracy", stratum=stratum, target="clinical")
+                yield table_of.assign(metric="balanced_accuracy", variant=variant, target="clinical")
 
 
 class _Rules:
@@ -85,7 +87,10 @@ class _Rules:
     ) -> None:
         self._keys = {"method": method, "guide": method, "gain": gain or None, "allocation": allocation}
         self._keys["coupling"] = coupling
-        self._names = [_name(str(stopping), float(level)) for stopping, level in labels]
+        self._rules: dict[str, Any] = {
+            "reference": [str(stopping) for stopping, _ in labels],
+            "level": [np.nan if stopping == "certain" else float(level) for stopping, level in labels],
+        }
         nominal = {"certain": 1.0, "probability": None}
         self._nominal = [
             1 - (nominal[stopping] or float(level)) if stopping in nominal else np.nan for stopping, level in labels
@@ -93,21 +98,15 @@ class _Rules:
 
     def label(self, table: pd.DataFrame) -> pd.DataFrame:
         """One row for each rule, less those that have no case."""
-        return table.assign(reference=self._names, **self._keys)[table["n"] > 0]
+        return table.assign(**self._rules, **self._keys)[table["n"] > 0]
 
     def nominal(self, cases: Floats) -> pd.DataFrame:
         """The error that a rule's level stands for, where it stands for one."""
         table = pd.DataFrame({"value": self._nominal, "n": cases.astype(np.int64), "metric": "rate"})
-        return self.label(table.assign(stratum="nominal")).dropna(subset="value")
+        return self.label(table.assign(quantity="nominal")).dropna(subset="value")
 
-    def at(self, i: int) -> dict[str, str | None]:
-        return self._keys | {"reference": self._names[i]}
-
-
-def _name(stopping: str, level: float) -> str:
-    if stopping == "certain":
-        return stopping
-    return f"{stopping} {100 * level:g}%" if stopping == "budget" else f"{stopping} {level:g}"
+    def at(self, i: int) -> dict[str, Any]:
+        return self._keys | {name: column[i] for name, column in self._rules.items()}
 
 
 def _features_used(
@@ -121,8 +120,8 @@ def _features_used(
         reached = weights @ by_then
         first = [(reached >= share * reached[:, -1:]).argmax(axis=1) for share in QUARTILES.values()]
         table = table_of_rounds(np.stack(first, axis=1).astype(np.float64), resampled.confidence, last_round)
-        strata = np.array([*QUARTILES], dtype=object)
-        yield table.assign(stratum=strata, n=t.shape[0] * t.shape[1], metric="count", **rules.at(i))
+        quantities = np.array([*QUARTILES], dtype=object)
+        yield table.assign(quantity=quantities, n=t.shape[0] * t.shape[1], metric="count", **rules.at(i))
 
 
 def _share(right: NDArray[np.float32], among: NDArray[np.bool_]) -> Part:
@@ -135,7 +134,7 @@ def _left_out(truth: NDArray[np.float32], label: NDArray[np.float32]) -> pd.Data
     """Tasks tied at full observation, and those that have a label; (P, E) each."""
     counts = {("tied_at_full_observation", "likelihood"): truth == 0, ("labelled", "clinical"): ~np.isnan(label)}
     rows = [
-        {"stratum": stratum, "target": target, "value": float(mask.sum()), "n": mask.size}
-        for (stratum, target), mask in counts.items()
+        {"quantity": quantity, "target": target, "value": float(mask.sum()), "n": mask.size}
+        for (quantity, target), mask in counts.items()
     ]
     return pd.DataFrame(rows).assign(metric="count", method="two_elbo")
