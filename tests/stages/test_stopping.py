@@ -211,7 +211,7 @@ def test_the_summary_counts_errors_among_those_that_stop(ladder: Bundle) -> None
     assert number(rows, "rate", "stopped", reference="certain", **top_k)["value"] == 0.5
     assert number(rows, "rate", "nominal", reference="certain", **top_k)["value"] == 0.0
     assert number(rows, "rate", "members", reference="budget", level=0.5, **top_k)["value"] == 0.5
-    assert set(rows.loc[rows["quantity"] == "nominal", "reference"]) == {"certain", "probability", "posterior"}
+    assert set(rows.loc[rows["quantity"] == "nominal", "reference"]) == {"certain", "probability"}
 
 
 def test_features_used_count_all_where_nothing_stops(ladder: Bundle) -> None:
