@@ -90,7 +90,7 @@ def gather(shards: Parts, out: Out) -> None:
 
 @app.command("join", hidden=True)
 def join(parts: Parts, out: Out) -> None:
-    """Write summary.csv: every number that the report's tables show, one to a line."""
+    """Write summary.csv: the numbers of a run, one to a line."""
     from afa.stats.summary import join_summaries
 
     join_summaries(parts, out)

@@ -1,4 +1,4 @@
-"""The numbers of a run, one to a line: `curves/<stage>.parquet` at every t, `summary.csv` where tables show them."""
+"""The numbers of a run, one to a line: `curves/<stage>.parquet` has all of them, `summary.csv` what `shown` chooses."""
 
 from __future__ import annotations
 
