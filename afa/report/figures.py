@@ -137,11 +137,13 @@ def draw_accuracy(
 
 
 def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, Any], label: str | None = None) -> None:
-    """What the paper prints for one row of a table, as hollow markers.
+    """What the paper prints for one row of a table, as hollow markers; nothing for a field of its own.
 
     cells : of `afa.report.paper_tables.paper_table`; the paper's full observation stands at ours.
     """
     points = cells.dropna(subset=["paper", "t"])
+    if points.empty:
+        return
     axes.plot(
         points["t"].astype(float),
         points["paper"].astype(float),

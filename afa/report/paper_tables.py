@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
 from afa.report.lines import Lines, lines_of
 
@@ -62,6 +65,17 @@ def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines,
     cell_of, summary = TABLES[name], lines_of(summary)
     lines = [_line(cell_of, row, column, value, summary, n_features) for row, column, value in _cells(printed)]
     return pd.DataFrame([line for line in lines if line is not None], columns=COLUMNS)
+
+
+def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
+    """`paper_table` of a run's rows, its printed table read from the folder `paper`.
+
+    A field of its own has nothing to do with the paper's numbers: `paper` and `difference` are missing there.
+    """
+    printed = pd.read_csv(Path(paper) / f"{name}.csv")
+    cells = paper_table(name, printed, rows, n_features=len(cohort.features))
+    of_a_field = cohort.provenance.get("origin") == "table"
+    return cells.assign(paper=np.nan, difference=np.nan) if of_a_field else cells
 
 
 def _not_comparable(cell: Cell, summary: Lines) -> str:

@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
+from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
 from afa.report.binary_form import binary_form
+from afa.report.figures import draw_paper_points
 from afa.report.lines import Lines
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
+from afa.report.paper_tables import TABLES, TEXT_COLUMNS, beside_paper, paper_table
 from afa.stats.summary import summary_rows
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
@@ -62,6 +66,20 @@ def test_the_papers_last_column_is_our_full_observation_and_t_0_is_added():
     assert (last["ours"], last["paper"], last["t"]) == (1.0, 1.0, 253)
     assert first["ours"] == 0.5
     assert pd.isna(first["paper"])
+
+
+@pytest.mark.parametrize(("origin", "shown"), [("simulated", 0.53), ("table", None)])
+def test_the_papers_numbers_do_not_stand_beside_a_field_of_its_own(origin, shown):
+    values = np.zeros((1, 9), dtype=np.int8)
+    cohort = Cohort("mine", tuple("abcdefghi"), ("p",), values, pd.DataFrame(index=["p"]), {"origin": origin})
+    table = beside_paper("tab_classification_with_llm", PAPER, summary("binary", WALD | {"t": 10}), cohort)
+    found = cell(table, "Likelihood / wald", "t=10 random")
+    assert found["ours"] == 0.6
+    assert (found["paper"] == shown) if shown else pd.isna(found["paper"])
+    _, axes = plt.subplots()
+    draw_paper_points(axes, table, style={"marker": "o", "color": "k"}, label="paper")
+    plt.close()
+    assert bool(axes.lines) == bool(shown)
 
 
 @pytest.mark.parametrize("name", TABLES)
