@@ -113,11 +113,11 @@ def test_the_headline_differs_in_nothing() -> None:
 
 
 def test_of_the_grid_the_papers_schedule_is_shown_and_two_rules_at_its_round() -> None:
-    cell = {"guide": "linearity", "allocation": "greedy", "schedule": "paper", "t": 100}
+    cell = {"method": "linearity", "guide": "linearity", "allocation": "greedy", "schedule": "paper", "t": 100}
     gap = cell | {"metric": "gap"}
     kept = [cell, gap | {"reference": "random"}, gap | {"reference": "clustered", "t": 150}]
     kept += [cell | {"allocation": "random", "schedule": "every"}]
-    left = [cell | {"schedule": "every"}, gap | {"reference": "clustered"}]
+    left = [cell | {"schedule": "every"}, cell | {"method": "wald"}, gap | {"reference": "clustered"}]
     whole = summary_rows("allocation_sign", rows(*kept, *left))
     pd.testing.assert_frame_equal(shown(whole), whole.head(len(kept)))
     of_tasks = summary_rows("binary", rows(*kept, *left))
