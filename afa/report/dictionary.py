@@ -16,6 +16,7 @@ from afa.report.paper_tables import TABLES
 from afa.stages import stages
 from afa.stages.base import Column
 from afa.stages.columns import COMMON
+from afa.stats.summary import TABLES as SUMMARY_TABLES
 
 COLUMNS = ["table", "column", "type", "unit", "meaning"]
 
@@ -61,6 +62,15 @@ LANGUAGE_MODELS: Mapping[str, Column] = {
     "features": Column("count", "features of the bundle, M"),
     "top_k_rule": Column("", "allocation rule of the planner's own order in the top-k setting"),
 }
+DIFFERS = {
+    "quantity": Column(
+        "", "what of the cases, where the metric alone does not say: what is counted, the metric of a gap, a quantile"
+    ),
+    "stratum": Column("", "which part of the cases; empty: all of them"),
+    "variant": Column("", "what was done otherwise than in the headline"),
+    "level": Column("", "number of the variant, of the quantity, or of what the table varies (docs/summary.md)"),
+}
+"""How a row of the summary differs from the headline of its cell, in which all four are empty."""
 _OF_LABELS = stages()["labels"].tables["scores"]
 OF_TABLE: Mapping[tuple[str, str], Column] = {
     **{
@@ -73,6 +83,7 @@ OF_TABLE: Mapping[tuple[str, str], Column] = {
         for table in ("labels", "controls", "labels_needed", "null", "specificity")
         for column in ("t", "reference")
     },
+    **{(table, column): meaning for table in SUMMARY_TABLES for column, meaning in DIFFERS.items()},
     ("ranking", "target"): Column(
         "", "likelihood: the raw score at full observation; own: that of the scale in `variant`; empty: the supports"
     ),
