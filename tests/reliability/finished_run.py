@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import chdir
@@ -17,6 +15,7 @@ from pathlib import Path
 import stand_in
 import yaml
 from small_run import COHORT, ROOT, RUN, SETTINGS
+from snakemakes import PATH, snakemake
 
 COPIED = ("afa", "config", "docs", "envs", "notebooks", "resources", "workflow")
 NOT_COMPARED = ("logs", "benchmarks", "provenance.json")
@@ -47,34 +46,14 @@ class Ended:
     said: str
 
 
-class Server:
-    """A process that calls Snakemake in projects."""
-
-    def __init__(self) -> None:
-        environment = {**os.environ, "PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, str(ROOT / "tests/workflow/snakemake_server.py")]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def close(self) -> None:
-        self._process.communicate()
-
-    def call(self, project: Path, *arguments: str, fail: str = "", seconds: float = 0) -> Ended:
-        """Call Snakemake in a project, for so many seconds at most if given; then it and its jobs are killed."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        path = f"{project / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {"PATH": path, "PYTHONPATH": str(project), "FAIL": fail}
-        call = {"folder": str(project), "arguments": ["--cores", "2", *arguments], "environment": environment}
-        call["seconds"] = seconds
-        self._process.stdin.write(json.dumps(call) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        return Ended(answer["code"] or 0, answer["text"])
+def call(project: Path, *arguments: str, fail: str = "", seconds: float = 0) -> Ended:
+    """Call Snakemake in a project, for so many seconds at most if given; then it and its jobs are killed."""
+    environment = {"PATH": f"{project / 'bin'}:{PATH}", "PYTHONPATH": str(project), "FAIL": fail}
+    ended = snakemake(project, "--cores", "2", *arguments, environment=environment, seconds=seconds)
+    return Ended(ended.returncode, ended.stdout)
 
 
-def make_project(server: Server, folder: Path) -> Path:
+def make_project(folder: Path) -> Path:
     """A copy of the project with a small cohort and bundle, and in `bin` what stands for the programs of jobs."""
     folder.mkdir(parents=True)
     for name in COPIED:
@@ -88,13 +67,13 @@ def make_project(server: Server, folder: Path) -> Path:
         program = folder / "bin" / name
         program.write_text(f"#!{sys.executable} -SE\n" + STAND_IN.read_text(encoding="utf-8"), encoding="utf-8")
         program.chmod(0o755)
-    plan_of(server, folder)
+    plan_of(folder)
     return folder
 
 
-def plan_of(server: Server, project: Path) -> list[Job]:
+def plan_of(project: Path) -> list[Job]:
     """Every job of the whole workflow, in an order in which they can run; the stand-in is told what each reads."""
-    listed = server.call(project, "-n", "-p", "--forceall")
+    listed = call(project, "-n", "-p", "--forceall")
     assert listed.code == 0, listed.said
     plan = jobs_of(listed.said)
     (project / "inputs.json").write_text(json.dumps({job.output: job.inputs for job in plan}), encoding="utf-8")

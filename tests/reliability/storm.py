@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import yaml
-from finished_run import Server, clean_run, contents, jobs_of, make_project, plan_of
+from finished_run import call, clean_run, contents, jobs_of, make_project, plan_of
 from small_run import RUN
 from test_never_stale import BUNDLE, CHANGES, COHORT, FAULTS, IN_A_JOB, MOMENTS, TABLES, spoil
 
@@ -26,9 +26,9 @@ SOURCES = (BUNDLE, COHORT, "resources/paper/claims.csv", "resources/genes/aliase
 class Storm:
     """A project and what has been done to it."""
 
-    def __init__(self, server: Server, folder: Path, chance: random.Random) -> None:
-        self.server, self.folder, self.chance = server, folder, chance
-        self.project = make_project(server, folder / "project")
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder, self.chance = folder, chance
+        self.project = make_project(folder / "project")
         self.steps: list[str] = []
 
     def disturb(self) -> None:
@@ -76,31 +76,31 @@ class Storm:
         self.note(way)
         whole = path.read_bytes()
         path.write_bytes(whole + text.encode())
-        if self.server.call(self.project).code == 0:
+        if call(self.project).code == 0:
             self.end(f"{way} was not refused")
         path.write_bytes(whole)
 
     def fail(self) -> None:
         """A failure at a moment of a job that would run."""
-        plan_of(self.server, self.project)
-        planned = jobs_of(self.server.call(self.project, "-n").said)
+        plan_of(self.project)
+        planned = jobs_of(call(self.project, "-n").said)
         if planned:
             way, moment = self.chance.choice(IN_A_JOB), self.chance.choice(MOMENTS)
             output = self.chance.choice(planned).output
             self.note(f"{way}, {moment}: {output}")
-            self.server.call(self.project, fail=f"{way}|{moment}|{output}|{self.folder / 'failed'}")
+            call(self.project, fail=f"{way}|{moment}|{output}|{self.folder / 'failed'}")
 
     def kill(self) -> None:
         """A kill of Snakemake and all its jobs at any time."""
-        plan_of(self.server, self.project)
+        plan_of(self.project)
         seconds = self.chance.uniform(1, 20)
         self.note(f"kill after {seconds:.1f} s")
-        self.server.call(self.project, seconds=seconds)
+        call(self.project, seconds=seconds)
 
     def calm(self) -> None:
         """A call that nothing disturbs, and what it must have made."""
-        plan = plan_of(self.server, self.project)
-        ended = self.server.call(self.project)
+        plan = plan_of(self.project)
+        ended = call(self.project)
         if ended.code != 0:
             self.end(f"the call ended with {ended.code}\n{ended.said[-4000:]}")
         shutil.rmtree(self.folder / "clean", ignore_errors=True)
@@ -108,7 +108,7 @@ class Storm:
         wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
         if wrong:
             self.end(f"not as in a clean run: {wrong}")
-        if "Nothing to be done" not in (again := self.server.call(self.project)).said:
+        if "Nothing to be done" not in (again := call(self.project)).said:
             self.end(f"something is to be done again\n{again.said[-4000:]}")
 
     def note(self, step: str) -> None:
@@ -125,8 +125,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     end, rounds = time.monotonic() + 60 * options.minutes, 0
-    server, folder = Server(), Path(tempfile.mkdtemp(prefix="storm."))
-    storm = Storm(server, folder, random.Random(options.seed))
+    folder = Path(tempfile.mkdtemp(prefix="storm."))
+    storm = Storm(folder, random.Random(options.seed))
     storm.calm()
     while time.monotonic() < end:
         for _ in range(storm.chance.randint(1, 4)):
@@ -134,7 +134,6 @@ def main() -> None:
         storm.calm()
         rounds += 1
         print(f"{rounds} times as a clean run, seed {options.seed}", flush=True)  # noqa: T201
-    server.close()
     shutil.rmtree(folder)
 
 

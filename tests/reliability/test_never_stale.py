@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
-from finished_run import Server, clean_run, contents, copy_of, jobs_of, kind_of, make_project, plan_of
+from finished_run import call, clean_run, contents, copy_of, jobs_of, kind_of, make_project, plan_of
 from small_run import RUN
 
 BUNDLE, COHORT = "my_bundle/unary.csv", "config/cohorts/small.yaml"
@@ -71,16 +71,9 @@ def sampled(cases: list[tuple[str, ...]]) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="module")
-def finished(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = make_project(server, tmp_path_factory.mktemp("finished") / "project")
-    ended = server.call(project)
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    project = make_project(tmp_path_factory.mktemp("finished") / "project")
+    ended = call(project)
     assert ended.code == 0, ended.said
     return project
 
@@ -90,15 +83,15 @@ def project(finished: Path, tmp_path: Path) -> Path:
     return copy_of(finished, tmp_path / "project")
 
 
-def ends_as_a_clean_run(server: Server, project: Path) -> None:
+def ends_as_a_clean_run(project: Path) -> None:
     """The next call of the same command makes what a clean run makes, and the one after has nothing to do."""
-    ended = server.call(project)
+    ended = call(project)
     assert ended.code == 0, ended.said
-    expected = clean_run(project, plan_of(server, project), project.parent / "clean")
+    expected = clean_run(project, plan_of(project), project.parent / "clean")
     found = contents(project)
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []
-    assert "Nothing to be done" in server.call(project).said
+    assert "Nothing to be done" in call(project).said
 
 
 def victim(outputs: list[str], number: int) -> str:
@@ -111,66 +104,62 @@ def victim(outputs: list[str], number: int) -> str:
 
 @pytest.mark.parametrize(("way", "change", "moment"), sampled(JOBS))
 def test_a_job_that_fails_on_a_change_is_made_up_for_by_the_next_call(
-    server: Server, project: Path, way: str, change: str, moment: str
+    project: Path, way: str, change: str, moment: str
 ) -> None:
     CHANGES[change](project)
-    planned = [job.output for job in jobs_of(server.call(project, "-n").said) if Path(job.output) not in NOT_OURS]
+    planned = [job.output for job in jobs_of(call(project, "-n").said) if Path(job.output) not in NOT_OURS]
     assert planned
     target = victim(planned, JOBS.index((way, change, moment)))
     done = project / "failed"
-    failed = server.call(project, fail=f"{way}|{moment}|{target}|{done}")
+    failed = call(project, fail=f"{way}|{moment}|{target}|{done}")
     assert done.exists(), f"{target}: {failed.said}"
     assert failed.code != 0, f"{target}: {failed.said}"
-    ends_as_a_clean_run(server, project)
+    ends_as_a_clean_run(project)
 
 
 @pytest.mark.parametrize(
     ("change", "output"), [("setting", "tables/simulated_calibration"), ("code line", "shards/sign")]
 )
-def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(
-    server: Server, project: Path, change: str, output: str
-) -> None:
+def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(project: Path, change: str, output: str) -> None:
     CHANGES[change](project)
-    failed = server.call(project, fail=f"kill of the job|after|{RUN}/{output}|{project}/failed")
+    failed = call(project, fail=f"kill of the job|after|{RUN}/{output}|{project}/failed")
     assert failed.code != 0
     assert (project / "failed").exists()
-    ends_as_a_clean_run(server, project)
+    ends_as_a_clean_run(project)
 
 
 @pytest.mark.parametrize(("way", "change"), sampled(FILES))
-def test_a_file_at_fault_is_refused_or_made_anew(server: Server, project: Path, way: str, change: str) -> None:
+def test_a_file_at_fault_is_refused_or_made_anew(project: Path, way: str, change: str) -> None:
     CHANGES[change](project)
     number = FILES.index((way, change))
     if way in FAULTS:
         path, text = project / FAULTS[way][0], FAULTS[way][1]
         whole = path.read_text(encoding="utf-8")
         path.write_text(whole + text, encoding="utf-8")
-        assert server.call(project).code != 0
-        assert server.call(project).code != 0  # for as long as the fault is there
+        assert call(project).code != 0
+        assert call(project).code != 0  # for as long as the fault is there
         path.write_text(whole, encoding="utf-8")
     else:
         made = sorted((project / RUN).glob("[!lb]*")) + sorted((project / RUN).glob("tables/*"))
         outputs = [str(path.relative_to(project)) for path in made]
         spoil(project / victim(outputs, number * 7), way)
-    ends_as_a_clean_run(server, project)
+    ends_as_a_clean_run(project)
 
 
 @pytest.mark.slow
-def test_a_file_edited_with_an_older_date_counts_and_one_that_is_touched_does_not(
-    server: Server, project: Path
-) -> None:
+def test_a_file_edited_with_an_older_date_counts_and_one_that_is_touched_does_not(project: Path) -> None:
     sources = [BUNDLE, COHORT, "resources/genes/aliases.csv", "resources/paper/claims.csv", "notebooks/chaos.ipynb"]
     for name in sources:
         (project / name).touch()
-    assert "Nothing to be done" in server.call(project).said
+    assert "Nothing to be done" in call(project).said
     for name in sources:
         with (project / name).open("a", encoding="utf-8") as file:
             file.write("\n")
         os.utime(project / name, (1e9, 1e9))
-    planned = {job.output for job in jobs_of(server.call(project, "-n").said)}
+    planned = {job.output for job in jobs_of(call(project, "-n").said)}
     first = ("bundle", "source.json", "cohort", "tables/errata", "notebooks/chaos.ipynb")
     assert {f"{RUN}/{name}" for name in first} <= planned
-    ends_as_a_clean_run(server, project)
+    ends_as_a_clean_run(project)
 
 
 def spoil(path: Path, way: str) -> None:

@@ -1,7 +1,8 @@
 """Calls of Snakemake: a line of JSON in, a forked process in a session of its own, a line of JSON out.
 
-Snakemake is imported once. Everything of `afa` is imported in each process again, from the project's folder, as a
-user's `snakemake` does; only parsed sources are kept from call to call, by their content.
+Snakemake is imported once. Everything of `afa` is imported in each process again, as a user's `snakemake` does: from
+the folder of the call where that has the package, else from where it is installed. Only parsed sources are kept from
+call to call, by their content.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ def parse_all() -> None:
 
 def forget_the_package(folder: Path) -> None:
     """Have all of `afa` imported again, but the code that digests sources, unless that has been changed too."""
-    kept = {"afa.codedigest"} if (folder / "afa/codedigest.py").read_bytes() == DIGESTS_AT_START else set()
+    own = (folder / "afa").is_dir()
+    is_changed = own and (folder / "afa/codedigest.py").read_bytes() != DIGESTS_AT_START
+    kept = set() if is_changed else {"afa.codedigest"}
     for name in [name for name in sys.modules if name.partition(".")[0] == "afa" and name not in kept]:
         del sys.modules[name]
-    sys.path.insert(0, str(folder))
-    codedigest.PACKAGE = folder / "afa"
+    if own:
+        sys.path.insert(0, str(folder))
+        codedigest.PACKAGE = folder / "afa"
 
 
 def run_snakemake(call: dict[str, Any], answer: int) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import snakemakes
 import yaml
 
 from afa.stages import stages
@@ -36,12 +34,10 @@ SPLIT = {
 
 
 def snakemake(*arguments: str, folder: Path = ROOT) -> str:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     settings = ["cohort=demo", "run=planned", "bundle=tests/data/bundle_tiny"]
-    command = ["snakemake", "--nolock", "--config", *settings, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    done = snakemakes.snakemake(folder, "--nolock", "--config", *settings, *arguments)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pandas as pd
 import pytest
+import snakemakes
 
 import afa
 
@@ -49,7 +50,7 @@ def run(folder: Path, *command: str, more: Mapping[str, str] | None = None) -> s
 
 
 def snakemake(folder: Path, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return run(folder, "snakemake", "--cores", "2", *arguments, more=more)
+    return snakemakes.snakemake(folder, "--cores", "2", *arguments, environment=more)
 
 
 def given(settings: Mapping[str, object]) -> list[str]:
@@ -159,7 +160,7 @@ def test_the_rules_want_the_package_they_were_written_for(tmp_path: Path) -> Non
 def test_the_rules_say_that_there_is_no_package(tmp_path: Path) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "afa.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
-    stopped = snakemake(caller(tmp_path), "-n", more={"PYTHONPATH": str(tmp_path / "path")})
+    stopped = run(caller(tmp_path), "snakemake", "-n", more={"PYTHONPATH": str(tmp_path / "path")})
     assert stopped.returncode != 0
     assert f"found no package in the Python that runs Snakemake; expected version {afa.__version__}" in said(stopped)
     assert "Traceback" not in said(stopped)

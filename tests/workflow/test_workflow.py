@@ -5,11 +5,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import snakemakes
+from commands import afa
 
 from afa.stats.summary import read_summary
 
@@ -18,9 +18,7 @@ OWN = ("cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine")
 
 
 def snakemake(folder, *arguments):
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["snakemake", "--cores", "2", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return snakemakes.snakemake(folder, "--cores", "2", *arguments)
 
 
 @pytest.fixture
@@ -35,8 +33,8 @@ def checkout(tmp_path):
 
 def test_the_default_run_is_planned_down_to_the_report(checkout):
     planned = snakemake(checkout, "-n")
-    assert planned.returncode == 0, planned.stderr
-    text = planned.stdout + planned.stderr
+    assert planned.returncode == 0, planned.stdout
+    text = planned.stdout
     for rule in ("build_bundle", "fetch_series", "encode_cohort", "sign_shard", "report_page"):
         assert rule in text
 
@@ -53,19 +51,19 @@ def test_the_default_run_is_planned_down_to_the_report(checkout):
 def test_a_wrong_setting_stops_the_run_with_its_key_before_any_job(checkout, setting, words):
     stopped = snakemake(checkout, "-n", "--config", setting)
     assert stopped.returncode != 0
-    text = stopped.stdout + stopped.stderr
+    text = stopped.stdout
     assert all(word in text for word in words), text
     assert "Traceback" not in text
 
 
 def test_a_bundle_and_cohort_of_ones_own_reach_the_gathered_tables(checkout):
     run = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout
     summary = (checkout / "results/mine/summary.csv").read_text().splitlines()
     assert summary[0].startswith("table,metric,method")
     assert any(line.startswith("sign_accuracy_random,accuracy,wald") for line in summary)
     again = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
-    assert "Nothing to be done" in again.stdout + again.stderr
+    assert "Nothing to be done" in again.stdout
 
 
 def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checkout):
@@ -75,19 +73,19 @@ def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checko
     settings.append("allocation={rules: [random, 'my_rule:Mine'], gains: [cmi], schedules: [every]}")
     target = "results/mine/curves/allocation.parquet"
     run = snakemake(checkout, target, "--config", *settings)
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout
     rows = read_summary(checkout / target)
     own = rows[(rows["table"] == "allocation_sign") & (rows["allocation"] == "my_rule:Mine")]
     assert set(own["gain"]) == {"cmi"}
     (checkout / "my_base.py").write_text("from afa.allocate import Boundary as Base\n")
     again = snakemake(checkout, "-n", target, "--config", *settings)
-    text = again.stdout + again.stderr
+    text = again.stdout
     assert "rule allocation_shard:" in text
     assert "rule allocation_truth:" not in text
     (checkout / "my_rule.py").unlink()
     gone = snakemake(checkout, "-n", target, "--config", *settings)
     assert gone.returncode != 0
-    assert "key allocation.rules: found my_rule:Mine; expected a Python module my_rule" in gone.stdout + gone.stderr
+    assert "key allocation.rules: found my_rule:Mine; expected a Python module my_rule" in gone.stdout
 
 
 def test_the_project_and_a_bundle_may_lie_in_folders_of_any_name(tmp_path):
@@ -97,7 +95,7 @@ def test_the_project_and_a_bundle_may_lie_in_folders_of_any_name(tmp_path):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my doctor's bundle")
     run = snakemake(folder, "bundle", "--config", 'bundle="my doctor\'s bundle"', "run=mine")
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.returncode == 0, run.stdout
     assert (folder / "results/mine/bundle/bundle.yaml").is_file()
 
 
@@ -107,16 +105,16 @@ def test_a_run_of_an_older_version_is_refused_in_one_line(checkout):
     (old / "sign.csv").write_text("")
     run = snakemake(checkout, "-n", "--config", *OWN)
     assert run.returncode != 0
-    assert "results/mine: found a run of a version before 0.2.0; expected" in run.stdout + run.stderr
-    assert "Traceback" not in run.stdout + run.stderr
+    assert "results/mine: found a run of a version before 0.2.0; expected" in run.stdout
+    assert "Traceback" not in run.stdout
 
 
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(checkout):
     (checkout / ".snakemake").write_text("in the place of the folder")
     run = snakemake(checkout, "bundle")
     assert run.returncode != 0
-    assert ".snakemake: found File exists; expected a folder that can be written" in run.stdout + run.stderr
-    assert "Traceback" not in run.stdout + run.stderr
+    assert ".snakemake: found File exists; expected a folder that can be written" in run.stdout
+    assert "Traceback" not in run.stdout
 
 
 def test_a_bundle_with_a_fault_stops_the_run_and_names_the_row(checkout):
@@ -126,7 +124,7 @@ def test_a_bundle_with_a_fault_stops_the_run_and_names_the_row(checkout):
     table.write_text(table.read_text() + "bleeding,CXCL8,CXCL8,1,,\n")
     run = snakemake(checkout, "bundle", "--config", "bundle=broken", "run=mine")
     assert run.returncode != 0
-    assert "pairwise.csv, line 6" in run.stdout + run.stderr
+    assert "pairwise.csv, line 6" in run.stdout
     assert not (checkout / "results/mine/bundle").exists()
 
 
@@ -137,32 +135,31 @@ def test_a_plain_table_becomes_a_cohort_and_becomes_it_again_when_it_changes(che
     (checkout / "features.csv").write_text(cuts + "TFF3,ordinal,4,8\n")
     (checkout / "labels.csv").write_text("patient,bleeding\np0,1\np1,0\n")
     tables = ["--table", "values.csv", "--features", "features.csv", "--labels", "labels.csv"]
-    afa = Path(sys.executable).parent / "afa"
-    made = subprocess.run([afa, "cohort", "new", "mine", *tables], cwd=checkout, capture_output=True, check=False)
+    made = afa("cohort", "new", "mine", *tables, folder=checkout)
     assert made.returncode == 0, made.stderr
     settings = ["--config", "cohort=mine", "bundle=tests/data/bundle_tiny"]
     run = snakemake(checkout, "cohort", *settings)
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.returncode == 0, run.stdout
     card = (checkout / "results/mine/cohort/cohort.yaml").read_text()
     assert "origin: table" in card
     assert "patients: 12" in card
-    assert "Nothing to be done" in snakemake(checkout, "cohort", *settings).stderr
+    assert "Nothing to be done" in snakemake(checkout, "cohort", *settings).stdout
     (checkout / "values.csv").write_text((checkout / "values.csv").read_text().replace("p0,0,", "p0,3,"))
     again = snakemake(checkout, "-n", "cohort", *settings)
-    assert "rule encode_cohort:" in again.stdout + again.stderr
+    assert "rule encode_cohort:" in again.stdout
 
 
 def test_a_field_is_a_cohort_of_its_own_name_with_a_bundle_of_its_own_and_what_makes_sense_of_it(checkout):
     planned = snakemake(checkout, "-n", "--config", "cohort=kidney")
-    assert planned.returncode == 0, planned.stderr
-    text = planned.stdout + planned.stderr
+    assert planned.returncode == 0, planned.stdout
+    text = planned.stdout
     assert "resources/fields/kidney/values.csv.gz" in text
     assert "rule field_bundle:" in text
     assert "rule labels:" in text
     for rule in ("sign_shard", "allocation", "errata", "comparison", "elicit_unary", "explorer"):
         assert f"rule {rule}:" not in text
     missing = snakemake(checkout, "-n", "--config", "cohort=nowhere")
-    assert "kidney" in missing.stdout + missing.stderr
+    assert "kidney" in missing.stdout
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in ROOT.glob("resources/fields/*/study.yaml")))
@@ -172,8 +169,8 @@ def test_every_field_is_planned_down_to_its_report(checkout, name):
     if not carried and not mirror.is_dir():
         pytest.skip("needs ../shared/fields")
     planned = snakemake(checkout, "-n", "--config", f"cohort={name}", f"tables={mirror}")
-    assert planned.returncode == 0, planned.stderr
-    text = planned.stdout + planned.stderr
+    assert planned.returncode == 0, planned.stdout
+    text = planned.stdout
     rules = ("field_bundle", "encode_cohort", "labels", "measured_field", "report_page")
     if name == "icu":  # nobody has every value
         rules = ("measured_field", "field_report")
@@ -197,9 +194,9 @@ def test_a_field_of_which_nobody_has_every_value_has_a_report_of_what_was_measur
     digest = hashlib.sha256(values.read_bytes()).hexdigest()
     study.write_text(re.sub("sha256: [0-9a-f]{64}", f"sha256: {digest}", study.read_text(), count=1))
     made = snakemake(checkout, "--config", "cohort=pima", "run=gaps")
-    assert made.returncode == 0, made.stdout + made.stderr
-    assert "nobody has every value" in made.stdout + made.stderr
+    assert made.returncode == 0, made.stdout
+    assert "nobody has every value" in made.stdout
     page = (checkout / "results/gaps/report.html").read_text()
     assert "768 patients. After 3 of 8 features" in page
     assert "Nobody has every value" in page
-    assert "Nothing to be done" in snakemake(checkout, "--config", "cohort=pima", "run=gaps").stderr
+    assert "Nothing to be done" in snakemake(checkout, "--config", "cohort=pima", "run=gaps").stdout
