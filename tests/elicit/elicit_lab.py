@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from afa.cli import app
 
 PHENOTYPES = ("chronic_diarrhea", "rectal_bleeding", "perianal_disease")
+IMPATIENT = "from afa.cli import main; from afa.elicit import live; live.PATIENCE = {}; main()"
 STAGES = ("unary", "consensus", "evidence", "pairwise", "bundle")
 
 
@@ -61,11 +62,15 @@ class Lab:
             said[stage] = result.output
         return said
 
-    def start(self, stage: str, *options: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """A stage as a process of its own."""
-        afa = str(Path(sys.executable).parent / "afa")
+    def start(
+        self, stage: str, *options: str, environment: Mapping[str, str], patience: float | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A stage as a process of its own; `patience` stands for the seconds that open calls may take to end."""
+        afa = [str(Path(sys.executable).parent / "afa")]
+        if patience is not None:
+            afa = [sys.executable, "-c", IMPATIENT.format(patience)]
         return subprocess.Popen(
-            [afa, *self.command(stage, *options)],
+            [*afa, *self.command(stage, *options)],
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

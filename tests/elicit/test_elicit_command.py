@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,24 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
         manager.__exit__(None, None, None)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Endpoint]:
+    """A study that was elicited without a break, and the endpoint that was asked; for tests that change neither."""
+    lab = Lab(tmp_path_factory.mktemp("whole"), models=MODELS)
+    with llm_server.serve(scripted) as endpoint, pytest.MonkeyPatch.context() as patch:
+        for name, value in endpoint.environment.items():
+            patch.setenv(name, value)
+        lab.elicit(*LIVE)
+    return lab, endpoint
+
+
+def copy_of(whole: Lab, folder: Path) -> Lab:
+    """A study of its own with the answers of another."""
+    lab = Lab(folder, models=MODELS)
+    shutil.copytree(whole.record, lab.record)
+    return lab
+
+
 def bodies(endpoint: Endpoint) -> list[bytes]:
     return [asked.body for asked in endpoint.asked]
 
@@ -67,10 +86,10 @@ def refused(lab: Lab, *options: str, stages=("unary",)) -> str:
     return str(caught.value)
 
 
-def test_a_killed_elicitation_goes_on_and_gives_the_bundle_of_an_uninterrupted_one(tmp_path: Path, serve) -> None:
-    whole = Lab(tmp_path / "whole", models=MODELS)
-    endpoint = serve()
-    whole.elicit(*LIVE)
+def test_a_killed_elicitation_goes_on_and_gives_the_bundle_of_an_uninterrupted_one(
+    tmp_path: Path, serve, whole: tuple[Lab, Endpoint]
+) -> None:
+    uninterrupted, endpoint = whole
     asked = len(endpoint.asked)
     assert asked > 9 + 3 * 10
     assert len(set(bodies(endpoint))) == asked
@@ -100,26 +119,27 @@ def test_a_killed_elicitation_goes_on_and_gives_the_bundle_of_an_uninterrupted_o
 
     answered = [body for number, body in enumerate(bodies(endpoint)) if number not in halts]
     assert len(set(answered)) == len(answered) == asked
-    assert killed.bundle() == whole.bundle()
+    assert killed.bundle() == uninterrupted.bundle()
 
 
-def test_a_record_replays_to_the_same_bundle_without_an_endpoint(tmp_path: Path, serve, monkeypatch) -> None:
-    lab = Lab(tmp_path, models=MODELS)
-    endpoint = serve()
+def test_a_record_replays_to_the_same_bundle_without_an_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: tuple[Lab, Endpoint]
+) -> None:
+    live, endpoint = whole
+    lab, asked = copy_of(live, tmp_path), len(endpoint.asked)
+    for name, value in endpoint.environment.items():  # where nobody answers any more
+        monkeypatch.setenv(name, value)
     lab.elicit(*LIVE)
-    asked, live = len(endpoint.asked), lab.bundle()
-    lab.elicit(*LIVE)
+    assert lab.bundle() == live.bundle()
     assert len(endpoint.asked) == asked
     for name in PATHS:
         monkeypatch.delenv(name)
     lab.elicit()
-    assert lab.bundle() == live
+    assert lab.bundle() == live.bundle()
 
 
-def test_the_bundle_names_models_prompts_and_counts(tmp_path: Path, serve) -> None:
-    lab = Lab(tmp_path, models=MODELS)
-    serve()
-    lab.elicit(*LIVE)
+def test_the_bundle_names_models_prompts_and_counts(whole: tuple[Lab, Endpoint]) -> None:
+    lab, _ = whole
     header = lab.bundle()["bundle.yaml"]
     assert "name: small-2of3" in header
     assert "model: model-one, model-three, model-two, scripted-test-model" in header
@@ -335,13 +355,11 @@ def test_a_live_run_refuses_to_write_among_answers_of_an_unknown_model(tmp_path:
     assert not endpoint.asked
 
 
-def test_two_peoples_records_merge_to_the_bundle_of_one(tmp_path: Path, serve) -> None:
-    whole = Lab(tmp_path / "whole", models=MODELS)
+def test_two_peoples_records_merge_to_the_bundle_of_one(tmp_path: Path, serve, whole: tuple[Lab, Endpoint]) -> None:
+    both, _ = whole
     serve()
-    whole.elicit(*LIVE)
-    one, other = Lab(tmp_path / "one", models=MODELS), Lab(tmp_path / "other", models=MODELS)
+    one, other = Lab(tmp_path / "one", models=MODELS), copy_of(both, tmp_path / "other")
     one.elicit(*LIVE, stages=("unary", "consensus", "evidence"))
-    other.elicit(*LIVE)
     for path in other.record.glob("*.jsonl"):
         lines = [line for line in path.read_text().splitlines(True) if '"pairwise"' in line]
         path.write_text("".join(lines))
@@ -352,7 +370,7 @@ def test_two_peoples_records_merge_to_the_bundle_of_one(tmp_path: Path, serve) -
     assert (tmp_path / "ab/merged.wordings").read_bytes() == (tmp_path / "ba/merged.wordings").read_bytes()
     one.record = tmp_path / "ab"
     one.elicit()
-    assert one.bundle() == whole.bundle()
+    assert one.bundle() == both.bundle()
 
 
 def test_the_estimate_of_pairs_is_exact_once_genes_are_named(tmp_path: Path, serve) -> None:

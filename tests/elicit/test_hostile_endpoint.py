@@ -198,7 +198,7 @@ def test_a_terminated_run_ends_soon_though_the_endpoint_hangs(tmp_path: Path) ->
 
     lab = Lab(tmp_path)
     with serve(scripted, lambda *_: hang) as server:
-        process = lab.start("unary", "--live", "--calls=9", environment=server.environment)
+        process = lab.start("unary", "--live", "--calls=9", environment=server.environment, patience=1.0)
         assert asked.wait(60)
         begin = time.monotonic()
         process.send_signal(signal.SIGTERM)
