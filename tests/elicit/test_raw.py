@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from afa.bundle import load_bundle, validate_bundle
+from afa.bundle import Bundle, load_bundle, validate_bundle
 from afa.elicit.raw import read_recorded
 from afa.elicit.stages import build_recorded_bundle
 from afa.errors import ElicitationError
@@ -241,15 +242,28 @@ def test_a_pair_of_survivors_that_was_not_asked_is_refused(record: Path, tmp_pat
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Bundle, Path]]:
+    """Builds the bundle of the project's record where so many runs must agree, each once: itself and its folder."""
+
+    @cache
+    def build(min_agree: int) -> tuple[Bundle, Path]:
+        folder = tmp_path_factory.mktemp("built") / "bundle"
+        bundle, _ = build_recorded_bundle(RECORD, folder, min_agree=min_agree)
+        return bundle, folder
+
+    return build
+
+
 @pytest.mark.parametrize(("min_agree", "n_features"), [(2, 253), (3, 183)])
 def test_the_bundle_of_the_project_record_is_sound_and_has_the_known_size(
-    tmp_path: Path, min_agree: int, n_features: int
+    built, min_agree: int, n_features: int
 ) -> None:
-    bundle, _ = build_recorded_bundle(RECORD, tmp_path / "bundle", min_agree=min_agree)
+    bundle, folder = built(min_agree)
     assert len(bundle.features) == n_features
     assert bundle.entities == tuple(read_recorded(RECORD).phenotypes["phenotype"])
-    assert validate_bundle(tmp_path / "bundle") == ([], ["bundle.yaml: no licence"])
-    assert load_bundle(tmp_path / "bundle").digest == bundle.digest
+    assert validate_bundle(folder) == ([], ["bundle.yaml: no licence"])
+    assert load_bundle(folder).digest == bundle.digest
 
 
 FROZEN = {
@@ -268,21 +282,21 @@ FROZEN = {
 
 
 @pytest.mark.parametrize("min_agree", FROZEN)
-def test_the_project_record_gives_the_same_bundle_in_every_version(tmp_path: Path, min_agree: int) -> None:
-    build_recorded_bundle(RECORD, tmp_path / "bundle", min_agree=min_agree)
-    assert {path.name: sha256_of(path) for path in (tmp_path / "bundle").iterdir()} == FROZEN[min_agree]
+def test_the_project_record_gives_the_same_bundle_in_every_version(built, min_agree: int) -> None:
+    _, folder = built(min_agree)
+    assert {path.name: sha256_of(path) for path in folder.iterdir()} == FROZEN[min_agree]
 
 
-def test_building_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        build_recorded_bundle(RECORD, tmp_path / name, min_agree=2)
-    for path in (tmp_path / "one").iterdir():
-        assert sha256_of(path) == sha256_of(tmp_path / "two" / path.name)
+def test_building_twice_gives_the_same_bytes(built, tmp_path: Path) -> None:
+    _, folder = built(2)
+    build_recorded_bundle(RECORD, tmp_path / "again", min_agree=2)
+    for path in folder.iterdir():
+        assert sha256_of(path) == sha256_of(tmp_path / "again" / path.name)
 
 
-def test_the_provenance_counts_unclear_pairs_and_says_what_the_record_is_not(tmp_path: Path) -> None:
-    build_recorded_bundle(RECORD, tmp_path / "bundle", min_agree=2)
-    provenance = yaml.safe_load((tmp_path / "bundle" / "bundle.yaml").read_text())["provenance"]
+def test_the_provenance_counts_unclear_pairs_and_says_what_the_record_is_not(built) -> None:
+    _, folder = built(2)
+    provenance = yaml.safe_load((folder / "bundle.yaml").read_text())["provenance"]
     counts = provenance["counts"]
     assert counts["pairs_asked_of_survivors"] == 5879
     assert (counts["pairs_same"], counts["pairs_opposite"], counts["pairs_unclear"]) == (1918, 497, 3464)
@@ -293,8 +307,8 @@ def test_the_provenance_counts_unclear_pairs_and_says_what_the_record_is_not(tmp
         assert words in caveats
 
 
-def test_probabilities_stand_beside_the_potentials_of_the_record(tmp_path: Path) -> None:
-    plain, _ = build_recorded_bundle(RECORD, tmp_path / "plain", min_agree=2)
+def test_probabilities_stand_beside_the_potentials_of_the_record(built, tmp_path: Path) -> None:
+    plain, _ = built(2)
     bundle, _ = build_recorded_bundle(RECORD, tmp_path / "rated", min_agree=2, probabilities=RECORD / "probabilities")
     np.testing.assert_array_equal(bundle.unary, plain.unary)
     np.testing.assert_array_equal(bundle.packed.value, plain.packed.value)
