@@ -69,7 +69,7 @@ def trajectories(draw, **kwargs):
     st.one_of(trajectories(entities=(2, 3)), trajectories(entities=(2, 3), features=(5, 8), potentials=ELICITED)),
     st.sampled_from([Solver(), Solver(max_iterations=4)]),
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_scores_in_both_gauges_are_those_of_the_readable_functions_at_every_round(trajectory, solver):
     bundle, values, order = trajectory
     paths = paths_of(bundle, values, order, solver)

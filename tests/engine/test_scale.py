@@ -80,7 +80,7 @@ def readable_view(bundle, observed, gain, k) -> View:
 
 
 @pytest.mark.parametrize("gain", GAINS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(case=observed_bundles(entities=(2, 6), features=(2, 5), potentials=QUARTERS), data=st.data())
 def test_every_rule_chooses_what_it_chooses_by_the_readable_functions(gain, case, data):
     bundle, observed = case

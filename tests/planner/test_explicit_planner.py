@@ -32,7 +32,7 @@ def naive_bayes(case, values, seen, against):
     return case.bundle.priors + ratios.sum(axis=1)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(SEEDS)
 def test_without_couplings_every_planner_is_naive_bayes_at_every_partial_observation(tmp_path_factory, seed):
     rng = np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def test_without_couplings_every_planner_is_naive_bayes_at_every_partial_observa
                 planner.observe(case.bundle.features[order[t]], int(values[order[t]]))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(SEEDS)
 def test_before_any_observation_the_posterior_is_the_prior(seed):
     case = rated(np.random.default_rng(seed))
@@ -172,16 +172,17 @@ def _question(planner):
 
 
 def test_certificates_are_never_wrong():
-    assert sum(check_certificates(seed) for seed in range(100)) > 50
+    assert sum(check_certificates(seed) for seed in range(40)) > 20
 
 
 def test_certificates_are_never_wrong_where_repeated_findings_are_discounted():
-    assert sum(check_certificates(seed, tau="effective") for seed in range(60)) > 30
+    assert sum(check_certificates(seed, tau="effective") for seed in range(30)) > 15
 
 
 @pytest.mark.slow
 def test_certificates_are_never_wrong_on_two_thousand_bundles():
-    assert sum(check_certificates(seed) for seed in range(100, 2100)) > 1000
+    assert sum(check_certificates(seed) for seed in range(40, 2040)) > 1000
+    assert sum(check_certificates(seed, tau="effective") for seed in range(30, 100)) > 35
 
 
 @pytest.fixture
