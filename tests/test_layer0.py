@@ -179,7 +179,7 @@ def test_certificates_do_not_depend_on_the_order_of_entities_and_features(bundle
 # sound certificates
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(random_bundles(entities=(3, 4), features=(2, 4)), st.lists(st.integers(-12, 12), min_size=4, max_size=4))
 def test_a_sound_domination_holds_at_every_profile(bundle, priors):
     bundle = with_priors(bundle, np.array(priors[: len(bundle.entities)], dtype=float))

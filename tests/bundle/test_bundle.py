@@ -330,7 +330,7 @@ def arguments(draw: st.DrawFn) -> dict:
 
 
 @given(arguments())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bundle_written_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, written: dict) -> None:
     path = tmp_path_factory.mktemp("any") / "bundle"
     write_bundle(path, **written)

@@ -44,7 +44,7 @@ def asked(case, values, entity="v0", gauge=Gauge("explicit")):  # noqa: B008 (a 
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
     rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
                 assert scores[i, t] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SEEDS)
 def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(seed):
     rng = np.random.default_rng(seed)

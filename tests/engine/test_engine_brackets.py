@@ -73,7 +73,7 @@ def sides(ends):
 
 
 @given(observed_bundles(potentials=QUARTERS), st.sampled_from([GAMMA, 0.5, 0.99]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_each_bracket_calls_where_its_readable_interval_excludes_zero(case, gamma):
     bundle, observed = case
     np.testing.assert_array_equal(compiled(bundle, observed, gamma), sides(intervals(bundle, observed, gamma)))

@@ -65,7 +65,7 @@ def states_of(models, seen):
 
 
 @given(cases(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_along_given_orders_the_engine_reads_what_the_readable_functions_say(case, data):
     models, values = case
     orders = np.array([data.draw(st.permutations(range(values.shape[1]))) for _ in values])
