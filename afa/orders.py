@@ -1,32 +1,15 @@
-"""Names of the allocation rules, and random orders by names and seeds, whatever the order of execution."""
+"""Random observation orders that depend on names and seeds, never on positions or on the order of execution."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
 """Observations at which the paper's tables stand, and before which it ranks its candidates again."""
-
-
-RULE_NAMES = (
-    "random",
-    "largest_unary",
-    "greedy",
-    "lucb",
-    "clustered",
-    "priority_clusters",
-    "priority_all",
-    "boundary",
-)
-"""Allocation rules: `afa.allocate` has one class for each, `afa.engine.rules` the same compiled, by the place here."""
-WITHOUT_GAIN = RULE_NAMES[:2]
-"""Rules that look at no gain."""
 
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
@@ -38,8 +21,6 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
     >>> random_order(["a", "b", "c"], patient="p1", seed=0).tolist()
     [0, 2, 1]
     """
-    import numpy as np  # noqa: PLC0415 (the workflow's rules import this module, for the names)
-
     stem = hashlib.sha256(f"{experiment}\0{patient}\0{seed}\0".encode())
     keys = []
     for feature in features:

@@ -12,11 +12,11 @@ import pandas as pd
 from afa.bundle.rates import NONE_STATED, Rates
 from afa.engine.elimination import log_partitions
 from afa.engine.gauges import gauge_paths
-from afa.engine.rules import RULE_NAMES
 from afa.engine.tasks import follow_gain, follow_orders, task_of
 from afa.features import features_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
+from afa.rulenames import RULE_NAMES
 from afa.stages.allocation.tables import GAINS, SCHEDULES, allocation_grid, cells_of
 from afa.stages.binary import INFORMED, binary_tasks
 

@@ -46,7 +46,7 @@ from afa.engine.state import Iteration, State, elbos, new_state, solve_all
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
-from afa.orders import RULE_NAMES
+from afa.rulenames import RULE_NAMES
 
 BLOCK_BYTES = 64 * 2**20
 """What is held at once of the readings that are summed up at once."""

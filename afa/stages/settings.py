@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from afa.orders import RULE_NAMES, WITHOUT_GAIN
+from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.base import Rounds, Section, Seeds
 
 

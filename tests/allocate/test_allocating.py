@@ -15,8 +15,9 @@ from afa.engine.linkage import cluster_labels
 from afa.engine.patient import Patient, entity_intervals
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
 from afa.engine.state import Iteration, condition, new_state, solve_all
-from afa.orders import RULE_NAMES, random_order
+from afa.orders import random_order
 from afa.planner import TopKPlanner
+from afa.rulenames import RULE_NAMES
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "linearity"))
 SEVEN = {"entities": (2, 7), "features": (2, 5)}

@@ -9,7 +9,6 @@ from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.inference.meanfield import Solver
-from afa.orders import RULE_NAMES
 from afa.report.figures import new_figure
 from afa.report.grid import (
     CLAIMS,
@@ -30,6 +29,7 @@ from afa.report.grid import (
     with_interval,
 )
 from afa.report.notebook import notebook_figure, run_notebook
+from afa.rulenames import RULE_NAMES
 from afa.stages.allocation.numbers import summarise_allocation
 from afa.stages.allocation.tables import allocation_grid, allocation_truth, cells_of
 from afa.stats.summary import summary_rows, write_summary

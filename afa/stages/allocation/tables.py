@@ -24,7 +24,8 @@ from afa.engine.duels import all_pairs
 from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
 from afa.inference.meanfield import Solver
-from afa.orders import PAPER_ROUNDS, RULE_NAMES, WITHOUT_GAIN, random_order
+from afa.orders import PAPER_ROUNDS, random_order
+from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import Cell
 from afa.stages.allocation.own_rule import follow_own_rule
 

@@ -26,9 +26,10 @@ from afa.engine.rounds import Truth, follow_rule, full_observation
 from afa.engine.rules import NONE
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import RULE_NAMES, WITHOUT_GAIN, random_order
+from afa.orders import random_order
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
+from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.allocation.fixed_topk import overlap, positives_by_prevalence
 from afa.stages.allocation.tables import Targets
