@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.orders import random_order
+from afa.orders import random_order, random_orders
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=12)
 
@@ -66,3 +66,10 @@ def test_every_feature_stands_at_every_place_about_equally_often() -> None:
     for i in range(n):
         places[random_order(features, patient=f"p{i}", seed=3), range(m)] += 1
     assert abs(places / n - 1 / m).max() < 0.03
+
+
+def test_the_orders_of_many_are_those_of_each() -> None:
+    features, patients, seeds = ["a", "b", "c", "d"], ["p", "q"], [3, 0, 1]
+    found = random_orders(features, patients=patients, seeds=seeds)
+    expected = [[random_order(features, patient=name, seed=seed).tolist() for seed in seeds] for name in patients]
+    assert found.tolist() == expected
