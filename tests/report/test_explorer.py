@@ -34,9 +34,8 @@ GAINS = ("wald_magnitude", "cmi", "f_target")
 
 
 def cohort_of(bundle, values, labels=None):
-    names = tuple(f"p{i}" for i in range(len(values)))
-    table = pd.DataFrame(index=list(names)) if labels is None else labels
-    return Cohort("made", bundle.features, names, np.asarray(values, dtype=np.int8), table)
+    labels = pd.DataFrame(index=[f"p{i}" for i in range(len(values))]) if labels is None else labels
+    return Cohort("made", bundle.features, tuple(labels.index), np.asarray(values, dtype=np.int8), labels)
 
 
 def drawn(bundle, patients=3, seed=0):
@@ -45,10 +44,9 @@ def drawn(bundle, patients=3, seed=0):
 
 def tied_by_name_alone(scores, order, tie):
     """Positions in an order whose entity has the wins, and but for rounding the summed score, of the one before."""
-    wins = copeland_wins(scores, tie=tie)
-    margin = scores.sum(axis=1)
-    alike = (wins[a] == wins[b] and abs(margin[a] - margin[b]) < 1e-9 for a, b in pairwise(order))
-    return {place for place, same in enumerate(alike, start=1) if same}
+    wins, margin = copeland_wins(scores, tie=tie), scores.sum(axis=1)
+    alike = enumerate((wins[a] == wins[b] and abs(margin[a] - margin[b]) < 1e-9 for a, b in pairwise(order)), start=1)
+    return {place for place, same in alike if same}
 
 
 def assert_planners_steps(bundle, explored, k):
