@@ -24,12 +24,12 @@ COLUMNS = ("rule", "jobs", "seconds", "longest_seconds", "max_rss_mb")
 
 SPACE_PATIENTS = 167
 SPACE_MB = {
-    "bundle": 0.3,
-    "cohort": 2.5,
+    "bundle": 2.5,
+    "cohort": 2.8,
     **{name: stage.space_mb for name, stage in stages().items()},
     "errata": 0.1,
-    "notebooks": 18.5,
-    "report": 70.7,
+    "notebooks": 7.8,
+    "report": 13.7,
 }
 """MB of tables, summaries and pages that each stage of the demo cohort left, 167 patients on the recorded bundle."""
 

@@ -48,7 +48,7 @@ STAGE = Stage(
         "left_out": columns("coupling entity reason"),
         "reliability": columns("bin cases probability positive coupling inference kind target t"),
     },
-    space_mb=2.1,
+    space_mb=1.1,
     single=("odds",),
 )
 HALVES = (0.5, -0.5)

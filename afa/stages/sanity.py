@@ -44,7 +44,7 @@ STAGE = Stage(
         ),
         "nonconvergence": columns("model patient entity solves capped persistent cohort bundle"),
     },
-    space_mb=0.4,
+    space_mb=0.1,
 )
 
 

@@ -40,7 +40,7 @@ STAGE = Stage(
         "duels": columns("patient entity_a entity_b winner"),
         "orders": columns("patient method different compared"),
     },
-    space_mb=4.3,
+    space_mb=3.1,
 )
 
 INFERENCE_METHODS = ("linearity", "two_elbo", "stack_a")

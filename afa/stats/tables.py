@@ -16,7 +16,7 @@ from afa.files import atomic_folder
 
 T = TypeVar("T")
 MANY = 20_000
-"""Different numbers in a column, beyond which a list of them does not pay where they are a third of all or short."""
+"""Different numbers in a column, beyond which a list of them does not pay where they are a third of all."""
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path) -> None:
@@ -29,7 +29,8 @@ def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path) -> None
 def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
     """Write a table without its index; every page of the file has a checksum.
 
-    Numbers that hardly repeat are stored byte by byte, which packs better than a list of those that there are.
+    Numbers that hardly repeat, and those of single precision, are stored byte by byte, which packs better than a list
+    of those that there are.
     """
     whole = pa.Table.from_pandas(table, preserve_index=False) if isinstance(table, pd.DataFrame) else table
     split = [name for name in whole.column_names if _hardly_repeats(whole[name])]
@@ -37,7 +38,7 @@ def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
         whole,
         path,
         compression="zstd",
-        compression_level=9,
+        compression_level=12,
         write_page_checksum=True,
         use_dictionary=[name for name in whole.column_names if name not in split],
         column_encoding=dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
@@ -45,8 +46,9 @@ def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
 
 
 def _hardly_repeats(column: pa.ChunkedArray) -> bool:
-    least = MANY if column.type == pa.float32() else max(MANY, len(column) // 3)
-    return pa.types.is_floating(column.type) and len(column.unique()) > least
+    if not pa.types.is_floating(column.type):
+        return False
+    return column.type == pa.float32() or len(column.unique()) > max(MANY, len(column) // 3)
 
 
 def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:

@@ -83,7 +83,7 @@ STAGE = Stage(
             **OWN,
         ),
     },
-    space_mb=4.5,
+    space_mb=1.9,
     single=("duels", "tasks"),
 )
 

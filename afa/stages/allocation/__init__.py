@@ -41,7 +41,7 @@ STAGE = Stage(
             **OWN,
         ),
     },
-    space_mb=25.8,
+    space_mb=15.3,
 )
 
 

@@ -43,8 +43,7 @@ STAGE = Stage(
         "targets": columns("patient entity likelihood clinical score unary_part cohort bundle"),
         "tasks": columns("entity features support shift cohort bundle"),
     },
-    space_mb=12.6,
-    single=("steps",),
+    space_mb=8.0,
 )
 
 F_TARGETS = ("two_elbo", "stack_a")

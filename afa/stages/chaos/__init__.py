@@ -37,7 +37,7 @@ STAGE = Stage(
         "flips": columns("patient seed_set definition flips runs magnitude nonzero cohort bundle"),
         "rounds": columns("patient t seed_set method right duels cohort bundle"),
     },
-    space_mb=2.5,
+    space_mb=0.7,
 )
 
 

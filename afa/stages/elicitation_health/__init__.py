@@ -68,7 +68,7 @@ STAGE = Stage(
             union=Column("count", "genes in either answer; of pairs as `shared`"),
         ),
     },
-    space_mb=0.4,
+    space_mb=0.3,
 )
 
 

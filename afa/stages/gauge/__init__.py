@@ -60,7 +60,7 @@ STAGE = Stage(
         ),
         "solves": columns("patient t model solves iterations capped ascended cohort bundle"),
     },
-    space_mb=29.4,
+    space_mb=5.3,
     single=("scalars",),
 )
 TRACKS = ("two_elbo", "stack_a")

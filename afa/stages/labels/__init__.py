@@ -86,7 +86,7 @@ STAGE = Stage(
         ),
         "whole": columns("reference coupling patient entity score cohort bundle", **OWN),
     },
-    space_mb=9.0,
+    space_mb=8.3,
 )
 
 

@@ -68,7 +68,7 @@ STAGE = Stage(
             "reference coupling entity allocation seed patient t calibrated label cohort bundle", **OWN
         ),
     },
-    space_mb=5.0,
+    space_mb=6.5,
 )
 
 

@@ -48,7 +48,7 @@ STAGE = Stage(
             duels=Column("count", "dominations of entities that have a winner at full observation"),
         ),
     },
-    space_mb=0.3,
+    space_mb=0.2,
 )
 
 

@@ -50,7 +50,7 @@ STAGE = Stage(
         "pairs": columns("patient duels tied cohort bundle"),
         "steps": columns("patient allocation seed bracket step called cohort bundle", **OWN),
     },
-    space_mb=2.0,
+    space_mb=0.4,
 )
 
 

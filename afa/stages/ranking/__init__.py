@@ -79,7 +79,7 @@ STAGE = Stage(
         ),
         "truth": columns("scale target patient duels prior_wrong majority larger cohort bundle", **OWN),
     },
-    space_mb=1.2,
+    space_mb=0.9,
 )
 
 

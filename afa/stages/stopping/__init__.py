@@ -47,7 +47,7 @@ STAGE = Stage(
         ),
         "top_k": columns("cohort bundle patient allocation gain stopping level t stopped members wrong", **OWN),
     },
-    space_mb=0.3,
+    space_mb=0.1,
 )
 
 
