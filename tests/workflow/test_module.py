@@ -111,7 +111,7 @@ def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefi
     folder = caller(tmp_path / "mine", more, tmp_path / "source" / f"afa-{TAG}" / "workflow" / "Snakefile")
     target = "part/results/mine/curves/sign.parquet"
     succeed(snakemake(folder, target))
-    assert list(pd.read_parquet(folder / target).columns[:3]) == ["table", "metric", "method"]
+    assert list(pd.read_parquet(folder / target).columns[:3]) == ["table", "metric", "quantity"]
     assert "Nothing to be done" in succeed(snakemake(folder, target))
 
 

@@ -60,8 +60,8 @@ def test_a_bundle_and_cohort_of_ones_own_reach_the_gathered_tables(checkout):
     run = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
     assert run.returncode == 0, run.stdout
     summary = (checkout / "results/mine/summary.csv").read_text().splitlines()
-    assert summary[0].startswith("table,metric,method")
-    assert any(line.startswith("sign_accuracy_random,accuracy,wald") for line in summary)
+    assert summary[0].startswith("table,metric,quantity,method")
+    assert any(line.startswith("sign_accuracy_random,accuracy,,wald") for line in summary)
     again = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
     assert "Nothing to be done" in again.stdout
 
