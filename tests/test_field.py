@@ -22,6 +22,7 @@ from afa.cohort.table_cohort import (
     find_table,
     load_field,
     load_table_cohort,
+    write_table_cohort,
 )
 from afa.config import RunConfig
 from afa.doctor.inputs import check_cohort_file
@@ -166,6 +167,24 @@ def test_controls_of_a_table_are_held_in_its_cohort_where_nothing_is_missing(pum
     assert list(cohort.controls.index) == ["p5", "p7", "p8"]
     assert cohort.controls["pressure"].tolist() == [0, 0, 0]
     assert (cohort.provenance["controls"], cohort.provenance["controls_with_gaps"]) == (4, 1)
+
+
+@pytest.mark.parametrize(("known", "held"), [(21, None), (20, "t")])
+def test_a_cohort_says_how_its_controls_were_tested(known: int, held: str | None, tmp_path: Path) -> None:
+    values = {"x": [float(n) if n < known else None for n in range(22)], "y": [1.0] * 3 + [None] * 19}
+    table = pd.DataFrame({**values, "group": "healthy"}, index=pd.Index([f"c{n}" for n in range(22)], name="patient"))
+    table.loc["ill"] = [50.0, 0.0, "ill"]
+    table.to_csv(tmp_path / "table.csv")
+    (tmp_path / "features.csv").write_text("feature,kind,unit,low,high\nx,continuous,,,\ny,continuous,,0.5,1.5\n")
+    path, encoded = write_table_cohort(
+        "mine", tmp_path, table=tmp_path / "table.csv", features=tmp_path / "features.csv", labels=None,
+        controls=("group", "healthy"),
+    )  # fmt: skip
+    config = load_table_cohort(path)
+    build_table_cohort(config, find_table(config), encoded, ["a"], tmp_path / "cohort")
+    card = yaml.safe_load((tmp_path / "cohort" / "cohort.yaml").read_text())
+    assert card["encoding"].get("test_of_controls") == held
+    assert card["controls_with_gaps"] == 19
 
 
 def test_a_made_up_field_has_a_bundle_of_its_answers(pumps: Path, leaves: Path, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Whether every patient lacks some value. False where the table cannot be read: the job that needs it says so."""
+    """Whether no patient has all values. False if the table cannot be read; the job that reads it says why."""
     try:
         files = find_table(config, mirror)
         names = read_features(files.features).names
@@ -388,7 +388,8 @@ def _coding(config: TableCohort, encoded: Encoded) -> dict[str, Any]:
     match _reference(encoded.cuts):
         case "controls":
             test, level = config.encoding.test, config.encoding.level
-            others = int(encoded.controls.notna().sum().min()) - 1
+            by_controls = encoded.cuts.loc[encoded.cuts["by"] == "controls", "feature"]
+            others = int(encoded.controls[by_controls].notna().sum().min()) - 1
             held = {"test_of_controls": "t"} if test == "empirical" and others < least_controls(level) else {}
             return {"test": test, "level": level, **held}
         case "cohort":

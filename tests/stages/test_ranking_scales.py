@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from bundles import bundle_of, models_of, random_bundles
+from bundles import bundle_of, energies, random_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,18 +21,6 @@ from afa.stages.ranking.scales import (
 from afa.stages.ranking.ways import known, leads, whole_scores
 
 QUICK = settings(max_examples=25, deadline=None)
-OPTIONS = {"k": 2, "rounds": [2, 4, 99], "seeds": [0, 1], "permutations": 3, "whole_permutations": 25}
-ENTITIES = ("ache", "burn", "chill", "daze", "fever")
-
-
-def energies(bundle, rows):
-    return np.array([[model.energy(x) for x in rows] for model in models_of(bundle)])
-
-
-def pick(rows, **columns):
-    for name, value in columns.items():
-        rows = rows[rows[name].isna() if value is None else rows[name] == value]
-    return rows
 
 
 def test_the_uniform_scale_by_hand():

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from bundles import bundle_of, models_of
+from bundles import bundle_of, energies, models_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,19 +20,13 @@ from afa.preference import cross_expectations, duels_of, linearity, population, 
 from afa.stages.labels.null import shuffled_genes
 from afa.stages.ranking.measures import patient_auroc, scales_of, size_correlation
 from afa.stages.ranking.numbers import summarise_ranking
-from afa.stages.ranking.scales import (
-    raw_scale,
-)
+from afa.stages.ranking.scales import raw_scale
 from afa.stages.ranking.tables import ranking_tables
 from afa.stages.ranking.ways import METHODS, known, leads, places
 
 QUICK = settings(max_examples=25, deadline=None)
 OPTIONS = {"k": 2, "rounds": [2, 4, 99], "seeds": [0, 1], "permutations": 3, "whole_permutations": 25}
 ENTITIES = ("ache", "burn", "chill", "daze", "fever")
-
-
-def energies(bundle, rows):
-    return np.array([[model.energy(x) for x in rows] for model in models_of(bundle)])
 
 
 def pick(rows, **columns):

@@ -53,6 +53,11 @@ def models_of(bundle):
     return [bundle.mrf(entity) for entity in bundle.entities]
 
 
+def energies(bundle, rows):
+    """(N, rows) energy of each row under each entity."""
+    return np.array([[model.energy(x) for x in rows] for model in models_of(bundle)])
+
+
 @st.composite
 def observed_bundles(draw, full=False, **kwargs):
     """A bundle and some observations (feature index -> value) in a drawn order; all features with `full`."""

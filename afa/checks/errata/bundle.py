@@ -9,18 +9,11 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from afa.bundle import Bundle, PackedCouplings
-from afa.bundle.format import Potentials
-from afa.bundle.model import packed_couplings
 from afa.checks.errata.rows import EXACT, Row
 from afa.closure import contraction, half_potentials
 from afa.engine.elimination import log_partitions, score_distribution
-from afa.engine.follow import iteration_of
-from afa.engine.layout import pack
-from afa.engine.state import CAPPED, new_state, solve_all
 from afa.errors import InferenceError
 from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import MeanField, Solver, mean_field, ternary_moments
@@ -137,7 +130,7 @@ def halved_contraction(bundle: Bundle, halves: Sequence[Halves], most_duels: int
     capped = {
         "plus": np.array([not entity.own.converged for entity in halves]),
         "half_plus": np.array([not entity.one.converged for entity in halves]),
-        "minus": _meets_cap([entity.score.scaled(-1.0) for entity in halves], solver),
+        "minus": np.array([not mean_field(entity.score.scaled(-1.0), solver=solver).converged for entity in halves]),
         "half_minus": np.array([not entity.zero.converged for entity in halves]),
     }
     for name, factor in (
@@ -147,7 +140,8 @@ def halved_contraction(bundle: Bundle, halves: Sequence[Halves], most_duels: int
         ("duels_half_minus", -0.5),
     ):
         if differences:
-            capped[name] = _meets_cap([model.scaled(factor) for model in differences], solver)
+            solved = (mean_field(model.scaled(factor), solver=solver) for model in differences)
+            capped[name] = np.array([not solution.converged for solution in solved])
     rows = []
     for name, hits in capped.items():
         whole = capped[name.replace("half_", "")].mean() if "half" in name else None
@@ -171,27 +165,6 @@ def halved_contraction(bundle: Bundle, halves: Sequence[Halves], most_duels: int
             else []
         )
     return rows
-
-
-def _meets_cap(models: Sequence[PairwiseMRF], solver: Solver) -> NDArray[np.bool_]:
-    """(n,) which of some models on the same features meet the cap of sweeps, before any observation."""
-    found = [sp.triu(model.couplings).tocoo() for model in models]
-    entity = np.repeat(np.arange(len(models)), [part.nnz for part in found])
-    ends = np.concatenate([np.stack([part.row, part.col], axis=1) for part in found])
-    couplings = Potentials(entity, ends, np.concatenate([part.data for part in found]))
-    bundle = Bundle(
-        "models",
-        "1",
-        tuple(f"model {v}" for v in range(len(models))),
-        models[0].features,
-        np.stack([model.unary for model in models]),
-        packed_couplings(couplings, len(models)),
-        np.zeros(len(models)),
-    )
-    packed = pack(bundle, overlaps=False)
-    state = new_state(packed)
-    solve_all(packed, state, iteration_of(solver), False)
-    return np.asarray(state.solves[CAPPED] > 0)
 
 
 def largest_slope() -> float:

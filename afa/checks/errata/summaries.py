@@ -10,6 +10,7 @@ import pandas as pd
 
 from afa.checks.errata.printed import Printed
 from afa.checks.errata.rows import NEAR, Row
+from afa.stats.summary import DETAILS
 
 CHECKPOINTS = tuple(f"t={t}" for t in (10, 50, 100, 150))
 TRACKS = {"two_elbo": "F1-track", "stack_a": "F2-track"}
@@ -22,7 +23,7 @@ def rows_of(summary: pd.DataFrame, table: str, **cells: str | float | None) -> p
     Where no quantity, stratum or variant is named, the rows have none.
     """
     chosen = summary[(summary["table"] == table) & summary["value"].notna()]
-    for name, cell in {"quantity": None, "stratum": None, "variant": None, **cells}.items():
+    for name, cell in {**dict.fromkeys(set(DETAILS) - {"level"}), **cells}.items():
         chosen = chosen[chosen[name].isna() if cell is None else chosen[name] == cell]
     return chosen
 
