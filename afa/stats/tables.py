@@ -88,10 +88,18 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
         raise ConfigError(Fault(str(shards[0]), "no tables", "the tables of a shard", step))
     with atomic_folder(folder) as temporary:
         for name in names:
-            parts = [_read(shard, name, pq.read_table) for shard in shards]
-            filled = [part for part in parts if part.num_rows] or parts[:1]
-            joined = _by_patient(pa.concat_tables(filled, promote_options="default"))
-            write_parquet(joined, temporary / f"{name}.parquet")
+            parts = [_read(shard, name, _read_coded) for shard in shards]
+            tables, stored = zip(*([part for part in parts if part[0].num_rows] or parts[:1]), strict=True)
+            joined = _by_patient(pa.concat_tables(tables, promote_options="default").unify_dictionaries())
+            schema = pa.unify_schemas(stored, promote_options="default")
+            write_parquet(joined.cast(schema), temporary / f"{name}.parquet")
+
+
+def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
+    """A table whose words are numbers into a list of them, for many rows share few, and its schema as stored."""
+    schema = pq.read_schema(path)
+    words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+    return pq.read_table(path, read_dictionary=words, **options), schema
 
 
 def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
