@@ -9,8 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 from afa.bundle import Bundle
-from afa.checks.sanity.stage import raise_on_failure, sanity_tables
-from afa.checks.sanity.summary import summarise_sanity
+from afa.checks.sanity.stage import raise_on_failure, sanity_tables, summarise_sanity
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Section, Seeds, Stage

@@ -1,19 +1,17 @@
-"""Expression values of a cohort's patients and controls, and the ternary code as the paper prints it."""
+"""Items 10, 11, 19 and 21: what the values of a cohort's patients and the expression behind them decide."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from afa.bundle import Bundle
-from afa.checks.errata.rows import NEAR, Row
-from afa.checks.errata.states import Sampling, share_interval, some_patients
+from afa.checks.errata.models import by_hash
+from afa.checks.errata.rows import NEAR, Row, measured, rate
 from afa.cohort.build import read_values
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
@@ -86,16 +84,13 @@ def load_expression(
     return CohortExpression(values, is_control, config.encoding.test or test, config.encoding.level or level)
 
 
-BUDGET = 10
 COIN = 0.5
 NO_EXPRESSION = "expression values of the cohort"
+NO_DUEL = "bundles of two entities or more"
 
 
-def vote_for_neither(
-    bundle: Bundle, cohort: Cohort, solver: Solver, most_patients: int, sampling: Sampling
-) -> list[Row]:
+def vote_for_neither(bundle: Bundle, cohort: Cohort, solver: Solver, most_patients: int) -> list[Row]:
     """Item 10: how often `kl` at full observation lets both entities of a duel lose, and how many values are zero."""
-    point = partial(Row, item=10)
     rows = some_patients(cohort, most_patients, purpose="votes")
     names = [cohort.patients[row] for row in rows]
     orders = np.array([[random_order(bundle.features, patient=name, seed=0)] for name in names], dtype=np.int64)
@@ -105,67 +100,38 @@ def vote_for_neither(
     # `kl_reversed` is already turned round: +1 says that b, asked for, loses.
     neither = ((final["kl"] < 0) & (final["kl_reversed"] > 0))[decided]
     patients = np.repeat(np.array(names, dtype=object), decided.sum(axis=1))
-    zeros = float((cohort.values == 0).mean())
-    n = len(neither)
-    low, high = share_interval(neither, patients, sampling) if n else (None, None)
+    waits_for = "patients with a duel that is decided at full observation"
     return [
-        point(
-            name="neither",
-            claim_value=0.0,
-            value=float(neither.mean()) if n else None,
-            low=low,
-            high=high,
-            n=n,
-            holds=not bool(neither.any()) if n else None,
-            pending="" if n else "patients with a duel that is decided at full observation",
-        ),
-        point(
-            name="zero_values",
-            claim_value=1 / 3,
-            value=zeros,
-            n=cohort.values.size,
-        ),
+        rate(10, "neither", neither, patients=patients, pending=waits_for),
+        measured(10, "zero_values", cohort.values == 0, claim=1 / 3),
     ]
 
 
-def opposite_profile(bundle: Bundle, cohort: Cohort, sampling: Sampling) -> list[Row]:
+def some_patients(cohort: Cohort, most: int, *, purpose: str) -> list[int]:
+    """Rows of at most `most` patients, chosen by a hash of their names."""
+    return sorted(by_hash(cohort.patients, purpose)[:most])
+
+
+def opposite_profile(bundle: Bundle, cohort: Cohort) -> list[Row]:
     """Item 11: does a positive S tell a profile from its opposite?"""
-    point = partial(Row, item=11)
     unary, quadratic = score_parts(bundle, cohort.values)
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
-    prior = bundle.priors[None, :]
-    positive = prior + unary + quadratic > tie
-    mirrored = prior - unary + quadratic > tie
-    against = positive & (unary < -tie)
-    size = np.abs(unary) + np.abs(quadratic)
-    share = np.divide(np.abs(quadratic), size, out=np.zeros_like(size), where=size > 0)
+    positive = bundle.priors + unary + quadratic > tie
+    mirrored = bundle.priors - unary + quadratic > tie
+    negative = unary < -tie
     patients = np.repeat(np.array(cohort.patients, dtype=object), positive.shape[1])
-
-    def rate(name: str, hits: NDArray[np.bool_], among: NDArray[np.bool_]) -> Row:
-        flat, kept = hits[among], patients[among.ravel()]
-        low, high = share_interval(flat, kept, sampling) if len(kept) else (None, None)
-        return point(
-            name=name,
-            claim_value=0.0,
-            value=float(flat.mean()) if len(kept) else None,
-            low=low,
-            high=high,
-            n=len(kept),
-            holds=not bool(flat.any()) if len(kept) else None,
-            pending="" if len(kept) else "patients with such a score",
-        )
-
-    every = np.ones_like(positive)
+    size = np.abs(unary) + np.abs(quadratic)
+    share = np.abs(quadratic)[size > 0] / size[size > 0]
     return [
-        rate("against_unaries", against, every),
-        rate("negative_sum_positive", positive, unary < -tie),
-        rate("mirror", mirrored, positive),
-        point(
-            name="quadratic_share",
-            value=float(share[size > 0].mean()) if (size > 0).any() else None,
-            n=int((size > 0).sum()),
-            pending="" if (size > 0).any() else "patients with a value that is not zero",
+        *(
+            rate(11, name, hits[among], patients=patients[among.ravel()], pending="patients with such a score")
+            for name, hits, among in (
+                ("against_unaries", positive & negative, np.ones_like(positive)),
+                ("negative_sum_positive", positive, negative),
+                ("mirror", mirrored, positive),
+            )
         ),
+        measured(11, "quadratic_share", share, pending="patients with a value that is not zero"),
     ]
 
 
@@ -180,77 +146,45 @@ def score_parts(bundle: Bundle, values: NDArray[np.int8]) -> tuple[Floats, Float
     return unary, quadratic
 
 
-def support_met(bundle: Bundle) -> list[Row]:
-    """Item 17: how much of an entity's support a random order over all M features meets by t = 10."""
-    point = partial(Row, item=17)
-    m = len(bundle.features)
-    sizes = np.array([len(bundle.support(entity)) for entity in bundle.entities])
-    drawn = min(BUDGET, m)
-    informed = np.minimum(sizes, drawn)
-    met = sizes * drawn / m
-    return [
-        point(name="support_met", value=float(met.mean()), n=len(sizes)),
-        point(name="support_informed", value=float(informed.mean()), n=len(sizes)),
-        point(
-            name="support_missed",
-            value=float(hypergeom.pmf(0, m, sizes, drawn).mean()),
-            n=len(sizes),
-        ),
-    ]
-
-
 def structural_ties(bundle: Bundle, cohort: Cohort, printed_share: float) -> list[Row]:
     """Item 19: the share of duels tied at full observation, where all others are one-sided; and whether it is one."""
     unary, quadratic = score_parts(bundle, cohort.values)
-    scores = bundle.priors[None, :] + unary + quadratic
+    scores = bundle.priors + unary + quadratic
     a, b = np.triu_indices(len(bundle.entities), 1)
-    tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
-    tied = np.abs(scores[:, a] - scores[:, b]) <= tie
-    point = partial(Row, item=19, pending="" if tied.size else "bundles of two entities or more")
+    tied = np.abs(scores[:, a] - scores[:, b]) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])
     of_patients = tied.mean(axis=1) if tied.size else np.zeros(0)
-    spread = float(np.ptp(of_patients)) if tied.size else None
     return [
-        point(
-            name="structural_ties",
-            claim_value=printed_share,
-            value=float(tied.mean()) if tied.size else None,
-            n=int(tied.size),
-        ),
-        point(
-            name="ties_by_patient",
-            claim_value=0.0,
-            value=spread,
-            n=len(of_patients),
-            holds=None if spread is None else spread <= NEAR,
+        measured(19, "structural_ties", tied, claim=printed_share, pending=NO_DUEL),
+        measured(
+            19,
+            "ties_by_patient",
+            of_patients,
+            np.ptp,
+            claim=0.0,
+            holds=lambda each: bool(np.ptp(each) <= NEAR),
+            pending=NO_DUEL,
         ),
     ]
 
 
 def down_regulation(expression: CohortExpression | None) -> list[Row]:
     """Item 21: what a p-value two-sided about zero calls down, beside the one about the controls' centre."""
-    point = partial(Row, item=21)
     if expression is None:
-        return [point(name="lowest_written", pending=NO_EXPRESSION)]
+        return [Row(21, "lowest_written", pending=NO_EXPRESSION)]
     known = expression.values.to_numpy(dtype=np.float64)
     controls, patients = known[:, expression.is_control], known[:, ~expression.is_control]
     written, ours = written_code(expression), expression.code()
     lowest = patients < controls.min(axis=1, keepdims=True)
     above = patients >= np.median(controls, axis=1, keepdims=True)
-
-    def share(name: str, hits: NDArray[np.bool_], waits_for: str = "") -> Row:
-        value = float(hits.mean()) if hits.size else None
-        return point(name=name, value=value, n=hits.size, pending="" if hits.size else waits_for)
-
-    below_all = "values below all controls"
-    called = share("lowest_written", written[lowest] < 0, below_all)
-    verdict = called.value > COIN if called.value is not None else None
+    below_all, as_printed = "values below all controls", "values that are called down as printed"
+    low, coin = written[lowest] < 0, lambda each: bool(each.mean() > COIN)
     return [
-        replace(called, claim_value=1.0, holds=verdict),
-        share("lowest_centred", ours[lowest] < 0, below_all),
-        share("down_written", written < 0),
-        share("up_written", written > 0),
-        share("down_centred", ours < 0),
-        share("up_centred", ours > 0),
-        share("down_above_median", above[written < 0], "values that are called down as printed"),
-        share("negative_values", known < 0),
+        measured(21, "lowest_written", low, claim=1.0, holds=coin, pending=below_all),
+        measured(21, "lowest_centred", ours[lowest] < 0, pending=below_all),
+        measured(21, "down_written", written < 0),
+        measured(21, "up_written", written > 0),
+        measured(21, "down_centred", ours < 0),
+        measured(21, "up_centred", ours > 0),
+        measured(21, "down_above_median", above[written < 0], pending=as_printed),
+        measured(21, "negative_values", known < 0),
     ]

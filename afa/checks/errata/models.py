@@ -76,8 +76,17 @@ def random_models(
 
 def generator_of(*names: str | float) -> np.random.Generator:
     """A random generator that depends on these names alone."""
-    text = "\0".join(map(str, ("errata", *names)))
-    return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))
+    return np.random.default_rng(int.from_bytes(_digest(*names)[:8], "little"))
+
+
+def by_hash(names: Sequence[str], purpose: str) -> list[int]:
+    """Places of the names by a hash of each, so that which come first does not depend on the order they come in."""
+    keys = [_digest(purpose, name) for name in names]
+    return sorted(range(len(names)), key=keys.__getitem__)
+
+
+def _digest(*names: str | float) -> bytes:
+    return hashlib.sha256("\0".join(map(str, ("errata", *names))).encode()).digest()
 
 
 def _draw(kind: str, density: float, n: int, index: int) -> SmallModel:

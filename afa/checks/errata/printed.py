@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 
 import numpy as np
 import pandas as pd
 
-from afa.checks.errata.rows import EXACT, Row
+from afa.checks.errata.rows import EXACT, Row, measured, rate
 from afa.errors import ConfigError, Fault
 
 
@@ -72,138 +71,67 @@ ORIGINS = {"sec:experiments": "an ongoing clinical trial", "supp:ternary": "a pu
 
 def chaotic_patients(printed: Printed) -> list[Row]:
     """Item 15: the two groups of tab:chaos against the size of the cohort."""
-    point = partial(Row, item=15)
     cohort = int(printed.claim("c044"))
     chaotic, others = (int(printed.cell("tab_chaos", "n", name)) for name in ("Chaotic", "Non-chaotic"))
     total, quartile = chaotic + others, ceil(cohort / 4)
     return [
-        point(
-            name="group_total",
-            claim_value=float(cohort),
-            value=float(total),
-            n=2,
-            holds=total == cohort,
-        ),
-        point(
-            name="top_quartile",
-            claim_value=float(chaotic),
-            value=float(quartile),
-            n=1,
-            holds=chaotic <= quartile,
-        ),
+        Row(15, "group_total", float(total), float(cohort), n=2, holds=total == cohort),
+        Row(15, "top_quartile", float(quartile), float(chaotic), n=1, holds=chaotic <= quartile),
     ]
 
 
 def clinical_ceiling(printed: Printed) -> list[Row]:
     """Item 16: accuracy at full observation against clinical labels, wherever it is printed."""
-    point = partial(Row, item=16)
-    text = printed.claim("c082")
     table = printed.cell("tab_classification_with_llm", "Clinical / wald", M)
     wald, stack_a = (printed.cell("tab_m1acc", row, M) for row in ("wald", "stack_a_maxent"))
+    apart, above = table - printed.claim("c082"), stack_a - wald
     return [
-        point(
-            name="text_and_table",
-            claim_value=0.0,
-            value=table - text,
-            n=2,
-            # the table has two decimals
-            holds=abs(table - text) <= 10 * ROUNDING,
-        ),
-        point(
-            name="stack_a_and_wald",
-            claim_value=0.0,
-            value=stack_a - wald,
-            n=2,
-            holds=abs(stack_a - wald) <= ROUNDING,
-        ),
+        # the table has two decimals
+        Row(16, "text_and_table", apart, 0.0, n=2, holds=abs(apart) <= 10 * ROUNDING),
+        Row(16, "stack_a_and_wald", above, 0.0, n=2, holds=abs(above) <= ROUNDING),
     ]
 
 
 def language_models(printed: Printed) -> list[Row]:
     """Item 17: the rows of language models before full observation against a coin."""
-    point = partial(Row, item=17)
     rows = [printed.column("tab_classification_with_llm", f"LLM / {name}") for name in ("RAG-LLM", "MRF-LLM")]
     early = np.array([value for row in rows for column, value in row.items() if column != M])
-    return [
-        point(
-            name="below_coin",
-            claim_value=0.0,
-            value=float((early < COIN).mean()),
-            n=len(early),
-            holds=bool((early >= COIN).all()),
-        ),
-        point(name="least_accuracy", value=float(early.min()), n=len(early)),
-    ]
+    return [rate(17, "below_coin", early < COIN), measured(17, "least_accuracy", early, np.min)]
 
 
 def allocation_rules(printed: Printed) -> list[Row]:
     """Item 18: `greedy` and `clustered` in tab:m2_alloc, and the rules of tab:method_topk."""
-    point = partial(Row, item=18)
     greedy, clustered = (printed.column("tab_m2_alloc", rule) for rule in ("greedy", "clustered"))
     difference = float((greedy - clustered).abs().max())
     results, methods = set(printed.rows("tab_m2_alloc")), set(METHOD_TABLE.values())
-    unreported, undescribed = sorted(methods - results), sorted(results - methods)
     return [
-        point(
-            name="greedy_and_clustered",
-            value=difference,
-            n=len(greedy),
-            holds=difference > EXACT,
-        ),
-        point(
-            name="without_result",
-            claim_value=0.0,
-            value=float(len(unreported)),
-            n=len(methods),
-            holds=not unreported,
-        ),
-        point(
-            name="without_description",
-            claim_value=0.0,
-            value=float(len(undescribed)),
-            n=len(results),
-            holds=not undescribed,
+        Row(18, "greedy_and_clustered", difference, n=len(greedy), holds=difference > EXACT),
+        *(
+            Row(18, name, float(len(missing)), 0.0, n=n, holds=not missing)
+            for name, missing, n in (
+                ("without_result", methods - results, len(methods)),
+                ("without_description", results - methods, len(results)),
+            )
         ),
     ]
 
 
 def one_bracket(printed: Printed) -> list[Row]:
     """Item 19: rates of resolved duels of two scores that share a bracket, and eliminations per patient."""
-    point = partial(Row, item=19)
     linearity, wald = (printed.column("tab_layer1_informed", f"M2 {name} (L1)") for name in ("linearity", "wald"))
-    rows = [
-        point(
-            name=f"one_bracket_{order}",
-            claim_value=0.0,
-            value=float(linearity[column] - wald[column]) / 100,
-            n=2,
-            holds=bool(linearity[column] == wald[column]),
-        )
-        for order, column in (("informed", "Informed (%)"), ("random", "Random (%)"))
-    ]
+    apart = (linearity - wald) / 100
     eliminated, patients = int(printed.claim("c265")), int(printed.claim("c266"))
-    rows.append(
-        point(
-            name="eliminations",
-            claim_value=0.0,
-            value=float(eliminated % patients),
-            n=patients,
-            holds=eliminated % patients == 0,
-        )
-    )
-    return rows
+    rest = eliminated % patients
+    return [
+        *(
+            Row(19, f"one_bracket_{order}", float(apart[column]), 0.0, n=2, holds=bool(apart[column] == 0))
+            for order, column in (("informed", "Informed (%)"), ("random", "Random (%)"))
+        ),
+        Row(19, "eliminations", float(rest), 0.0, n=patients, holds=rest == 0),
+    ]
 
 
 def origin_of_cohort() -> list[Row]:
     """Item 22: where the paper says that its samples come from. Read, not computed."""
     origins = len(set(ORIGINS.values()))
-    return [
-        Row(
-            item=22,
-            name="origins",
-            claim_value=1.0,
-            value=float(origins),
-            n=len(ORIGINS),
-            holds=origins == 1,
-        )
-    ]
+    return [Row(22, "origins", float(origins), 1.0, n=len(ORIGINS), holds=origins == 1)]

@@ -1,23 +1,32 @@
-"""The errata of the paper: their texts, which are data, and the checks that were computed, as one table."""
+"""The errata of the paper: their texts, which are data, the checks that were computed, and both as a table and a page.
+
+docs/errata.md is made from resources/paper/errata.yaml: `python -m afa.checks.errata.rows`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from textwrap import fill
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict
 
+from afa.stats.resampling import ratio_interval
 from afa.yamlfile import load_model
 
 Kind = Literal["erratum", "remark", "withdrawn"]
 Unit = Literal["rate", "accuracy", "count", "gap", "nats", "contraction", "correlation"]
+Cases = NDArray[Any]
 EXACT = 1e-9
 """Numbers that are claimed to be equal and differ by no more than this are equal: the rest is rounding."""
 NEAR = 0.05
 """How far below a claimed accuracy, or from no correlation, a number may be for the claim to hold."""
+RESAMPLES, CONFIDENCE = 1000, 0.95
 
 
 class _Strict(BaseModel):
@@ -93,21 +102,80 @@ class Row:
     pending: str = ""
 
 
+def measured(
+    item: int,
+    name: str,
+    cases: ArrayLike,
+    statistic: Callable[[Cases], Any] = np.mean,
+    *,
+    claim: float | None = None,
+    holds: Callable[[Cases], Any] | None = None,
+    patients: Sequence[str] | NDArray[np.object_] | None = None,
+    pending: str = "",
+) -> Row:
+    """The row of a statistic of some cases, which waits for what `pending` says where there are none.
+
+    holds : the verdict on the cases. patients : whose each case is, for the interval of the mean.
+    """
+    each = np.asarray(cases)
+    if not each.size:
+        return Row(item, name, claim_value=claim, n=0, pending=pending)
+    low, high = (None, None) if patients is None else share_interval(each, patients)
+    return Row(item, name, float(statistic(each)), claim, low, high, each.size, bool(holds(each)) if holds else None)
+
+
+def none(hits: Cases) -> bool:
+    """Whether no case is as it should not be."""
+    return not hits.any()
+
+
+def all_zero(cases: Cases) -> bool:
+    """Whether no number is more than rounding."""
+    return bool((np.abs(cases) <= EXACT).all())
+
+
+def rate(item: int, name: str, hits: ArrayLike, *, holds: Callable[[Cases], Any] = none, **more: Any) -> Row:
+    """The share of cases that should not be; further arguments as of `measured`."""
+    return measured(item, name, hits, claim=0.0, holds=holds, **more)
+
+
+def vanishes(
+    item: int,
+    name: str,
+    cases: ArrayLike,
+    statistic: Callable[[Cases], Any] = np.mean,
+    *,
+    holds: Callable[[Cases], Any] = all_zero,
+    pending: str = "",
+) -> Row:
+    """A statistic of numbers that should all be zero; arguments as of `measured`."""
+    return measured(item, name, cases, statistic, claim=0.0, holds=holds, pending=pending)
+
+
+def share_interval(hits: ArrayLike, patients: Sequence[str] | NDArray[np.object_]) -> tuple[float, float]:
+    """Interval of the mean of `hits` (n,) by resampling patients; `patients` (n,) names the patient of each."""
+    names, place = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
+    right = np.bincount(place, np.asarray(hits, dtype=np.float64), len(names)).astype(np.float64)[:, None]
+    total = np.bincount(place, minlength=len(names)).astype(np.float64)[:, None]
+    low, high = ratio_interval(right, total, resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
+    return float(low[0]), float(high[0])
+
+
+FORM = dict.fromkeys(("claim_value", "value", "low", "high"), "float64")
+FORM |= {"item": "int64", "n": "Int64", "holds": "boolean"}
+TEXTS = ["item", "kind", "name", "label", "claim", "claim_value", "check"]
+COLUMNS = [*TEXTS, "value", "low", "high", "unit", "n", "holds", "pending", "headline"]
+
+
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     """Some rows as they are, not all items perhaps, to be kept in a file."""
-    table = pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)])
-    table = table.astype(dict.fromkeys(("claim_value", "value", "low", "high"), "float64"))
-    return table.astype({"item": "int64", "n": "Int64", "holds": "boolean"})
+    return pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)]).astype(FORM)
 
 
 def rows_of_frame(table: pd.DataFrame) -> list[Row]:
     """The rows that `frame_of` made a table of."""
     held = table.astype(object).where(table.notna(), None)
     return [Row(**{str(name): cell for name, cell in cells.items()}) for cells in held.to_dict("records")]
-
-
-TEXTS = ["item", "kind", "name", "label", "claim", "claim_value", "check"]
-COLUMNS = [*TEXTS, "value", "low", "high", "unit", "n", "holds", "pending", "headline"]
 
 
 def table_of(rows: Iterable[Row], errata: Errata) -> pd.DataFrame:
@@ -123,28 +191,64 @@ def table_of(rows: Iterable[Row], errata: Errata) -> pd.DataFrame:
     lines = []
     for row in listed:
         item = errata.items[row.item]
-        check = item.checks[row.name]
-        lines.append(asdict(row) | check.model_dump() | {"kind": item.kind, "label": item.places})
-    table = pd.DataFrame(lines, columns=COLUMNS)
-    table = table.astype(dict.fromkeys(("claim_value", "value", "low", "high"), "float64"))
-    table = table.astype({"item": "int64", "n": "Int64", "holds": "boolean", "headline": "bool"})
+        lines.append(asdict(row) | item.checks[row.name].model_dump() | {"kind": item.kind, "label": item.places})
+    table = pd.DataFrame(lines, columns=COLUMNS).astype(FORM | {"headline": "bool"})
     return table.sort_values("item", kind="stable", ignore_index=True)
 
 
 def _check(rows: list[Row], errata: Errata) -> None:
     keys = [(row.item, row.name) for row in rows]
-    texts = {(number, name) for number, item in errata.items.items() for name in item.checks}
-    empty = {(row.item, row.name) for row in rows if row.value is None and not row.pending}
-    headless = {
-        (number, "")
-        for number, item in errata.items.items()
-        if item.checks and sum(check.headline for check in item.checks.values()) != 1
-    }
+    texts = {(number, name): check for number, item in errata.items.items() for name, check in item.checks.items()}
+    heads = [number for (number, _), check in texts.items() if check.headline]
     for what, found in (
         ("rows of one name", {key for key in keys if keys.count(key) > 1}),
-        ("rows without words", set(keys) - texts),
-        ("rows without value or pending text", empty),
-        ("items without exactly one headline", headless),
+        ("rows without words", set(keys) - set(texts)),
+        ("rows without value or pending text", {(r.item, r.name) for r in rows if r.value is None and not r.pending}),
+        ("items without exactly one headline", {(number, "") for number, _ in texts if heads.count(number) != 1}),
     ):
         if found:
             raise ValueError(f"{what}: {', '.join(f'{item} {name}' for item, name in sorted(found))}")
+
+
+KINDS = {"erratum": "Erratum", "remark": "Remark", "withdrawn": "Withdrawn"}
+TOP = """# Errata of the paper
+
+Where arXiv 2606.18933 errs or contradicts itself (*Erratum*), and where it is loose, open, or says itself what we
+note (*Remark*). Each item says what the paper concedes. Every run of the workflow makes the checks anew: they are in
+`results/<run>/tables/errata` and in the report's notebook *errata*, with the paper's claim beside each. The numbers
+here are of the recorded bundle; where there are three, they are of the simulated demo cohort, GSE117993 and
+GSE109142, in this order. Decisions that follow are in [decisions.md](decisions.md). This page is made from
+`resources/paper/errata.yaml`.
+"""
+CONTRADICTIONS = """## Where the paper contradicts itself
+
+Two printed statements that cannot both hold, beside those above. No number of ours is needed to see it. The comparison
+judges each of the two places by itself, and its notes name the other. Ids are those of `resources/paper/claims.csv`.
+
+| claims | one place | the other | what follows |
+|---|---|---|---|
+"""
+
+
+def errata_page(errata: Errata) -> str:
+    """The page as Markdown."""
+    items = (_paragraph(number, item) for number, item in errata.items.items())
+    rows = (
+        f"| {pair['claims']} | {pair['one']} | {pair['other']} | {pair['follows']} |\n"
+        for pair in errata.contradictions
+    )
+    return "\n".join([TOP, *items, CONTRADICTIONS + "".join(rows)])
+
+
+def _paragraph(number: int, item: Item) -> str:
+    """One paragraph an item; it starts with the number, which the report links to."""
+    places = ", ".join(f"`{place}`" for place in item.places.split(", "))
+    sentences = [f"**E{number}, {item.title}.** {places}."]
+    sentences += [f"*{KINDS[point.kind]}.* {point.text}" for point in item.points]
+    sentences += [f"*The paper's concession.* {item.concedes}"] if item.concedes else []
+    sentences += [f"*Checked.* {item.found}"] if item.found else []
+    return fill(" ".join(sentences), 118, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+if __name__ == "__main__":
+    Path("docs/errata.md").write_text(errata_page(load_errata(Path("resources/paper/errata.yaml"))), encoding="utf-8")

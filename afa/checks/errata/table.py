@@ -9,15 +9,13 @@ import pandas as pd
 
 from afa.bundle import Bundle
 from afa.checks.errata import bundle as of_bundle
-from afa.checks.errata import closure, gauge, layer0, state_checks, summaries, topk
 from afa.checks.errata import cohort as of_cohort
 from afa.checks.errata import printed as of_paper
-from afa.checks.errata.bundle import solve_entities, some_entities
+from afa.checks.errata import small, stages, states
 from afa.checks.errata.cohort import CohortExpression
 from afa.checks.errata.models import random_models
 from afa.checks.errata.printed import Printed
 from afa.checks.errata.rows import Errata, Row, table_of
-from afa.checks.errata.states import Sampling, duel_readings, random_states
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stats.summary import COLUMNS as SUMMARY_COLUMNS
@@ -53,7 +51,6 @@ def computed_errata(
     paper: Mapping[str, pd.DataFrame],
     expression: CohortExpression | None = None,
     solver: Solver | None = None,
-    sampling: Sampling | None = None,
     extent: Extent | None = None,
     threads: int | None = 1,
 ) -> list[Row]:
@@ -67,13 +64,36 @@ def computed_errata(
     ConfigError : a number of the paper's tables is missing.
 
     """
-    solver, sampling, extent = solver or Solver(), sampling or Sampling(), extent or Extent()
-    bundle = some_entities(bundle, extent.entities)
+    solver, extent = solver or Solver(), extent or Extent()
+    bundle = of_bundle.some_entities(bundle, extent.entities)
+    models = random_models(extent.models)
+    spread = max(1, len(models) // max(1, extent.gauge_models))
+    halves = of_bundle.solve_entities(bundle, solver, threads=threads)
+    biases = states.biases(bundle, cohort, bundle.entities, solver, extent.exact_states, threads=threads)
+    drawn = states.random_states(cohort, extent.duel_states, purpose="duels")
+    read = states.duel_readings(bundle, cohort, drawn, solver) if len(bundle.entities) > 1 else None
     return [
-        *_of_small_models(extent, solver),
-        *_of_bundle(bundle, solver, extent, threads),
-        *_of_cohort(bundle, cohort, solver, sampling, extent, threads),
-        *of_cohort.vote_for_neither(bundle, cohort, solver, extent.patients, sampling),
+        *small.maximum_entropy(models),
+        *small.unbiased_start(models),
+        *small.equal_normalisers(models),
+        *small.dropped_normaliser(extent.class_pairs),
+        *small.outside_the_union(solver),
+        *small.common_gauge([model for model in models[::spread] if model.varies], solver),
+        *small.enough_better(extent.intervals),
+        *of_bundle.bundle_sign(halves),
+        *of_bundle.bundle_normalisers(halves),
+        *of_bundle.halved_contraction(bundle, halves, extent.duels, solver),
+        *of_bundle.kl_identity(halves),
+        *of_bundle.two_elbo_target(halves),
+        *of_bundle.pooled_start(bundle, solver, extent.duels),
+        *of_bundle.nothing_observed(bundle),
+        *of_bundle.support_met(bundle),
+        *states.two_elbo_bias(biases),
+        *states.expected_duel(read),
+        *states.same_sign(read),
+        *of_cohort.opposite_profile(bundle, cohort),
+        *states.doubled_couplings(read),
+        *of_cohort.vote_for_neither(bundle, cohort, solver, extent.patients),
         *of_cohort.structural_ties(bundle, cohort, Printed(paper).claim("c300") / 100),
         *of_cohort.down_regulation(expression),
     ]
@@ -102,78 +122,28 @@ def errata_table(
 
     """
     printed = Printed(paper)
-    stages = pd.DataFrame(columns=SUMMARY_COLUMNS) if summary is None else summary
-    return table_of([*computed, *_of_paper(printed), *_of_stages(stages, printed)], errata)
-
-
-def _of_small_models(extent: Extent, solver: Solver) -> list[Row]:
-    models = random_models(extent.models)
-    spread = max(1, len(models) // max(1, extent.gauge_models))
-    return [
-        *closure.maximum_entropy(models),
-        *closure.unbiased_start(models),
-        *closure.equal_normalisers(models),
-        *closure.dropped_normaliser(extent.class_pairs),
-        *closure.outside_the_union(solver),
-        *gauge.common_gauge([model for model in models[::spread] if model.varies], solver),
-        *layer0.enough_better(extent.intervals),
-    ]
-
-
-def _of_bundle(bundle: Bundle, solver: Solver, extent: Extent, threads: int | None) -> list[Row]:
-    halves = solve_entities(bundle, solver, threads=threads)
-    return [
-        *of_bundle.bundle_sign(halves),
-        *of_bundle.bundle_normalisers(halves),
-        *of_bundle.halved_contraction(bundle, halves, extent.duels, solver),
-        *of_bundle.kl_identity(halves),
-        *of_bundle.two_elbo_target(halves),
-        *gauge.pooled_start(bundle, solver, extent.duels),
-        *layer0.nothing_observed(bundle),
-        *of_cohort.support_met(bundle),
-    ]
-
-
-def _of_cohort(
-    bundle: Bundle, cohort: Cohort, solver: Solver, sampling: Sampling, extent: Extent, threads: int | None
-) -> list[Row]:
-    found = state_checks.biases(bundle, cohort, bundle.entities, solver, extent.exact_states, threads=threads)
-    states = random_states(cohort, extent.duel_states, purpose="duels")
-    read = duel_readings(bundle, cohort, states, solver) if len(bundle.entities) > 1 else None
-    return [
-        *state_checks.two_elbo_bias(found, sampling),
-        *state_checks.expected_duel(read, sampling),
-        *state_checks.same_sign(read),
-        *of_cohort.opposite_profile(bundle, cohort, sampling),
-        *state_checks.doubled_couplings(read, sampling),
-    ]
-
-
-def _of_paper(printed: Printed) -> list[Row]:
-    return [
+    found = pd.DataFrame(columns=SUMMARY_COLUMNS) if summary is None else summary
+    rows = [
+        *computed,
         *of_paper.chaotic_patients(printed),
         *of_paper.clinical_ceiling(printed),
         *of_paper.language_models(printed),
         *of_paper.allocation_rules(printed),
         *of_paper.one_bracket(printed),
         *of_paper.origin_of_cohort(),
+        *stages.sign_votes(found, printed),
+        *stages.gauge_agreement(found, printed),
+        *stages.early_gain(found, printed),
+        *stages.chaos_in_advance(found, printed),
+        *stages.false_certificates(found),
+        *stages.pooled_correlation(found, printed),
+        *stages.missed_calls(found),
+        *stages.two_rules(found, printed),
+        *stages.one_rate(found, printed),
+        *stages.never_called(found, printed),
+        *stages.eliminations(found, printed),
     ]
-
-
-def _of_stages(stages: pd.DataFrame, printed: Printed) -> list[Row]:
-    return [
-        *summaries.sign_votes(stages, printed),
-        *summaries.gauge_agreement(stages, printed),
-        *summaries.early_gain(stages, printed),
-        *summaries.chaos_in_advance(stages, printed),
-        *summaries.false_certificates(stages),
-        *summaries.pooled_correlation(stages, printed),
-        *topk.missed_calls(stages),
-        *topk.two_rules(stages, printed),
-        *topk.one_rate(stages, printed),
-        *topk.never_called(stages, printed),
-        *topk.eliminations(stages, printed),
-    ]
+    return table_of(rows, errata)
 
 
 def summarise_errata(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,9 +7,10 @@ judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.checks.sanity.gate import Failure, Gate, Outcome
-from afa.checks.sanity.subject import Subject, bundle_of, generator
+from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject, bundle_of, generator
 from afa.engine.duels import BRACKETS, Duel
 from afa.engine.paths import Snapshots, snapshots
 from afa.mrf import ROUNDING, Floats
@@ -34,15 +34,15 @@ def check(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: b
     share : how much of G each class takes. everywhere : whether all entities take the constant, or the first alone.
     """
     total = Outcome()
-    compared = subject.once(gauge_readings) if share == WHOLE else _gauge_readings(subject, share)
-    for v, (plain, gauged) in enumerate(compared):
-        total += _same_decisions(subject, plain, gauged, partial(_task, subject, v))
+    compared = subject.once(gauge_readings) if share == WHOLE else gauge_readings(subject, share)
+    for task, (plain, gauged) in zip(subject.tasks, compared, strict=True):
+        total += _same_decisions(subject, plain, gauged, [task])
     return total + _constant_added(subject, everywhere=everywhere)
 
 
-def gauge_readings(subject: Subject) -> list[tuple[Snapshots, Snapshots]]:
+def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[Snapshots, Snapshots]]:
     """Each binary task without and with a random gauge, for a few patients and rounds."""
-    return _gauge_readings(subject, WHOLE)
+    return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
@@ -58,20 +58,15 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
         ("stack_a", lambda read: read.stack_a, lambda read: np.sign(read.stack_a)),
         ("hanson_wright", _hanson_wright, lambda read: read.calls[..., BRACKETS.index("hanson_wright")]),
     ):
-        change = np.stack([np.abs(value(gauged) - value(plain)) for plain, gauged in compared])
-        change = change.max(axis=-1)
+        change = np.stack([np.abs(value(gauged) - value(plain)).max(axis=-1) for plain, gauged in compared])
         changed = np.stack([(decision(gauged) != decision(plain))[..., 0] for plain, gauged in compared])
+        table = pd.DataFrame({"subject": subject.bundle.name, "score": score, "t": compared[0][0].rounds})
         tables.append(
-            pd.DataFrame(
-                {
-                    "subject": subject.bundle.name,
-                    "score": score,
-                    "t": compared[0][0].rounds,
-                    "states": changed.shape[0] * changed.shape[1],
-                    "changed": changed.sum(axis=(0, 1)),
-                    "mean_change": change.mean(axis=(0, 1)),
-                    "max_change": change.max(axis=(0, 1)),
-                }
+            table.assign(
+                states=changed.shape[0] * changed.shape[1],
+                changed=changed.sum(axis=(0, 1)),
+                mean_change=change.mean(axis=(0, 1)),
+                max_change=change.max(axis=(0, 1)),
             )
         )
     return pd.concat(tables, ignore_index=True)
@@ -104,35 +99,26 @@ def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
     )
 
 
-def _gauge_readings(subject: Subject, share: tuple[float, float]) -> list[tuple[Snapshots, Snapshots]]:
-    return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
-
-
 def _read(subject: Subject, bundle: Bundle) -> Snapshots:
     chosen = subject.some(PATIENTS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
     return snapshots(bundle, values, orders, subject.rounds(ROUNDS), solver=subject.solver, threads=subject.threads)
 
 
-def _task(subject: Subject, v: int, _: int) -> str:
-    return f"{subject.named(v)} as a binary task"
-
-
-def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, named: Callable[[int], str]) -> Outcome:
+def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
     """`wald`, the `l1` budgets and calls at every round read, and the signs of all scores at full observation."""
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
-    describe = partial(_describe, subject, plain.rounds, named)
+    alike = partial(_alike, subject, names, plain.rounds)
+    at_the_end = partial(_alike, subject, names, plain.rounds[-1:])
     total = Outcome()
     for what, of in (("wald", _lead), ("l1 budget", lambda read: read.sums[..., 0]), ("l1 couplings", _between)):
-        total += _alike(of(plain), of(other), tie, describe(what))
+        total += alike(what, of(plain), of(other), tie)
     for i, bracket in enumerate(BRACKETS[:2]):
-        total += _alike(plain.calls[..., i], other.calls[..., i], 0.0, describe(f"call of {bracket}"))
-    last = partial(_describe, subject, plain.rounds[-1:], named)
+        total += alike(f"call of {bracket}", plain.calls[..., i], other.calls[..., i])
     for what, of in (("wald", _lead), ("linearity", lambda read: read.mean), ("two_elbo", _two_elbo)):
         signs = [_signs(of(read)[:, -1:], tie) for read in (plain, other)]
-        total += _alike(signs[0], signs[1], 0.0, last(f"decision of {what}"))
-    signs = [np.sign(read.stack_a[:, -1:]) for read in (plain, other)]
-    return total + _alike(signs[0], signs[1], 0.0, last("decision of stack_a"))
+        total += at_the_end(f"decision of {what}", signs[0], signs[1])
+    return total + at_the_end("decision of stack_a", *np.sign([plain.stack_a[:, -1:], other.stack_a[:, -1:]]))
 
 
 def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
@@ -140,28 +126,18 @@ def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
     bundle = subject.bundle
     added = np.zeros(len(bundle.entities))
     added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.direct_energies()).max(initial=0.0))
-    shifted = replace(bundle, priors=bundle.priors + added)
-    duels = _same_decisions(
-        subject, _read(subject, bundle), _read(subject, shifted), partial(_pair, subject, "equal priors added")
-    )
-    binary = Outcome()
+    plain, shifted = (_read(subject, each) for each in (bundle, replace(bundle, priors=bundle.priors + added)))
+    total = _same_decisions(subject, plain, shifted, [f"{pair}, equal priors added" for pair in subject.pairs])
     for v, entity in enumerate(bundle.entities if everywhere else ()):
-        closed = subject.once(gauge_readings)[v][0]
+        closed, task = subject.once(gauge_readings)[v][0], subject.closures[v]
         halves = np.array([added[v], -added[v]]) / 2
-        task = subject.closures[v]
         moved = _read(subject, replace(task, priors=task.priors + halves))
-        describe = partial(_describe, subject, closed.rounds, partial(_task, subject, v))
+        alike = partial(_alike, subject, [subject.tasks[v]])
         tie = 4 * moved.packed.tie + ROUNDING
-        binary += _alike(_lead(closed) + added[v], _lead(moved), tie, describe(f"wald of {entity} and a constant"))
+        total += alike(closed.rounds, f"wald of {entity} and a constant", _lead(closed) + added[v], _lead(moved), tie)
         decision = _signs(_lead(moved)[:, -1:], moved.packed.tie)
-        last = partial(_describe, subject, closed.rounds[-1:], partial(_task, subject, v))
-        binary += _alike(np.ones_like(decision), decision, 0.0, last("decision with a constant added"))
-    return duels + binary
-
-
-def _pair(subject: Subject, note: str, q: int) -> str:
-    pairs = [(a, b) for a in range(len(subject.bundle.entities)) for b in range(a + 1, len(subject.bundle.entities))]
-    return f"{subject.named_pair(*pairs[q])}, {note}"
+        total += alike(closed.rounds[-1:], "decision with a constant added", np.ones_like(decision), decision)
+    return total
 
 
 def _lead(read: Snapshots) -> Floats:
@@ -195,25 +171,26 @@ def _signs(values: Floats, tie: float) -> Floats:
 
 
 def _alike(
-    expected: NDArray[np.generic], found: NDArray[np.generic], tolerance: float, describe: Callable[..., Failure]
+    subject: Subject,
+    names: Sequence[str],
+    rounds: NDArray[np.int64],
+    what: str,
+    expected: NDArray[Any],
+    found: NDArray[Any],
+    tolerance: float = 0.0,
 ) -> Outcome:
-    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    return Outcome.of(~(difference <= tolerance), partial(describe, expected, found))
-
-
-def _describe(
-    subject: Subject, rounds: NDArray[np.int64], named: Callable[[int], str], what: str
-) -> Callable[..., Failure]:
+    """Cases by patient, round and duel, both arrays (P, R, Q)."""
     chosen = subject.some(PATIENTS)
 
-    def describe(expected: Floats, found: Floats, p: int, r: int, q: int) -> Failure:
-        case = f"{named(q)}, patient {subject.patients[chosen[p]]}, t = {rounds[r]}"
+    def describe(p: int, r: int, q: int) -> Failure:
+        case = f"{names[q]}, patient {subject.patients[chosen[p]]}, t = {rounds[r]}"
         return Failure(case, f"{what} {found[p, r, q]:.12g}", f"{expected[p, r, q]:.12g}, as without the gauge")
 
-    return describe
+    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    return Outcome.of(~(difference <= tolerance), describe)
 
 
-GATE = Gate(
+GAUGE = Gate(
     "gauge",
     check,
     (partial(check, share=(1.0, 0.0)), partial(check, everywhere=False)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,8 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.checks.sanity.gate import Failure, Gate, Outcome
-from afa.checks.sanity.subject import Subject
+from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
 from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
 from afa.mrf import ROUNDING, Floats
@@ -27,19 +27,31 @@ def check(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
     A call must be the sign at full observation, a tie must not be called, and `l1_paper` calls nothing that `l1_tight`
     leaves open. budget_share : the part of the budgets that is counted.
     """
-    if budget_share == 1.0:
-        duels, tasks = subject.once(all_calls)
-    else:
-        duels, tasks = _all_calls(subject, budget_share)
+    duels, tasks = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
     total = _judged(subject, duels, None)
     for v, task in enumerate(tasks):
         total += _judged(subject, task, v)
     return total
 
 
-def all_calls(subject: Subject) -> tuple[CallPaths, list[CallPaths]]:
+def all_calls(subject: Subject, budget_share: float = 1.0) -> tuple[CallPaths, list[CallPaths]]:
     """Calls of all duels, and those of each binary task."""
-    return _all_calls(subject, 1.0)
+    energy = subject.direct_energies()
+    a, b = all_pairs(energy.shape[1]).T
+
+    def calls(bundle: Bundle, final: Floats) -> CallPaths:
+        return shared_order_calls(
+            bundle,
+            subject.values,
+            subject.orders,
+            _winners(bundle, final),
+            solver=subject.solver,
+            threads=subject.threads,
+            budget_share=budget_share,
+        )
+
+    tasks = [calls(closed, energy[:, [v]]) for v, closed in enumerate(subject.closures)]
+    return calls(subject.bundle, energy[:, a] - energy[:, b]), tasks
 
 
 def bracket_table(subject: Subject) -> pd.DataFrame:
@@ -48,46 +60,18 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
     `decided` have a winner at full observation. A call stands at every t at which the interval excludes 0, so that
     each is counted at each t. `tied_called` are calls of duels that are tied in the end: no call of them is right.
     """
-    parts = _by_population(subject, axes=(0, 1))
-    index = pd.MultiIndex.from_product(
-        [POPULATIONS, range(len(subject.bundle.features) + 1), BRACKETS], names=["population", "t", "bracket"]
-    )
-    decided = np.repeat([count.sum() for count in _decided(subject)], len(index) // len(POPULATIONS))
-    return _counted(np.stack(parts), decided, index)
+    rounds = range(len(subject.bundle.features) + 1)
+    decided = [count.sum() for count in _decided(subject)]
+    return _counted(subject, (0, 1), "t", rounds, np.repeat(decided, len(rounds) * len(BRACKETS)))
 
 
 def bracket_patients_table(subject: Subject) -> pd.DataFrame:
     """As `bracket_table`, by (population, bracket, patient), summed over all t."""
-    parts = _by_population(subject, axes=(1, 2))
-    index = pd.MultiIndex.from_product(
-        [POPULATIONS, subject.patients, BRACKETS], names=["population", "patient", "bracket"]
-    )
-    rounds = len(subject.bundle.features) + 1
-    decided = np.repeat(np.concatenate(_decided(subject)) * rounds, len(BRACKETS))
-    return _counted(np.stack(parts), decided, index)
+    decided = np.concatenate(_decided(subject)) * (len(subject.bundle.features) + 1)
+    return _counted(subject, (1, 2), "patient", subject.patients, np.repeat(decided, len(BRACKETS)))
 
 
-def _all_calls(subject: Subject, budget_share: float) -> tuple[CallPaths, list[CallPaths]]:
-    energy = subject.direct_energies()
-    pairs = all_pairs(energy.shape[1])
-    duels = _calls(subject, subject.bundle, energy[:, pairs[:, 0]] - energy[:, pairs[:, 1]], budget_share)
-    tasks = [_calls(subject, closed, energy[:, [v]], budget_share) for v, closed in enumerate(subject.closures)]
-    return duels, tasks
-
-
-def _calls(subject: Subject, bundle: Bundle, final: Floats, budget_share: float) -> CallPaths:
-    return shared_order_calls(
-        bundle,
-        subject.values,
-        subject.orders,
-        _winners(bundle, final),
-        solver=subject.solver,
-        threads=subject.threads,
-        budget_share=budget_share,
-    )
-
-
-def _winners(bundle: Bundle, final: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+def _winners(bundle: Bundle, final: Floats) -> NDArray[np.int8]:
     tie = 4 * tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
     return np.where(np.abs(final) <= tie, 0, np.sign(final)).astype(np.int8)
 
@@ -98,8 +82,7 @@ def _judged(subject: Subject, paths: CallPaths, task: int | None) -> Outcome:
 
     def describe(p: int, s: int) -> Failure:
         t, q, bracket, call = (int(number) for number in paths.first[p, s])
-        a, b = (int(v) for v in pairs[q])
-        name = f"{subject.named(task)} as a binary task" if task is not None else subject.named_pair(a, b)
+        name = subject.pairs[q] if task is None else subject.tasks[task]
         case = f"{name}, patient {subject.patients[p]}, seed {subject.seeds[s]}, t = {t}"
         return Failure(case, f"{WORDS[call]} by {BRACKETS[bracket]}", _expected(subject, task, p, pairs[q], call))
 
@@ -119,13 +102,7 @@ def _expected(subject: Subject, task: int | None, p: int, pair: NDArray[np.int64
     return f"{WORDS[winner]}: {final:.12g} at full observation"
 
 
-def _by_population(subject: Subject, axes: tuple[int, ...]) -> list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
-    duels, tasks = subject.once(all_calls)
-    summed = [paths.counts.sum(axis=axes, dtype=np.int64) for paths in (duels, *tasks)]
-    return [summed[0], np.sum(summed[1:], axis=0)]
-
-
-def _decided(subject: Subject) -> list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+def _decided(subject: Subject) -> list[NDArray[np.int64]]:
     """Per population, (P,) how many duels or tasks have a winner, each counted once for each seed."""
     energy = subject.direct_energies()
     pairs = all_pairs(energy.shape[1])
@@ -135,16 +112,18 @@ def _decided(subject: Subject) -> list[np.ndarray[tuple[int, ...], np.dtype[np.i
 
 
 def _counted(
-    counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    decided: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    index: pd.MultiIndex,
+    subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object], decided: NDArray[np.int64]
 ) -> pd.DataFrame:
-    flat = counts.reshape(len(index), -1)
+    """Counts of the calls of both populations, summed over these axes."""
+    duels, tasks = subject.once(all_calls)
+    summed = [paths.counts.sum(axis=axes, dtype=np.int64) for paths in (duels, *tasks)]
+    index = pd.MultiIndex.from_product([POPULATIONS, cells, BRACKETS], names=["population", by, "bracket"])
+    flat = np.stack([summed[0], np.sum(summed[1:], axis=0)]).reshape(len(index), -1)
     columns = {"decided": decided, "called": flat[:, CALLED], "wrong": flat[:, WRONG], "tied_called": flat[:, TIED]}
     return pd.DataFrame(columns, index=index).reset_index()
 
 
-GATE = Gate(
+SOUNDNESS = Gate(
     "bracket_soundness",
     check,
     (partial(check, budget_share=0.0),),

@@ -1,21 +1,27 @@
-"""The sanity stage of a run: all gates, and the tables that are reported beside them (supp:sanity)."""
+"""The sanity stage of a run: all gates, the tables that are reported beside them, and their numbers (supp:sanity)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.checks.sanity import copeland, full_observation, gauge, mean_field, soundness
-from afa.checks.sanity.contraction import contraction_table
-from afa.checks.sanity.convergence import convergence_table, nonconvergence_table
-from afa.checks.sanity.gate import raise_on_failed_gates, run_gates
-from afa.checks.sanity.subject import run_subject, synthetic_subjects
+from afa.checks.sanity.decisions import COPELAND, FULL_OBSERVATION
+from afa.checks.sanity.gate import Subject, raise_on_failed_gates, run_gates, synthetic_subjects
+from afa.checks.sanity.gauge import GAUGE, gauge_change
+from afa.checks.sanity.solves import MEAN_FIELD, contraction_table, convergence_table, nonconvergence_table
+from afa.checks.sanity.soundness import SOUNDNESS, bracket_patients_table, bracket_table
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
+from afa.stats.resampling import ratio_interval
+from afa.stats.summary import summary_rows
 
-GATES = (full_observation.GATE, gauge.GATE, mean_field.GATE, soundness.GATE, copeland.GATE)
+GATES = (FULL_OBSERVATION, GAUGE, MEAN_FIELD, SOUNDNESS, COPELAND)
+SCORES = ("two_elbo", "stack_a")
+SHARES = (("called", "called", "decided"), ("wrong", "wrong", "called"))
+"""Shares of a bracket's calls: name, and the counts that are divided."""
 
 
 def sanity_tables(
@@ -29,16 +35,16 @@ def sanity_tables(
     (`convergence_table`), `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`),
     `gauge_change` (`gauge_change`).
     """
-    run = run_subject(bundle, cohort, seeds=seeds, solver=solver, threads=threads)
+    run = Subject(bundle, cohort.patients, cohort.values, tuple(seeds), solver, threads)
     synthetic = synthetic_subjects(threads=threads)
     changes = [
-        gauge.gauge_change(subject).assign(input=name)
-        for name, subject in (("run", run), *(("synthetic", one) for one in synthetic))
+        gauge_change(run).assign(input="run"),
+        *(gauge_change(one).assign(input="synthetic") for one in synthetic),
     ]
     tables = {
         "gates": run_gates(GATES, run, synthetic),
-        "brackets": soundness.bracket_table(run),
-        "bracket_patients": soundness.bracket_patients_table(run),
+        "brackets": bracket_table(run),
+        "bracket_patients": bracket_patients_table(run),
         "convergence": convergence_table(run),
         "nonconvergence": nonconvergence_table(run),
         "contraction": contraction_table(bundle),
@@ -50,3 +56,110 @@ def sanity_tables(
 def raise_on_failure(tables: Mapping[str, pd.DataFrame]) -> None:
     """Raise a `SanityError` that names each failed check and the first case that broke it, or return."""
     raise_on_failed_gates(tables["gates"], GATES)
+
+
+def summarise_sanity(
+    tables: Mapping[str, pd.DataFrame], *, resamples: int = 1000, confidence: float = 0.95
+) -> pd.DataFrame:
+    """Summary rows `sanity` of the tables of `sanity_tables`; the quantity names the check.
+
+    `count`: failures of all gates (n cases, no quantity) and of each; duels tied in the end that a bracket calls;
+    patients and entities that persistently do not converge. `rate`: by bracket and population the share called of
+    those with a winner, and the share wrong of those called, over all t with an interval over patients and by t
+    without; solves that reached the cap; decisions that a gauge changes. `iterations`: damped sweeps per solve.
+    `contraction`: the median and the largest beta L^2. `nats`: mean change of `two_elbo` under a gauge.
+    """
+    rows = [
+        _gates(tables["gates"]),
+        _brackets(tables["bracket_patients"], resamples, confidence),
+        _brackets_by_round(tables["brackets"]),
+        _solves(tables["convergence"], tables["nonconvergence"]),
+        _contraction(tables["contraction"]),
+        _gauge(tables["gauge_change"]),
+    ]
+    whole = pd.concat([part for part in rows if len(part)], ignore_index=True)
+    return summary_rows("sanity", whole.assign(t=pd.to_numeric(whole["t"])))
+
+
+def _gates(gates: pd.DataFrame) -> pd.DataFrame:
+    by_name = gates.groupby("name", sort=False)[["failures", "cases"]].sum().reset_index()
+    whole = pd.DataFrame({"name": [None], "failures": [gates["failures"].sum()], "cases": [gates["cases"].sum()]})
+    table = pd.concat([whole.astype({"name": object}), by_name], ignore_index=True)
+    columns = {"name": "quantity", "failures": "value", "cases": "n"}
+    return table.rename(columns=columns).assign(metric="count")
+
+
+def _brackets(patients: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
+        of = {"stratum": population, "reference": bracket}
+        for share, numerator, denominator in SHARES:
+            right, total = (table[[name]].to_numpy(float) for name in (numerator, denominator))
+            low, high = ratio_interval(right, total, resamples=resamples, confidence=confidence, purpose="sanity")
+            row = {**of, "metric": "rate", "quantity": share, "n": int(total.sum())}
+            rows.append({**row, "value": _share(right.sum(), total.sum()), "low": low[0], "high": high[0]})
+        tied = int(table["tied_called"].sum())
+        rows.append({**of, "metric": "count", "quantity": "tied_called", "value": tied, "n": tied})
+    return pd.DataFrame(rows)
+
+
+def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
+    of = brackets[["population", "bracket", "t"]].rename(columns={"population": "stratum", "bracket": "reference"})
+    parts = []
+    for share, numerator, denominator in SHARES:
+        total = brackets[denominator].to_numpy()
+        value = np.divide(brackets[numerator], total, out=np.full(len(total), np.nan), where=total > 0)
+        parts.append(of.assign(metric="rate", quantity=share, value=value, n=total)[total > 0])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for model, table in convergence.groupby("model", sort=False):
+        for t, part in ((None, table), (0, table[table["t"] == 0])):
+            solves = int(part["solves"].sum())
+            key = {"stratum": model, "t": t, "n": solves}
+            sweeps, capped = part["iterations"].sum(), part["capped"].sum()
+            rows += [
+                {**key, "metric": "iterations", "value": _share(sweeps, solves)},
+                {**key, "metric": "rate", "quantity": "capped", "value": _share(capped, solves)},
+            ]
+        cases = nonconvergence[nonconvergence["model"] == model]
+        key = {"stratum": model, "metric": "count", "quantity": "persistent_nonconvergence"}
+        rows.append({**key, "value": cases["persistent"].sum(), "n": len(cases)})
+    return pd.DataFrame(rows)
+
+
+def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for model, table in contraction.groupby("model", sort=False):
+        values, n = table["contraction"], len(table)
+        for metric, quantity, level, value in (
+            ("contraction", "median", None, values.median()),
+            ("contraction", "largest", None, values.max()),
+            ("rate", "contraction_below", 1, (values < 1).mean()),
+            ("rate", "contraction_below", 1.5, (values < 1.5).mean()),
+        ):
+            of = {"metric": metric, "quantity": quantity, "stratum": model, "level": level}
+            rows.append({**of, "value": value, "n": n})
+    return pd.DataFrame(rows)
+
+
+def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
+    """Of the run's own bundle, by t and over all t."""
+    run = changes[changes["input"] == "run"]
+    over_all = run.assign(total=run["mean_change"] * run["states"], t=None).groupby("score", sort=False)
+    sums = over_all[["states", "changed", "total"]].sum().reset_index()
+    whole = sums.assign(mean_change=sums["total"] / sums["states"], t=None)
+    table = pd.concat([whole.astype({"t": object}), run.astype({"t": object})], ignore_index=True)
+    is_score = table["score"].isin(SCORES)
+    keys = table[["t"]].assign(quantity="gauge_change", n=table["states"])
+    keys = keys.assign(method=table["score"].where(is_score, None), reference=table["score"].mask(is_score, None))
+    rates = keys.assign(metric="rate", value=table["changed"] / table["states"])
+    in_nats = table["score"] == "two_elbo"
+    nats = keys.assign(metric="nats", value=table["mean_change"])[in_nats]
+    return pd.concat([rates, nats], ignore_index=True)
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else float("nan")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afa.checks.errata.closure import (
+from afa.checks.errata.models import SmallModel, random_models
+from afa.checks.errata.rows import Row
+from afa.checks.errata.small import (
     dropped_normaliser,
     equal_normalisers,
     expected_under_mixture,
@@ -13,8 +15,6 @@ from afa.checks.errata.closure import (
     outside_the_union,
     unbiased_start,
 )
-from afa.checks.errata.models import SmallModel, random_models
-from afa.checks.errata.rows import Row
 from afa.inference.meanfield import Solver
 
 FULL = np.ones((3, 3)) - np.eye(3)

@@ -11,6 +11,7 @@ from bundles import bundle_of, random_bundles
 from hypothesis import given
 
 from afa.bundle import Bundle
+from afa.checks.errata.bundle import support_met
 from afa.checks.errata.cohort import (
     CohortExpression,
     down_regulation,
@@ -18,12 +19,10 @@ from afa.checks.errata.cohort import (
     opposite_profile,
     score_parts,
     structural_ties,
-    support_met,
     vote_for_neither,
     written_code,
 )
 from afa.checks.errata.rows import Row
-from afa.checks.errata.states import Sampling
 from afa.cohort import geo
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort
@@ -33,7 +32,6 @@ from afa.cohort.simulate import simulate
 from afa.errors import CohortError
 from afa.inference.meanfield import Solver
 
-SAMPLING = Sampling(resamples=100)
 ROOT = Path(__file__).parents[3]
 
 
@@ -58,7 +56,7 @@ def test_the_two_parts_of_a_score_add_up_to_its_energy(bundle: Bundle) -> None:
 
 def test_a_score_without_couplings_tells_a_profile_from_its_opposite() -> None:
     bundle = bundle_of([[1.0, 1.0]], np.zeros((1, 2, 2)))
-    rows = by_name(opposite_profile(bundle, cohort_of(bundle, [[1, 1], [-1, -1]]), SAMPLING))
+    rows = by_name(opposite_profile(bundle, cohort_of(bundle, [[1, 1], [-1, -1]])))
     assert (rows["against_unaries"].holds, rows["mirror"].holds) == (True, True)
     assert rows["quadratic_share"].value == 0.0
 
@@ -66,7 +64,7 @@ def test_a_score_without_couplings_tells_a_profile_from_its_opposite() -> None:
 def test_a_score_that_is_mostly_quadratic_does_not() -> None:
     # S(1, 1) = 2 + 3 and S(-1, -1) = -2 + 3: both positive
     bundle = bundle_of([[1.0, 1.0]], [[[0.0, 3.0], [3.0, 0.0]]])
-    rows = by_name(opposite_profile(bundle, cohort_of(bundle, [[1, 1], [-1, -1]]), SAMPLING))
+    rows = by_name(opposite_profile(bundle, cohort_of(bundle, [[1, 1], [-1, -1]])))
     assert (rows["against_unaries"].value, rows["negative_sum_positive"].value, rows["mirror"].value) == (0.5, 1.0, 1.0)
     assert rows["mirror"].holds is False
     assert rows["quadratic_share"].value == pytest.approx(0.6)
@@ -74,7 +72,7 @@ def test_a_score_that_is_mostly_quadratic_does_not() -> None:
 
 def test_an_all_zero_cohort_has_no_positive_score_to_mirror() -> None:
     bundle = bundle_of([[1.0, 1.0]], np.zeros((1, 2, 2)))
-    rows = by_name(opposite_profile(bundle, cohort_of(bundle, [[0, 0]]), SAMPLING))
+    rows = by_name(opposite_profile(bundle, cohort_of(bundle, [[0, 0]])))
     assert rows["mirror"].pending
     assert rows["against_unaries"].value == 0.0
 
@@ -108,13 +106,13 @@ def test_on_sparse_supports_the_vote_says_the_other_one_both_ways() -> None:
     unary = np.zeros((2, 5))
     unary[0, 0] = 1.0
     bundle = bundle_of(unary, np.zeros((2, 5, 5)))
-    row = by_name(vote_for_neither(bundle, cohort_of(bundle, [[1, 0, 0, 0, 0]]), Solver(), 5, SAMPLING))["neither"]
+    row = by_name(vote_for_neither(bundle, cohort_of(bundle, [[1, 0, 0, 0, 0]]), Solver(), 5))["neither"]
     assert (row.value, row.holds) == (1.0, False)
 
 
 def test_where_every_feature_votes_it_does_not() -> None:
     bundle = bundle_of([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]], np.zeros((2, 3, 3)))
-    row = by_name(vote_for_neither(bundle, cohort_of(bundle, [[1, 1, 1]]), Solver(), 5, SAMPLING))["neither"]
+    row = by_name(vote_for_neither(bundle, cohort_of(bundle, [[1, 1, 1]]), Solver(), 5))["neither"]
     assert (row.value, row.holds) == (0.0, True)
 
 

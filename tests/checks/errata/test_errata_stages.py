@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.checks.errata import layer0 as layer0_errata
-from afa.checks.errata import summaries as stage_errata
-from afa.checks.errata.gauge import common_gauge, pooled_start, readings
-from afa.checks.errata.layer0 import dominating, enough_better, in_top_k, nothing_observed
+from afa.checks.errata import small
+from afa.checks.errata import stages as stage_errata
+from afa.checks.errata.bundle import nothing_observed, pooled_start
 from afa.checks.errata.models import random_models
 from afa.checks.errata.printed import Printed
 from afa.checks.errata.rows import Row
+from afa.checks.errata.small import common_gauge, dominating, enough_better, in_top_k, readings
 from afa.inference.meanfield import Solver
 from afa.mrf import PairwiseMRF
 from afa.stats.summary import COLUMNS
@@ -218,15 +218,15 @@ def test_k_better_entities_are_enough_and_n_minus_k_are_not_always() -> None:
 
 
 def test_intervals_that_all_overlap_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = (-np.ones(layer0_errata.N), np.ones(layer0_errata.N))
-    monkeypatch.setattr(layer0_errata, "random_intervals", lambda index: wide)
+    wide = (-np.ones(small.N), np.ones(small.N))
+    monkeypatch.setattr(small, "random_intervals", lambda index: wide)
     assert all(row.pending for row in enough_better(3))
 
 
 def test_entities_in_one_line_make_both_rules_keep_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # one entity below all others, which overlap: it has N - 1 >= N - k better ones
-    low, high = np.array([-9.0, *[0.0] * (layer0_errata.N - 1)]), np.array([-8.0, *[1.0] * (layer0_errata.N - 1)])
-    monkeypatch.setattr(layer0_errata, "random_intervals", lambda index: (low, high))
+    low, high = np.array([-9.0, *[0.0] * (small.N - 1)]), np.array([-8.0, *[1.0] * (small.N - 1)])
+    monkeypatch.setattr(small, "random_intervals", lambda index: (low, high))
     assert by_name(enough_better(2))["kept_needlessly"].holds is True
 
 

@@ -11,9 +11,19 @@ import pytest
 from bundles import bundle_of
 
 from afa.bundle import Bundle
-from afa.checks.errata import Extent, Sampling, computed_errata, errata_table, load_errata, summarise_errata
-from afa.checks.errata.page import errata_page
-from afa.checks.errata.rows import Check, Errata, Item, Point, Row, frame_of, rows_of_frame, table_of
+from afa.checks.errata.rows import (
+    Check,
+    Errata,
+    Item,
+    Point,
+    Row,
+    errata_page,
+    frame_of,
+    load_errata,
+    rows_of_frame,
+    table_of,
+)
+from afa.checks.errata.table import Extent, computed_errata, errata_table, summarise_errata
 from afa.cohort.cohort import Cohort
 from afa.stats.summary import METRICS
 
@@ -42,8 +52,7 @@ def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
 
 
 def made_table(bundle: Bundle, cohort: Cohort, threads: int = 1) -> pd.DataFrame:
-    sampling = Sampling(resamples=50)
-    rows = computed_errata(bundle, cohort, paper=PAPER, sampling=sampling, extent=SMALL, threads=threads)
+    rows = computed_errata(bundle, cohort, paper=PAPER, extent=SMALL, threads=threads)
     kept = rows_of_frame(frame_of(rows))
     assert kept == rows
     return errata_table(kept, summary=None, paper=PAPER, errata=ERRATA)
@@ -115,7 +124,7 @@ def test_an_item_is_as_grave_as_its_gravest_point_and_5_is_withdrawn() -> None:
 
 def test_the_page_of_errata_is_made_from_the_texts() -> None:
     made = (FOLDER / "docs/errata.md").read_text(encoding="utf-8")
-    assert made == errata_page(ERRATA), "run: python -m afa.checks.errata.page"
+    assert made == errata_page(ERRATA), "run: python -m afa.checks.errata.rows"
 
 
 GOOD = Row(item=1, name="one", value=1.0)

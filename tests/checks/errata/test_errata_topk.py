@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa.checks.errata import topk as topk_errata
+from afa.checks.errata import stages as topk_errata
 from afa.checks.errata.printed import Printed
 from afa.checks.errata.rows import Row
 from afa.stats.summary import COLUMNS

@@ -10,10 +10,18 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.checks.sanity import copeland, full_observation, gauge, mean_field, soundness
-from afa.checks.sanity.gate import FEW, Failure, Gate, Outcome, raise_on_failed_gates, run_gates
+from afa.checks.sanity import decisions, gauge, solves, soundness
+from afa.checks.sanity.gate import (
+    FEW,
+    Failure,
+    Gate,
+    Outcome,
+    Subject,
+    raise_on_failed_gates,
+    run_gates,
+    synthetic_subjects,
+)
 from afa.checks.sanity.stage import GATES
-from afa.checks.sanity.subject import Subject, synthetic_subjects
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver
 
@@ -67,7 +75,7 @@ def test_energies_from_the_potentials_alone_are_those_of_the_model() -> None:
 
 
 def test_a_changed_potential_is_reported_with_entity_patient_round_and_both_numbers() -> None:
-    check = partial(full_observation.check, altered=full_observation.one_potential_changed)
+    check = partial(decisions.check_energies, altered=decisions.one_potential_changed)
     first = check(chain_subject()).failing[0]
     assert first == Failure("random, entity u, patient p, t = 2", "running constant 2", "3 from the potentials")
 
@@ -98,13 +106,13 @@ def test_scores_that_rest_on_inference_change_with_the_gauge_until_all_is_observ
 
 
 def test_a_solver_that_is_cut_short_is_reported_with_its_sweeps() -> None:
-    outcome = mean_field.check(SYNTHETIC[2], solver=Solver(max_iterations=1, tolerance=1e-12))
+    outcome = solves.check(SYNTHETIC[2], solver=Solver(max_iterations=1, tolerance=1e-12))
     assert outcome.failing[0].found.startswith("no end within 1 sweeps and 10 of coordinate ascent")
     assert "(model entity), patient opposed 0, seed 0, t = 0" in outcome.failing[0].case
 
 
 def test_an_entropy_counted_twice_puts_the_elbo_above_the_log_partition() -> None:
-    outcome = mean_field.check(SYNTHETIC[0], entropies=2.0)
+    outcome = solves.check(SYNTHETIC[0], entropies=2.0)
     assert outcome.failing[0].found.startswith("ELBO ")
     assert outcome.failing[0].expected.startswith("at most log Z = ")
 
@@ -121,7 +129,7 @@ def test_a_budget_of_nothing_calls_too_early_and_the_first_such_call_is_reported
 
 
 def test_a_ranking_by_position_is_reported_with_the_rank_that_changed() -> None:
-    first = copeland.check(SYNTHETIC[0], rank=copeland.by_position).failing[0]
+    first = decisions.check_ranks(SYNTHETIC[0], rank=decisions.by_position).failing[0]
     assert ", rank " in first.case
     assert first.found.removesuffix(" with entities shuffled") != first.expected
 

@@ -11,11 +11,9 @@ from bundles import bundle_of
 
 from afa.bracket import hanson_wright_interval, kl_interval, l1_interval
 from afa.bundle import Bundle
-from afa.checks.sanity.contraction import contraction_table
-from afa.checks.sanity.convergence import convergence_table, nonconvergence_table, solve_log
-from afa.checks.sanity.stage import raise_on_failure, sanity_tables
-from afa.checks.sanity.subject import Subject
-from afa.checks.sanity.summary import summarise_sanity
+from afa.checks.sanity.gate import Subject
+from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table, solve_log
+from afa.checks.sanity.stage import raise_on_failure, sanity_tables, summarise_sanity
 from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import CAPPED, solve_paths

@@ -1,0 +1,281 @@
+"""Items 1 to 3, 13, 14, 23 and 25: on small random models and intervals, whose configurations are all listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bracket import hanson_wright_interval, l1_interval
+from afa.checks.errata.models import (
+    SmallModel,
+    calibrated,
+    generator_of,
+    half_potential_pair,
+    log_partition_gap,
+    maximum_entropy_pair,
+    swap_residual,
+    total_variation,
+)
+from afa.checks.errata.rows import EXACT, Row, measured, rate, vanishes
+from afa.closure import half_potentials
+from afa.gain import cmi, log_odds, wald_magnitude
+from afa.inference.exact import exact
+from afa.inference.meanfield import Solver, mean_field
+from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.preference import duel_variance, gaussian_sign, linearity
+
+Mask = NDArray[np.bool_]
+
+EXAMPLE = SmallModel(np.array([1.0, 1.0]), np.array([[0.0, 1.0], [1.0, 0.0]]), "ternary", 1.0)
+"""Two features with unaries and coupling 1: small enough to work by hand."""
+CLASS_FEATURES = 4
+INVARIANT = ("wald", "l1", "full_observation")
+N, SMALL_K, LARGE_K = 6, 2, 5
+"""Entities of a random set of intervals, and a k below and above one half of them."""
+NONE_BEATEN = "sets in which an entity is beaten for certain"
+
+
+def maximum_entropy(models: Sequence[SmallModel]) -> list[Row]:
+    """Item 1: is the half-potential pair the pair of largest joint entropy, and does that one break class symmetry?"""
+    varying = [model for model in models if model.varies]
+    scores = [calibrated(model.scores) for model in varying]
+    half, best = (list(map(make, scores)) for make in (half_potential_pair, maximum_entropy_pair))
+    gap = np.array([other.entropy - pair.entropy for pair, other in zip(half, best, strict=True)])
+    distance = [
+        (total_variation(pair.one, other.one) + total_variation(pair.zero, other.zero)) / 2
+        for pair, other in zip(half, best, strict=True)
+    ]
+    cross = [(np.exp(pair.zero) - np.exp(pair.one)) @ score / 2 for pair, score in zip(half, scores, strict=True)]
+    of_strict, of_half = (
+        [swap_residual(pair, make(-score)) for pair, score in zip(pairs, scores, strict=True)]
+        for pairs, make in ((best, maximum_entropy_pair), (half, half_potential_pair))
+    )
+    example = calibrated(EXAMPLE.scores)
+    one, other = half_potential_pair(example), maximum_entropy_pair(example)
+    apart = max(total_variation(one.one, other.one), total_variation(one.zero, other.zero))
+    return [
+        vanishes(1, "entropy_gap", gap),
+        *(vanishes(1, f"entropy_gap_{name}", gap[which]) for name, which in _by_density(varying)),
+        rate(1, "larger_entropy", gap > EXACT),
+        vanishes(1, "total_variation", distance, holds=lambda each: each.max() <= EXACT**0.5),
+        vanishes(1, "cross_term", cross),
+        measured(1, "strict_symmetry", of_strict, np.max, holds=lambda each: each.max() > EXACT),
+        vanishes(1, "half_symmetry", of_half, np.max),
+        vanishes(1, "example_entropy_gap", [other.entropy - one.entropy]),
+        vanishes(1, "example_total_variation", [apart]),
+    ]
+
+
+def unbiased_start(models: Sequence[SmallModel]) -> list[Row]:
+    """Item 2: is the expected sign of S zero before any observation, once Z_0 = Z_1?"""
+    shifted, unshifted = (
+        np.array([expected_under_mixture(model, _sign_of(model), shift=shift) for model in models])
+        for shift in (True, False)
+    )
+    tanh = np.array([expected_under_mixture(model, lambda score: np.tanh(score / 2), shift=True) for model in models])
+    odds = np.array([log_partition_gap(calibrated(model.scores)) for model in models])
+    coupled = np.array([model.coupled for model in models])
+    return [
+        rate(2, "sign_not_zero", np.abs(shifted[coupled]) > EXACT, pending="models with couplings"),
+        *(
+            vanishes(2, f"sign_{kind}{name}", np.abs(values[which]))
+            for kind, values in (("", shifted), ("as_elicited_", unshifted))
+            for name, which in _by_density(models)
+        ),
+        vanishes(2, "log_odds", np.abs(odds), np.max),
+        vanishes(2, "expected_tanh", np.abs(tanh), np.max),
+        vanishes(2, "example_sign", [expected_under_mixture(EXAMPLE, _sign_of(EXAMPLE), shift=True)]),
+        vanishes(2, "example_score", [expected_under_mixture(EXAMPLE, lambda score: score, shift=True)]),
+    ]
+
+
+def equal_normalisers(models: Sequence[SmallModel]) -> list[Row]:
+    """Item 3: for which models do the two classes have one normaliser?"""
+    gaps = np.abs([log_partition_gap(model.scores) for model in models])
+    shared = np.abs([shared_coupling_gap(model) for model in models])
+    coupled = np.array([model.coupled for model in models])
+    return [
+        vanishes(3, "coupled", gaps[coupled], pending="such models"),
+        vanishes(3, "unary_only", gaps[~coupled], np.max, pending="such models"),
+        vanishes(3, "shared_couplings", shared[coupled], np.max, pending="such models"),
+        *(vanishes(3, f"coupled_{name}", gaps[which]) for name, which in _by_density(models)),
+    ]
+
+
+def dropped_normaliser(models: int) -> list[Row]:
+    """Item 23: mass under the mixture of two random class models on which S lacks the sign of their log-ratio."""
+    rows = []
+    for kind in ("gaussian", "ternary"):
+        masses = np.mean([_other_sign(kind, index) for index in range(models)], axis=0)
+        for name, value in zip(("opposite", "tied"), masses.tolist(), strict=True):
+            rows.append(Row(23, f"{kind}_{name}", value, 0.0, n=models, holds=value <= EXACT))
+    return rows
+
+
+def outside_the_union(solver: Solver) -> list[Row]:
+    """Item 25: exact and mean-field gain of a feature on which two entities do not differ, coupled alike to one."""
+    entities = [PairwiseMRF([side, 0.0], [[0, 1], [1, 0]]) for side in (1.0, -1.0)]
+    a, b = (Evidence.of(model) for model in entities)
+    of_a, of_b = (mean_field(state.mrf, state, solver=solver).marginals for state in (a, b))
+    gains = {
+        "exact_cmi": jensen_shannon(*(exact(model).marginals.probabilities[1] for model in entities)),
+        "mean_field_cmi": cmi(log_odds(a, b, solver=solver), of_a, of_b, a.observed)[1],
+        "wald_magnitude": wald_magnitude(a, b)[1],
+    }
+    return [vanishes(25, name, [value]) for name, value in gains.items()]
+
+
+def jensen_shannon(first: Floats, second: Floats) -> float:
+    """Mutual information, nats, of a fair coin and a value drawn from one of two distributions by it."""
+    mixed = (first + second) / 2
+    return float((first * np.log(first / mixed) + second * np.log(second / mixed)).sum() / 2)
+
+
+def _other_sign(kind: str, index: int) -> tuple[float, float]:
+    """Mass where S is opposite to log p_1 / p_0, and where it alone is 0; all pairs of four features are coupled."""
+    generator = generator_of("class pair", kind, index)
+
+    def energy() -> Floats:
+        n = CLASS_FEATURES
+        if kind == "gaussian":
+            unary, strength = generator.standard_normal(n), generator.standard_normal((n, n)) / 2
+        else:
+            unary, strength = (generator.integers(-1, 2, size).astype(np.float64) for size in (n, (n, n)))
+        above = np.triu(strength, 1)
+        return SmallModel(unary, above + above.T, kind, 1.0).scores
+
+    one, zero = energy(), energy()
+    log_one, log_zero = one - np.logaddexp.reduce(one), zero - np.logaddexp.reduce(zero)
+    mixture = (np.exp(log_one) + np.exp(log_zero)) / 2
+    score, bayes = (np.where(np.abs(v) <= EXACT, 0.0, np.sign(v)) for v in (one - zero, log_one - log_zero))
+    return float(mixture[score * bayes < 0].sum()), float(mixture[(score == 0) & (bayes != 0)].sum())
+
+
+def expected_under_mixture(model: SmallModel, of_score: Callable[[Floats], Floats], *, shift: bool) -> float:
+    """E_Q[f(S)] by listing, Q the mixture of the two half-potential classes, S shifted so that Z_0 = Z_1 or not."""
+    pair = half_potential_pair(model.scores)
+    mixture = (np.exp(pair.one) + np.exp(pair.zero)) / 2
+    return float(mixture @ of_score(calibrated(model.scores) if shift else model.scores))
+
+
+def shared_coupling_gap(model: SmallModel) -> float:
+    """Log Z_1 - log Z_0 of two classes with the model's couplings each and unaries +-alpha/2: S is unary."""
+    one, zero = (SmallModel(side * model.unary / 2, model.coupling, model.kind, 1.0).scores for side in (1.0, -1.0))
+    return float(np.logaddexp.reduce(one) - np.logaddexp.reduce(zero))
+
+
+def _sign_of(model: SmallModel) -> Callable[[Floats], Floats]:
+    return lambda score: np.where(np.abs(score) <= model.rounding, 0.0, np.sign(score))
+
+
+def _by_density(models: Sequence[SmallModel]) -> list[tuple[str, Mask]]:
+    """Name and mask of the models of each kind and density; those that drew no coupling count as density 0."""
+    cells = [(model.kind, model.density if model.coupled else 0.0) for model in models]
+    return [
+        (f"{kind}_density_{density:g}", np.array([cell == (kind, density) for cell in cells]))
+        for kind, density in dict.fromkeys(sorted(cells, key=lambda cell: (cell[0] != "ternary", cell)))
+    ]
+
+
+def common_gauge(models: Sequence[SmallModel], solver: Solver) -> list[Row]:
+    """Item 14: share of models whose score moves under a random common gauge, and of those whose decision does."""
+    moved: dict[str, list[bool]] = {}
+    turned: dict[str, list[bool]] = {}
+    shifted = []
+    for index, model in enumerate(models):
+        generator = generator_of("gauge", index)
+        mrf, n = model.mrf, model.mrf.n_features
+        full = dict(zip(mrf.features, generator.integers(-1, 2, n).tolist(), strict=True))
+        # half of the features observed: there is something to infer, and something known
+        observations = {mrf.features[j]: full[mrf.features[j]] for j in generator.permutation(n)[: n // 2]}
+        above = np.triu(generator.standard_normal((n, n)), 1)
+        unary, couplings = generator.standard_normal(n), above + above.T
+        one, zero = half_potentials(mrf)
+        times_gauge = [
+            PairwiseMRF(each.unary + unary, each.couplings + couplings, each.prior, each.features)
+            for each in (one, zero)
+        ]
+        before = readings((one, zero), observations, full, solver)
+        after = readings(times_gauge, observations, full, solver)
+        for name, numbers in before.items():
+            change = np.abs(np.array(after[name]) - np.array(numbers)).max()
+            moved.setdefault(name, []).append(bool(change > EXACT * max(1.0, mrf.reach)))
+            turned.setdefault(name, []).append(_call(after[name]) != _call(numbers))
+        shifted.append(_call(before["wald"]) != _call((before["wald"][0] + 1.0,)))
+    return [
+        *(
+            measured(14, f"{kind}_{name}", hits[name]) if name == "stack_a" else rate(14, f"{kind}_{name}", hits[name])
+            for kind, hits in (("moves", moved), ("turns", turned))
+            for name in ("two_elbo", "stack_a", "hanson_wright", *INVARIANT)
+        ),
+        rate(14, "constant_turns_wald", shifted),
+    ]
+
+
+def readings(
+    classes: Sequence[PairwiseMRF], observations: dict[str, int], full: dict[str, int], solver: Solver
+) -> dict[str, tuple[float, ...]]:
+    """Scores and brackets of the duel of two class models, given `observations`; `full` has all values."""
+    evidence = [Evidence.of(model, observations) for model in classes]
+    solved = [mean_field(model, state, solver=solver) for model, state in zip(classes, evidence, strict=True)]
+    marginals = [solution.marginals for solution in solved]
+    mean = float(linearity(evidence, marginals)[0, 1])
+    variance = duel_variance(evidence[0], evidence[1], marginals[0], marginals[1])
+    difference = Evidence.of(classes[0] - classes[1], observations)
+    complete = [mean_field(model, full, solver=solver).elbo for model in classes]
+    return {
+        "two_elbo": (solved[0].elbo - solved[1].elbo,),
+        "stack_a": (gaussian_sign(mean, variance),),
+        "hanson_wright": hanson_wright_interval(difference, mean, variance),
+        "wald": (evidence[0].constant - evidence[1].constant,),
+        "l1": l1_interval(difference),
+        "full_observation": (complete[0] - complete[1],),
+    }
+
+
+def _call(numbers: Sequence[float]) -> int:
+    """The side of zero on which a score or a whole interval lies, 0 where it says neither."""
+    return int(min(numbers) > EXACT) - int(max(numbers) < -EXACT)
+
+
+def enough_better(sets: int) -> list[Row]:
+    """Item 13: certificates by `k` and by `N - k` dominating entities, on random sets of sound intervals."""
+    intervals = [random_intervals(index) for index in range(sets)]
+    dominators = np.array([dominating(low, high) for low, high in intervals])
+    small, large = (np.array([in_top_k(low, high, k) for low, high in intervals]) for k in (SMALL_K, LARGE_K))
+    by_k, by_rest = dominators >= SMALL_K, dominators >= N - LARGE_K
+    return [
+        rate(13, "kept_needlessly", dominators[by_k] < N - SMALL_K, pending=NONE_BEATEN),
+        rate(13, "k_is_enough", small[by_k], pending=NONE_BEATEN),
+        rate(13, "above_one_half", large[by_rest], pending=NONE_BEATEN),
+    ]
+
+
+def random_intervals(index: int) -> tuple[Floats, Floats]:
+    """Low and high ends of N sound intervals, each (N,); some overlap and some do not."""
+    generator = generator_of("intervals", index)
+    centre, radius = generator.standard_normal(N), generator.exponential(0.4, N)
+    return centre - radius, centre + radius
+
+
+def dominating(low: Floats, high: Floats) -> NDArray[np.intp]:
+    """(N,) how many others are better than each entity in every completion."""
+    counts: NDArray[np.intp] = (low[None, :] > high[:, None]).sum(axis=1)
+    return counts
+
+
+def in_top_k(low: Floats, high: Floats, k: int) -> Mask:
+    """(N,) whether an entity is among the k best of some completion; every score is tried at both of its ends.
+
+    The ends are enough: an entity stands highest when its own score is at its high end and the others at their low.
+    """
+    ends = np.stack([low, high])
+    found = np.zeros(len(low), dtype=bool)
+    for choice in product((0, 1), repeat=len(low)):
+        scores = ends[list(choice), np.arange(len(low))]
+        better = (scores[None, :] > scores[:, None]).sum(axis=1)
+        found |= better < k
+    return found
