@@ -1,4 +1,4 @@
-"""Writing files so that a killed run leaves nothing that looks complete.
+"""Writing files so that a killed run leaves nothing that looks complete, and reading one whole.
 
 A temporary lies beside its target as `.<stem>.<8 characters><suffix>`. Its writer holds a lock on it that the kernel
 lets go when the process ends in whatever way, so that the next writer of the target can tell what a dead one left, and
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -146,3 +147,19 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_whole(path: Path, largest: float = math.inf) -> bytes:
+    """The bytes of a regular file; an `OSError` whose `strerror` says what is there instead, or that it is too large.
+
+    `largest` is in bytes.
+    """
+    try:
+        status = path.stat()
+    except ValueError:
+        raise OSError(errno.EINVAL, "a path that no file can have") from None
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(errno.EINVAL, "a pipe or a device")
+    if status.st_size > largest:
+        raise OSError(errno.EFBIG, f"{status.st_size} bytes, of which at most {largest:.0f} are read")
+    return path.read_bytes()

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from afa.errors import ConfigError, Fault
-from afa.regularfile import read_whole
+from afa.files import read_whole
 
 Model = TypeVar("Model", bound=BaseModel)
 

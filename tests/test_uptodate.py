@@ -10,11 +10,11 @@ import pytest
 from snakemake.persistence import MetadataRecord
 from snakemake.persistence.file import FilePersistence
 
-from afa import uptodate
+from afa import workflow
 from afa.errors import ReportError
 from afa.report.provenance import trace
 from afa.report.records import Records
-from afa.uptodate import Contents, Stamp, content_of
+from afa.workflow import Contents, Stamp, content_of
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FilePersistence:
 
 def record(kept: FilePersistence, output: str, inputs: list[str], temporary: tuple[str, ...] = ()) -> None:
     stamp = Stamp({name: content_of(name) for name in inputs}, {output: content_of(output)}, temporary)
-    checksums = {uptodate._KEY: asdict(stamp)}
+    checksums = {workflow._KEY: asdict(stamp)}
     kept._write_record(output, MetadataRecord(rule=f"make_{output}", input=inputs, input_checksums=checksums))
 
 
@@ -87,13 +87,13 @@ def test_a_folder_is_its_files_and_their_names_but_hidden_ones(tmp_path: Path) -
 def test_a_large_file_is_read_again_only_when_its_size_or_time_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uptodate, "LARGE", 3)
+    monkeypatch.setattr(workflow, "LARGE", 3)
     series = tmp_path / "series.gz"
     series.write_text("long")
     kept = content_of(series)
     reads: list[Path] = []
-    plain = uptodate.sha256_of
-    monkeypatch.setattr(uptodate, "sha256_of", lambda path: (reads.append(path), plain(path))[1])
+    plain = workflow.sha256_of
+    monkeypatch.setattr(workflow, "sha256_of", lambda path: (reads.append(path), plain(path))[1])
     assert content_of(series, kept) == kept
     assert reads == []
     os.utime(series, (0, 0))
@@ -123,7 +123,7 @@ def test_the_time_of_a_folder_outlives_the_file_that_had_it(tmp_path: Path) -> N
     stamp.write_text("")
     os.utime(stamp, (100, 100))
     before = content_of(folder)
-    uptodate.remove_timestamps(tmp_path / "run")
+    workflow.remove_timestamps(tmp_path / "run")
     assert [path.name for path in folder.iterdir()] == ["a.parquet"]
     assert folder.stat().st_mtime == 100
     assert content_of(folder) == before

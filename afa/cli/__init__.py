@@ -20,7 +20,6 @@ from afa.cli import (
     cohort,
     doctor,
     elicit,
-    experiment,
     field,
     phenotypes,
     plan,
@@ -36,8 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-experiment.app.add_typer(baselines.experiments)
-experiment.summaries.add_typer(baselines.summaries)
+stage.experiments.add_typer(baselines.experiments)
+stage.summaries.add_typer(baselines.summaries)
 USE, WORKFLOW = "Use", "Workflow"
 for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, phenotypes.phenotypes):
     app.command(rich_help_panel=USE)(command)
@@ -47,8 +46,8 @@ app.add_typer(cohort.app, name="cohort", rich_help_panel=USE)
 app.add_typer(field.app, name="field", rich_help_panel=USE)
 app.command(rich_help_panel=USE)(doctor.doctor)
 app.add_typer(field.league, name="league", rich_help_panel=WORKFLOW)
-app.add_typer(experiment.app, name="experiment", rich_help_panel=WORKFLOW)
-app.add_typer(experiment.summaries, name="summary", rich_help_panel=WORKFLOW)
+app.add_typer(stage.experiments, name="experiment", rich_help_panel=WORKFLOW)
+app.add_typer(stage.summaries, name="summary", rich_help_panel=WORKFLOW)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
     inner.rich_help_panel = WORKFLOW
     app.registered_commands.append(inner)

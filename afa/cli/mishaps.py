@@ -1,16 +1,24 @@
-"""What an exception means to whoever typed the command, as an error of afa's own with a next step."""
+"""What an exception means to whoever typed the command, as an error of afa's own with a next step.
+
+A package that is not installed is brought by an extra of afa, by the metadata of the installed package, so that
+pyproject.toml is the only list. What a machine runs short of is memory, or room on its disk.
+"""
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Sequence
+import resource
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from afa.errors import AfaError, Fault
-from afa.extras import installing
-from afa.shortage import shortage
+from afa.errors import AfaError, Fault, ResourceError
+from afa.files import NO_ROOM
 
 REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 MISPLACED = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
@@ -70,3 +78,117 @@ def _refusal(error: OSError, path: Path) -> Fault:
     if error.errno in MISPLACED:
         expected, step = "a path that fits what is there", "choose another path"
     return Fault(str(path), error.strerror or "an error", expected, step)
+
+
+AGAIN = "then give the same command again: nothing half-written is left"
+# Neither of the two has a type of its own: a thread that cannot start, and a library that cannot be loaded.
+_SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+
+
+def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
+    """What `error`, or an error behind it, ran short of while `words` of a command line ran; None if it was neither."""
+    for cause in _behind(error):
+        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+            return ResourceError(_no_room(cause, _command(words)))
+        lacks_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
+        unsaid = isinstance(cause, ImportError | RuntimeError | OSError) and any(s in str(cause) for s in _SAYINGS)
+        if isinstance(cause, MemoryError) or lacks_memory or unsaid:
+            return ResourceError(_no_memory(cause, _command(words)))
+    return None
+
+
+def _no_room(error: OSError, command: str) -> Fault:
+    path = Path(error.filename) if isinstance(error.filename, str) else None
+    found = "the quota of this disk used up" if error.errno == errno.EDQUOT else "no room left on this disk"
+    folder = next((place for place in (path.absolute().parents if path else ()) if place.is_dir()), None)
+    if folder is not None:
+        disk = shutil.disk_usage(folder)
+        found += f" ({disk.free / 1e6:.1f} of {disk.total / 1e6:.1f} MB free by now)"
+    return Fault(str(path or command), found, "room for the whole of it", f"free some, {AGAIN}")
+
+
+def _no_memory(error: BaseException, command: str) -> Fault:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    found = f"no memory left ({error})" if str(error) else "no memory left"
+    if limit != resource.RLIM_INFINITY:
+        found += f" under a limit of {limit / 1e6:.0f} MB (ulimit -v)"
+    step = f"give it more memory, fewer threads, or fewer patients a job (the key shards), {AGAIN}"
+    return Fault(command, found, "memory for what it computes", step)
+
+
+def _behind(error: BaseException) -> Iterator[BaseException]:
+    """The error, then what it was raised from or while handling, back to the first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _command(words: Sequence[str]) -> str:
+    """`afa summary sign`: the command without its files and options."""
+    names = []
+    for word in words:
+        if not word.replace("-", "").isalnum() or word.startswith("-"):
+            break
+        names.append(word)
+    return " ".join(["afa", *names[:2]])
+
+
+PACKAGE = Path(__file__).parents[1]
+_NAMED_OTHERWISE = {"sklearn": "scikit_learn", "git": "gitpython"}
+_DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
+
+
+def installing(error: ModuleNotFoundError) -> str | None:
+    """The command that installs what an import has missed, or None for a module that no extra of afa brings.
+
+    Of several extras the smallest will do; where that leaves more than one, it is that of which the room of afa that
+    asked for the module imports most.
+    """
+    module = (error.name or "").partition(".")[0]
+    extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
+    smallest = [name for name in extras if not any(other < extras[name] for other in extras.values())]
+    if not module or not smallest:
+        return None
+    imported = _imported_in(_room(error.__traceback__))
+    chosen = max(sorted(smallest), key=lambda name: sum(any(_brings(p, m) for m in imported) for p in extras[name]))
+    return f"pip install 'afa[{chosen}]'"
+
+
+def _extras() -> dict[str, frozenset[str]]:
+    """The packages of each extra, those of the extras that it includes among them."""
+    try:
+        declared = metadata.requires("afa") or []
+    except metadata.PackageNotFoundError:  # afa is imported from a folder where it was not installed
+        return {}
+    packages: defaultdict[str, set[str]] = defaultdict(set)
+    for requirement in declared:
+        if found := _DECLARED.fullmatch(requirement):
+            packages[found[2]].add(found[1])
+    return {name: frozenset(members) for name, members in packages.items()}
+
+
+def _brings(package: str, module: str) -> bool:
+    """Whether the module seems to be the package's: markdown-it-py brings markdown_it."""
+    name = re.sub(r"[-_.]+", "_", package).casefold()
+    module = _NAMED_OTHERWISE.get(module, module).casefold()
+    return name == module or name.startswith(f"{module}_")
+
+
+def _room(trace: TracebackType | None) -> Path:
+    """The folder of the innermost code of afa in a traceback."""
+    room = PACKAGE
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if file.is_relative_to(PACKAGE):
+            room = file.parent
+        trace = trace.tb_next
+    return room
+
+
+def _imported_in(room: Path) -> set[str]:
+    """First parts of the modules that the files of a folder import, by the look of their lines."""
+    lines = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
+    return {name for file in room.glob("*.py") for name in lines.findall(file.read_text(encoding="utf-8"))}

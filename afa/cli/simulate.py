@@ -259,7 +259,7 @@ def _drawing(
     """
     from functools import partial
 
-    from afa.extras import installing
+    from afa.cli.mishaps import installing
 
     try:
         from afa.report.explorer import write_explorer

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from afa.errors import CohortError, Fault
-from afa.regularfile import read_whole
+from afa.files import read_whole
 
 Names = Mapping[str, Sequence[str]]
 Tiers = Mapping[str, Sequence[Sequence[str]]]

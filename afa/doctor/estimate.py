@@ -14,7 +14,7 @@ import pandas as pd
 
 from afa.cohort.config import load_cohort_config
 from afa.config import RunConfig
-from afa.doctor.finding import Finding, counted, ok, size_text, warning
+from afa.doctor.facts import Finding, counted, ok, size_text, warning
 from afa.errors import ConfigError, Fault, ReportError
 from afa.stages import stages
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from afa.doctor.facts import Facts
-from afa.doctor.finding import Finding, counted, fault, of_error, ok, size_text, warning
+from afa.doctor.facts import Facts, Finding, counted, fault, of_error, ok, size_text, warning
 from afa.errors import ConfigError
 from afa.yamlfile import read_mapping
 

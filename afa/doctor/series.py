@@ -19,8 +19,7 @@ from afa.cohort.geo import GEO_URL, Source, SourceFile, fetch, read_samples, ser
 from afa.cohort.labels import make_labels
 from afa.cohort.select import select
 from afa.config import RunConfig
-from afa.doctor.facts import Facts
-from afa.doctor.finding import Finding, fault, of_error, ok, size_text, warning
+from afa.doctor.facts import Facts, Finding, fault, of_error, ok, size_text, warning
 from afa.errors import AfaError
 from afa.files import sha256_of
 

@@ -19,8 +19,7 @@ from typing import Any, Literal
 
 from afa.elicit.study import Kind
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file
-from afa.regularfile import read_whole
+from afa.files import atomic_file, read_whole
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""

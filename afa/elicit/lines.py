@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from afa.errors import Fault
-from afa.regularfile import read_whole
+from afa.files import read_whole
 
 RESTORE = "restore the file, or take it out of the folder"
 

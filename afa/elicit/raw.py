@@ -20,7 +20,7 @@ from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN, SIGN
 from afa.errors import ElicitationError, Fault
-from afa.regularfile import read_whole
+from afa.files import read_whole
 
 RUNS = ("r1", "r2", "r3")
 GENE_KEYS = (

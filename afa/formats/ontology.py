@@ -14,7 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from afa.errors import BundleError, Fault
-from afa.regularfile import read_whole
+from afa.files import read_whole
 
 
 @dataclass(frozen=True, eq=False)

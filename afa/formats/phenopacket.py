@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from afa.errors import CohortError, Fault
-from afa.regularfile import read_whole
+from afa.files import read_whole
 
 TERM = re.compile(r"HP:\d{7}")
 

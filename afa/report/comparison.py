@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from afa.csvfile import marked_table
 from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder
 from afa.report.answers import Answer, Answers
@@ -32,7 +33,6 @@ from afa.report.verdicts import (
     judge,
     judge_statement,
 )
-from afa.spreadsheet import marked_table
 from afa.stats.tables import write_parquet
 
 CELL, NUMBER = "cell", "number"

@@ -39,7 +39,7 @@ class Job:
     """One finished job.
 
     outputs : what it made, path -> SHA-256; a folder stands as its files. inputs : paths that the job was given, each
-    with the digest of what it read (`afa.uptodate.content_of`), "" for a folder whose files are named beside it.
+    with the digest of what it read (`afa.workflow.content_of`), "" for a folder whose files are named beside it.
     command : the shell command with every setting. code : digests of the package's code behind the command.
     started, ended : UTC, to the second.
     """

@@ -9,13 +9,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from afa.csvfile import marked_table
 from afa.files import atomic_folder
 from afa.orders import PAPER_ROUNDS
 from afa.report.binary_form import binary_form
 from afa.report.dictionary import dictionary_of
 from afa.report.lines import Lines
 from afa.report.paper_tables import TABLES, paper_table
-from afa.spreadsheet import marked_table
 
 DICTIONARY = "data_dictionary"
 SUPPORT_ROUNDS = (0, 2, 5, 10, 20)

@@ -13,7 +13,7 @@ from snakemake.persistence.file import FilePersistence
 from afa.codedigest import DIGEST_LENGTH
 from afa.errors import Fault, ReportError
 from afa.report.provenance import Job
-from afa.uptodate import AGAIN, Contents
+from afa.workflow import AGAIN, Contents
 
 
 class Records:

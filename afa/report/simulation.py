@@ -18,6 +18,7 @@ import afa
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.csvfile import marked_table
 from afa.engine.course import MISSING
 from afa.engine.follow import choose, follow
 from afa.errors import ConfigError, Fault
@@ -28,7 +29,6 @@ from afa.orders import random_order
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES
 from afa.report.explored import RANKED, READ, Explored, Walked, boundary_of, explored_of, walked_of
-from afa.spreadsheet import marked_table
 from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate import Simulation
 from afa.stages.simulate.walks import Gauge, Way, is_compiled, measured_first, planner_of, prices_of, ranked, steps

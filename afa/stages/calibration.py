@@ -33,7 +33,7 @@ from afa.stages.binary import targets_of
 from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, rounds_up_to
 from afa.stats.accuracy import Part, Resampled
-from afa.stats.steps import Cube
+from afa.stats.arrays import Cube
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:

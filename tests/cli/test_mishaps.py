@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from commands import afa
 
-from afa import extras
+from afa.cli import mishaps
 from afa.cli.first_use import LOADING, prepare
-from afa.cli.mishaps import as_error
+from afa.cli.mishaps import as_error, installing
 from afa.errors import ConfigError, Fault
-from afa.extras import installing
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 FAULT = Fault("here", "this", "that", "do so")
@@ -21,7 +20,7 @@ FAULT = Fault("here", "this", "that", "do so")
 
 def missing(name: str, room: str = "") -> ModuleNotFoundError:
     """What an import of a module that is not installed raises in a file of that room of afa."""
-    file = extras.PACKAGE / room / "any.py"
+    file = mishaps.PACKAGE / room / "any.py"
     try:
         exec(compile(f"import {name}", str(file), "exec"), {})
     except ModuleNotFoundError as error:

@@ -17,8 +17,15 @@ from afa.cohort.geo import GEO_URL, fetch, series_folder
 from afa.config import carried_extract, check_run_config
 from afa.doctor import series as series_module
 from afa.doctor.facts import Reply, this_machine
-from afa.doctor.inputs import check_built, check_bundle, check_cohort_file, check_labels, check_project, shards_text
-from afa.doctor.llm_planners import check_baselines
+from afa.doctor.inputs import (
+    check_baselines,
+    check_built,
+    check_bundle,
+    check_cohort_file,
+    check_labels,
+    check_project,
+    shards_text,
+)
 from afa.doctor.series import check_genes, check_network, check_samples, check_series, places
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from snakemake.cli import parse_config
 
 from afa.config import RunConfig
-from afa.doctor.settings import merged, parse_entry, read_settings
+from afa.doctor.examine import merged, parse_entry, read_settings
 from afa.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

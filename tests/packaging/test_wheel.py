@@ -69,7 +69,7 @@ print(json.dumps(answers))
 EACH_MODULE = """
 import importlib, json, pkgutil, sys
 import afa
-from afa.extras import installing
+from afa.cli.mishaps import installing
 
 missed = {}
 for module in pkgutil.walk_packages(afa.__path__, "afa."):
@@ -182,7 +182,7 @@ def test_every_module_imports_or_lacks_a_package_that_an_extra_brings(place: Pla
     assert None not in missed.values(), missed
     extras = ("elicitation", "notebooks", "workflow")
     assert set(missed.values()) == {f"pip install 'afa[{name}]'" for name in extras}
-    of_extras = ("afa.elicit", "afa.report", "afa.baselines", "afa.plot", "afa.checkout", "afa.uptodate")
+    of_extras = ("afa.elicit", "afa.report", "afa.baselines", "afa.plot", "afa.workflow")
     assert not [name for name in missed if not name.startswith(of_extras)]
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa import deadrun
-from afa.deadrun import join_the_living
+from afa import workflow
 from afa.errors import ConfigError, ResourceError
 from afa.files import atomic_file, atomic_folder
 from afa.stats.tables import gather_tables
+from afa.workflow import join_the_living
 
 WRITER = """
 import sys, time
@@ -30,7 +30,7 @@ with {writer}(sys.argv[1]) as temporary:
 ON_CUE = Path(__file__).with_name("on_cue")
 RUNNER = """
 import sys, time
-from afa.deadrun import join_the_living
+from afa.workflow import join_the_living
 join_the_living(sys.argv[1])
 print("alive", flush=True)
 time.sleep(600)
@@ -54,7 +54,7 @@ def killed(process: subprocess.Popen[str]) -> None:
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as Snakemake's own, with a lock; what this process joins is let go after the test."""
-    monkeypatch.setattr(deadrun, "_joined", {})
+    monkeypatch.setattr(workflow, "_joined", {})
     (tmp_path / "locks").mkdir()
     return tmp_path
 

@@ -25,7 +25,7 @@ rule errata_computed:
         test=settings.encoding.test,
         level=settings.encoding.level,
         solver=SOLVER,
-        code=command_digest("experiment:experiment_errata_computed"),
+        code=command_digest("stage:experiment_errata_computed"),
     shell:
         "afa experiment errata-computed {input.config} --bundle {input.bundle} --cohort {input.cohort}"
         " --source {input.source} --aliases {input.aliases} --ensembl {input.ensembl}"
@@ -66,7 +66,7 @@ rule errata:
         summaries=lambda wildcards, input: " ".join(
             f"--summary {rows}" for rows in input.rows
         ),
-        code=command_digest("experiment:experiment_errata"),
+        code=command_digest("stage:experiment_errata"),
     shell:
         "afa experiment errata --computed {input.computed} {params.summaries} --paper {input.paper}"
         " --out {output.tables} > {log} 2>&1"
@@ -87,6 +87,6 @@ rule errata_summary:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("experiment:summary_errata"),
+        code=command_digest("stage:summary_errata"),
     shell:
         "afa summary errata {input.tables} --out {output.rows} > {log} 2>&1"

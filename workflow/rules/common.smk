@@ -25,7 +25,6 @@ if installed != PACKAGE_VERSION:
         f" version {PACKAGE_VERSION}. Next step: install that of these rules there, pip install 'afa[workflow] @ {source}'."
     )
 
-from afa.checkout import workflow_folder
 from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code
 from afa.config import (
     carried_extract,
@@ -40,12 +39,17 @@ from afa.cohort.table_cohort import (
     load_cohort_file,
     nobody_is_complete,
 )
-from afa.deadrun import join_the_living
 from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import fold
 from afa.stages import left_out, stages
-from afa.uptodate import decide_by_content, remove_temporaries, remove_timestamps
+from afa.workflow import (
+    decide_by_content,
+    join_the_living,
+    remove_temporaries,
+    remove_timestamps,
+    workflow_folder,
+)
 
 
 def home(path):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from afa.engine.tasks import METHODS, TASK_BRACKETS
 from afa.orders import PAPER_ROUNDS
 from afa.stats.accuracy import Part, Resampled, Signs, auroc, constant_answers, right_of
-from afa.stats.steps import ORDER_KEYS, Cube
+from afa.stats.arrays import ORDER_KEYS, Cube
 from afa.stats.summary import Labelled, labelled, summary_rows
 
 TARGETS = ("likelihood", "clinical")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from afa.mrf import Floats
 from afa.stages.chaos.tables import DEFINITIONS, MEASURING, METHODS, SELECTING
 from afa.stats.accuracy import Part, Resampled, Signs, constant_answers, right_of
-from afa.stats.correlation import Moments
+from afa.stats.resampling import Moments
 from afa.stats.summary import summary_rows
 
 Mask = NDArray[np.bool_]

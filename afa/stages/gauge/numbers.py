@@ -12,8 +12,7 @@ import pandas as pd
 
 from afa.mrf import Floats
 from afa.stats.accuracy import Part, Resampled, Signs, constant_answers
-from afa.stats.correlation import Moments
-from afa.stats.resampling import interval, percentiles
+from afa.stats.resampling import Moments, interval, percentiles
 
 BOTH = "maxent_vs_true"
 OverPairs = Callable[[Floats], Any]
