@@ -21,7 +21,6 @@ from afa.cli import (
     doctor,
     elicit,
     field,
-    phenotypes,
     plan,
     report,
     simulate,
@@ -38,7 +37,7 @@ app = typer.Typer(
 stage.experiments.add_typer(baselines.experiments)
 stage.summaries.add_typer(baselines.summaries)
 USE, WORKFLOW = "Use", "Workflow"
-for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, phenotypes.phenotypes):
+for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, simulate.phenotypes):
     app.command(rich_help_panel=USE)(command)
 app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
 app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)

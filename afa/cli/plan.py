@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from afa.bundle import Bundle
     from afa.dialogue.keeping import Keeper
     from afa.planner import Planner
+if TYPE_CHECKING:
+    from afa.bundle import Bundle
 
 Session = Annotated[
     Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
@@ -100,8 +104,6 @@ def plan(
     question: Question,
 ) -> None:
     """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
-    import sys
-
     _tolerate_any_bytes()
     with _opened(bundle, question, session) as (planner, keeper):
         if json:
@@ -178,8 +180,6 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
     import gc
 
     from rich.console import Console
-
-    from afa.cli.first_use import LOADING, prepare
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
@@ -261,8 +261,38 @@ def _serve(
 def _tolerate_any_bytes() -> None:
     """Bytes that are not UTF-8 become an unknown name, and no traceback."""
     import io
-    import sys
 
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")
+
+
+LOADING = "loading"
+SMALL, MIDDLE = 20_000, 200_000
+"""Entities squared times features: up to here a decision takes some 20 or 200 ms without compiled kernels."""
+
+
+def prepare(bundle: Bundle | None = None) -> str:
+    """What is waited for now, in words.
+
+    A small bundle is planned without compiled kernels, which take longer to load than it takes to plan. One of middle
+    size does without them until another process has compiled them. It is decided before any kernel is imported.
+    """
+    loaded = any(name.startswith("afa.engine.") for name in sys.modules)
+
+    from afa.engine import compile as compiling
+
+    size = len(bundle.entities) ** 2 * len(bundle.features) if bundle is not None else MIDDLE + 1
+    if size <= SMALL and not loaded:
+        compiling.do_without()
+    elif compiling.planners_are_ready():
+        pass
+    elif size <= MIDDLE and not loaded:
+        compiling.do_without()
+        background = [sys.executable, "-m", "afa.engine.warm", "planners"]
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(background, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+        return "first use: loading; another process prepares faster starts"
+    elif not compiling.some_are_kept():
+        return "first use: compiling for about half a minute; later it starts at once"
+    return LOADING

@@ -1,4 +1,4 @@
-"""`afa simulate`: how many measurements each way of choosing them would need, on measured patients."""
+"""`afa simulate` and `afa phenotypes`: how many measurements each way of choosing would need, on measured patients."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from afa.cli.options import (
     Tau,
     Threads,
     TopK,
+    Unstated,
     as_json,
 )
 
@@ -85,7 +86,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
-    from afa.cli.first_use import LOADING, prepare
+    from afa.cli.plan import LOADING, prepare
     from afa.cohort.complete_table import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.planner.options import tau_of
@@ -216,7 +217,6 @@ def _simulate_implied(
 ) -> None:
     """Rank of each patient's disease after each question, by the tables of `afa phenotypes`; no option of `asked`."""
     from afa.errors import ConfigError, Fault
-    from afa.files import atomic_folder
     from afa.formats.patients import packet_patients
     from afa.inference.hierarchy import hierarchy_of
     from afa.orders import random_order
@@ -233,10 +233,7 @@ def _simulate_implied(
         found = [found[i] for i in sorted(drawn.tolist())]
     known = hierarchy_of(model)[0]
     full, walked = at_full_observation(known, found, seed), acquisition(known, found, questions="reported", seed=seed)
-    with atomic_folder(out) as folder:
-        full.to_parquet(folder / "full.parquet", index=False)
-        walked.to_parquet(folder / "walks.parquet", index=False)
-        summary(full, walked).to_csv(folder / "summary.csv", index=False)
+    _write_walks(out, full, walked, summary(full, walked))
     typer.echo(f"{len(found)} patients, five orders, into {out}")
 
 
@@ -286,3 +283,64 @@ def _tell(given: Given, say: Callable[[str], None]) -> None:
         if names:
             more = ", ..." if len(names) > LISTED else ""
             say(f"{words} ({len(names)}): {', '.join(map(visible, names[:LISTED]))}{more}")
+
+
+def phenotypes(
+    annotations: Annotated[Path, typer.Argument(help="phenotype.hpoa, or the older tables")],
+    ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time")],
+    patients: Annotated[Path, typer.Argument(help="CSV: patient,pmid,disease_id,observed,excluded")],
+    newer: Annotated[Path, typer.Option("--newer", help="a later ontology, which places the patients' terms")],
+    out: Out,
+    later_than: Annotated[
+        int, typer.Option("--later-than", help="acquisition: papers with a PubMed number above this")
+    ] = 0,
+    of_each_paper: Annotated[
+        int, typer.Option("--of-each-paper", min=1, help="acquisition: patients of a paper at most")
+    ] = 1_000,
+    unstated: Unstated = 0.5,
+    every: Annotated[int, typer.Option("--every", min=0, help="patients who can be asked for every known sign")] = 0,
+    most: Annotated[int, typer.Option("--most", min=1, help="questions to each of those")] = 20,
+) -> None:
+    """How soon is the right one of thousands of diseases found? Writes tables, their summary and a figure."""
+    import pandas as pd
+
+    from afa.formats.hpo import disease_terms, read_annotations
+    from afa.formats.ontology import read_ontology
+    from afa.formats.patients import chosen, read_patients
+    from afa.phenotypes import ALL_NOTED, acquisition, at_full_observation, summary
+    from afa.report.phenotypes import draw_phenotypes
+
+    terms, read = read_ontology(ontology), read_annotations(annotations)
+    known = disease_terms(read, terms, unstated=unstated)
+    everybody = read_patients(patients, known, terms, read_ontology(newer))
+    kept = chosen(everybody, later_than, of_each_paper)
+    model, told = known.hierarchy, set(read.table.loc[read.table["frequency"] > 0, "disease"])
+    stated = [each.name for each in everybody if known.diseases[each.disease] in told]
+    counts = f"{len(everybody)} patients, {len(kept)} of them asked"
+    typer.echo(f"{len(model.entities)} diseases, {len(model.features)} signs, {counts}")
+    full = at_full_observation(model, everybody)
+    walks = [acquisition(model, kept, questions=questions) for questions in ("reported", "present")]
+    if every:
+        one_each = chosen(kept, 0, 1)[:every]
+        walks += [acquisition(model, one_each, questions=asked, most=most) for asked in ("every", ALL_NOTED)]
+    walked = pd.concat(walks, ignore_index=True)
+    _write_walks(out, full, walked, summary(full, walked, stated), draw_phenotypes)
+    typer.echo(f"tables and figure in {out}")
+
+
+def _write_walks(
+    out: Path,
+    full: DataFrame,
+    walked: DataFrame,
+    summary: DataFrame,
+    draw: Callable[[DataFrame, Path], None] | None = None,
+) -> None:
+    """Ranks at full observation and along the way, with their summary and a figure of it."""
+    from afa.files import atomic_folder
+
+    with atomic_folder(out) as folder:
+        full.to_parquet(folder / "full.parquet", index=False)
+        walked.to_parquet(folder / "walks.parquet", index=False)
+        summary.to_csv(folder / "summary.csv", index=False)
+        if draw is not None:
+            draw(summary, folder / "phenotypes.png")

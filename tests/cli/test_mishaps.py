@@ -10,8 +10,8 @@ import pytest
 from commands import afa
 
 from afa.cli import mishaps
-from afa.cli.first_use import LOADING, prepare
 from afa.cli.mishaps import as_error, installing
+from afa.cli.plan import LOADING, prepare
 from afa.errors import ConfigError, Fault
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
