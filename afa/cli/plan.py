@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from afa.bundle import Bundle
     from afa.dialogue.keeping import Keeper
     from afa.planner import Planner
-if TYPE_CHECKING:
-    from afa.bundle import Bundle
 
 Session = Annotated[
     Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
+LOADING = "loading"
+SMALL, MIDDLE = 20_000, 200_000
+"""Entities squared times features: up to here a decision takes some 20 or 200 ms without compiled kernels."""
 
 
 @dataclass(frozen=True)
@@ -265,11 +266,6 @@ def _tolerate_any_bytes() -> None:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")
-
-
-LOADING = "loading"
-SMALL, MIDDLE = 20_000, 200_000
-"""Entities squared times features: up to here a decision takes some 20 or 200 ms without compiled kernels."""
 
 
 def prepare(bundle: Bundle | None = None) -> str:
