@@ -1,168 +1,121 @@
-"""What a bundle alone decides: checks that hold on one made bundle and fail on another."""
+"""The pair of largest entropy is what a numerical optimiser finds, and has the form that the paper prints."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from bundles import bundle_of
-from oracle import energies, posterior
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import configurations
+from scipy.optimize import minimize
 
-from afa.bundle import Bundle
-from afa.checks.errata import bundle as exact_entities
-from afa.checks.errata.bundle import (
-    Halves,
-    bundle_normalisers,
-    bundle_sign,
-    chosen_duels,
-    chosen_names,
-    halved_contraction,
-    kl_identity,
-    largest_slope,
-    solve_entities,
-    some_entities,
-    two_elbo_target,
+from afa.checks.errata.models import (
+    ClassPair,
+    SmallModel,
+    calibrated,
+    half_potential_pair,
+    log_partition_gap,
+    maximum_entropy_pair,
+    random_models,
+    swap_residual,
+    total_variation,
 )
-from afa.checks.errata.rows import Row
-from afa.closure import half_potentials
 from afa.errors import InferenceError
-from afa.inference.meanfield import Solver
 
-UNARIES = bundle_of([[1.0, -1.0, 0.0], [0.0, 1.0, 1.0]], np.zeros((2, 3, 3)))
-"""No couplings, and the same normaliser for both entities."""
-
-
-def coupled(strength: float, n: int = 4, unary: float = 0.1) -> Bundle:
-    """Two entities, each with all its n features coupled alike; the second has one coupling less."""
-    couplings = np.full((2, n, n), strength)
-    couplings[1, 0, 1] = 0.0
-    return bundle_of(np.full((2, n), unary), couplings)
+MODELS = [model for model in random_models(2, sizes=(3, 4)) if model.varies]
+MODEL = st.sampled_from(MODELS)
 
 
-def halves_of(bundle: Bundle) -> list[Halves]:
-    return solve_entities(bundle, Solver())
+def optimised(scores: np.ndarray) -> np.ndarray:
+    """p_0 of largest joint entropy with p_1 = exp(S) p_0, by a general optimiser."""
+    w = np.exp(scores)
+
+    def negative_entropy(p: np.ndarray) -> float:
+        return float((p * np.log(p)).sum() + (w * p * np.log(w * p)).sum())
+
+    def gradient(p: np.ndarray) -> np.ndarray:
+        return np.log(p) + 1 + w * (np.log(w * p) + 1)
+
+    start = np.exp(half_potential_pair(scores).zero)
+    sums = [{"type": "eq", "fun": lambda p, k=k: k @ p - 1, "jac": lambda p, k=k: k} for k in (np.ones_like(w), w)]
+    found = minimize(
+        negative_entropy,
+        start,
+        jac=gradient,
+        bounds=[(1e-12, 1)] * len(w),
+        constraints=sums,
+        method="SLSQP",
+        options={"maxiter": 2000, "ftol": 1e-14},
+    )
+    return np.asarray(found.x)
 
 
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
+@pytest.mark.parametrize("index", range(0, len(MODELS), 5))
+def test_the_pair_of_largest_entropy_is_that_of_a_numerical_optimiser(index: int) -> None:
+    scores = calibrated(MODELS[index].scores)
+    if len(scores) > 27:
+        scores = scores[:27] - scores[:27].mean()
+    found = maximum_entropy_pair(scores)
+    np.testing.assert_allclose(np.exp(found.zero), optimised(scores), atol=2e-4)
 
 
-def enumerated_start(bundle: Bundle) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log Z_1 - log Z_0, E_Q[S] and E_Q[sign S] of every entity by listing."""
-    found = []
-    for entity in bundle.entities:
-        score = bundle.mrf(entity)
-        solved = [posterior(model, {}) for model in half_potentials(score)]
-        s = energies(score, solved[0][0])
-        means = [[weight @ s, weight @ np.sign(np.round(s, 9))] for _, weight, _ in solved]
-        found.append([solved[0][2] - solved[1][2], *np.mean(means, axis=0)])
-    return tuple(np.array(found).T)
+@given(MODEL)
+def test_both_classes_are_normalised_and_have_the_given_ratio(model: SmallModel) -> None:
+    scores = calibrated(model.scores)
+    for pair in (maximum_entropy_pair(scores), half_potential_pair(scores)):
+        np.testing.assert_allclose([np.exp(log_p).sum() for log_p in pair], 1.0, atol=1e-10)
+        np.testing.assert_allclose(pair.one - pair.zero, scores, atol=1e-9)
 
 
-def test_exact_numbers_of_a_bundle_are_those_of_listing() -> None:
-    bundle = coupled(0.5)
-    log_odds, expected, sign = enumerated_start(bundle)
-    found = halves_of(bundle)
-    np.testing.assert_allclose([entity.log_odds for entity in found], log_odds, atol=1e-9)
-    np.testing.assert_allclose([entity.expected for entity in found], expected, atol=1e-9)
-    np.testing.assert_allclose([entity.expected_sign for entity in found], sign, atol=1e-9)
+@given(MODEL)
+def test_the_optimum_has_the_form_printed_in_the_paper(model: SmallModel) -> None:
+    scores = calibrated(model.scores)
+    w = np.exp(scores)
+    rest = maximum_entropy_pair(scores).zero + 1 + w * np.log(w) / (1 + w)
+    basis = -np.stack([1 / (1 + w), w / (1 + w)], axis=1)
+    multipliers = np.linalg.lstsq(basis, rest, rcond=None)[0]
+    np.testing.assert_allclose(basis @ multipliers, rest, atol=1e-8)
 
 
-def test_the_normalisers_of_a_bundle_are_equal_without_couplings_only() -> None:
-    assert by_name(bundle_normalisers(halves_of(UNARIES)))["bundle_mean"].holds is True
-    row = by_name(bundle_normalisers(halves_of(coupled(0.5))))["bundle_mean"]
-    assert row.holds is False
-    assert row.value == pytest.approx(np.abs(enumerated_start(coupled(0.5))[0]).mean())
+@given(MODEL)
+def test_no_pair_of_the_same_ratio_has_more_entropy_than_the_optimum(model: SmallModel) -> None:
+    scores = calibrated(model.scores)
+    assert maximum_entropy_pair(scores).entropy >= half_potential_pair(scores).entropy - 1e-10
 
 
-def test_the_error_of_the_posterior_is_the_largest_over_all_scores() -> None:
-    halves = halves_of(coupled(0.5))
-    s = np.linspace(-20, 20, 200_001)
-    worst = [np.abs(1 / (1 + np.exp(-s)) - 1 / (1 + np.exp(entity.log_odds - s))).max() for entity in halves]
-    assert by_name(bundle_normalisers(halves))["bundle_posterior"].value == pytest.approx(np.mean(worst), abs=1e-6)
+@given(MODEL)
+def test_the_cross_term_is_what_the_printed_entropy_leaves_out(model: SmallModel) -> None:
+    scores = calibrated(model.scores)
+    pair = half_potential_pair(scores)
+    q = np.exp(pair.zero + scores / 2)
+    printed = -(q * 2 * np.cosh(scores / 2) * np.log(q)).sum()
+    left_out = -(q * scores * np.sinh(scores / 2)).sum()
+    assert pair.entropy == pytest.approx(printed + left_out, abs=1e-9)
 
 
-def test_stack_a_estimates_the_expected_sign_without_couplings_and_not_with_strong_ones() -> None:
-    assert by_name(bundle_sign(halves_of(UNARIES)))["stack_a_start"].holds is True
-    assert by_name(bundle_sign(halves_of(coupled(1.0, n=6))))["stack_a_start"].holds is False
+def test_a_score_of_one_sign_has_no_pair_of_that_ratio() -> None:
+    with pytest.raises(InferenceError, match="does not change sign"):
+        maximum_entropy_pair(np.array([0.0, 1.0, 2.0]))
 
 
-def test_the_expected_score_and_the_log_odds_agree_without_couplings_and_not_with_them() -> None:
-    assert by_name(two_elbo_target(halves_of(UNARIES)))["difference"].holds is True
-    rows = by_name(two_elbo_target(halves_of(coupled(0.5))))
-    log_odds, expected, _ = enumerated_start(coupled(0.5))
-    assert rows["difference"].holds is False
-    assert rows["expected_score"].value == pytest.approx(expected.mean())
-    assert rows["log_odds"].value == pytest.approx(log_odds.mean())
-    assert rows["difference_largest"].value == pytest.approx((expected - log_odds).max())
+def test_a_constant_moves_the_log_partitions_and_not_the_half_potential_pair() -> None:
+    scores = np.array([0.0, 1.0, 3.0])
+    np.testing.assert_allclose(half_potential_pair(scores).one, half_potential_pair(scores + 5).one)
+    assert log_partition_gap(scores + 5) == pytest.approx(log_partition_gap(scores) + 5)
+    assert log_partition_gap(calibrated(scores)) == pytest.approx(0, abs=1e-12)
 
 
-def test_the_kl_identity_holds_where_the_entities_have_one_normaliser() -> None:
-    rows = by_name(kl_identity(halves_of(UNARIES)))
-    assert rows["log_z_spread"].holds is True
-    assert rows["identity_gap"].holds is True
-    assert by_name(kl_identity(halves_of(coupled(0.5))))["identity_gap"].holds is False
+def test_the_swap_residual_sees_a_pair_that_favours_a_class() -> None:
+    one, zero = np.log([0.5, 0.5]), np.log([0.75, 0.25])
+    assert swap_residual(ClassPair(one, zero), ClassPair(zero, one)) == pytest.approx(0)
+    assert swap_residual(ClassPair(one, zero), ClassPair(one, zero)) == pytest.approx(0.25)
 
 
-def test_the_two_sides_of_the_kl_identity_by_listing() -> None:
-    bundle = coupled(0.5)
-    models = [bundle.mrf(entity) for entity in bundle.entities]
-    (table, p, log_a), (_, r, log_b) = (posterior(model, {}) for model in models)
-    difference = energies(models[0], table) - energies(models[1], table)
-    expected = (p + r) @ difference / 2
-    divergences = (p @ np.log(p / r) - r @ np.log(r / p)) / 2
-    assert expected - divergences == pytest.approx(log_a - log_b)
-    gap = by_name(kl_identity(halves_of(bundle)))["identity_gap"].value
-    assert gap == pytest.approx(abs(expected - divergences), abs=1e-9)
+def test_total_variation_by_hand() -> None:
+    assert total_variation(np.log([0.5, 0.5]), np.log([0.75, 0.25])) == pytest.approx(0.25)
 
 
-def test_what_is_too_large_to_solve_exactly_is_pending_and_has_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise InferenceError(())
-
-    monkeypatch.setattr(exact_entities, "log_partitions", refuse)
-    halves = halves_of(coupled(0.5))
-    rows = [*bundle_sign(halves), *bundle_normalisers(halves), *kl_identity(halves), *two_elbo_target(halves)]
-    waiting = [row for row in rows if row.pending]
-    assert {row.name for row in rows} - {row.name for row in waiting} == {"two_elbo"}
-    assert all(row.value is None and row.holds is None for row in waiting)
-
-
-def test_halving_is_compared_with_the_same_sign() -> None:
-    frustrated = coupled(3.0, n=8)
-    rows = by_name(halved_contraction(frustrated, halves_of(frustrated), 10, Solver()))
-    assert [rows[f"capped_{name}"].value for name in ("plus", "half_plus", "minus", "half_minus")] == [0, 0, 1, 1]
-    assert rows["capped_half_minus"].holds is True
-    moderate = coupled(0.75, n=5)
-    rows = by_name(halved_contraction(moderate, halves_of(moderate), 10, Solver(max_iterations=20)))
-    assert rows["capped_half_minus"].value < rows["capped_minus"].value
-    assert rows["capped_half_minus"].claim_value == rows["capped_minus"].value
-
-
-def test_beta_of_entities_and_duels_by_hand() -> None:
-    bundle = coupled(2.0)
-    rows = by_name(halved_contraction(bundle, halves_of(bundle), 10, Solver()))
-    assert (rows["beta_entities_least"].value, rows["beta_entities_halved_largest"].value) == (6.0, 3.0)
-    # the two entities differ in one coupling of 2
-    assert rows["beta_duels_largest"].value == 2.0
-
-
-def test_the_slope_of_a_ternary_site_is_two_thirds() -> None:
-    assert largest_slope() == pytest.approx(2 / 3, abs=1e-12)
-
-
-def test_which_entities_and_duels_are_taken_does_not_depend_on_their_order() -> None:
-    names = [f"v{i}" for i in range(9)]
-    assert chosen_names(names, 4) == chosen_names(names[::-1], 4)
-    assert len(chosen_duels(coupled(1.0), 0)) == 0
-    assert len(chosen_duels(coupled(1.0), 5)) == 1
-
-
-def test_some_of_the_entities_keep_their_models() -> None:
-    random = np.random.default_rng(0)
-    bundle = bundle_of(random.normal(size=(5, 3)), random.normal(size=(5, 3, 3)), priors=np.arange(5.0))
-    some = some_entities(bundle, 2)
-    assert len(some.entities) == 2
-    for entity in some.entities:
-        x = [1, -1, 1]
-        assert some.mrf(entity).energy(x) == bundle.mrf(entity).energy(x)
-    assert some_entities(bundle, 5) is bundle
+def test_scores_of_a_small_model_are_its_energies() -> None:
+    for model in MODELS[::9]:
+        expected = [model.mrf.energy(x) for x in configurations(len(model.unary))]
+        np.testing.assert_allclose(sorted(model.scores), sorted(expected), atol=1e-12)

@@ -1,23 +1,15 @@
-"""Items that other stages decide, the gauge on random models, and what a Layer 0 certificate needs."""
+"""Items that other stages decide: each from rows made by hand, and pending where there are none."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from bundles import bundle_of
 
-from afa.checks.errata import small
 from afa.checks.errata import stages as stage_errata
-from afa.checks.errata.bundle import nothing_observed, pooled_start
-from afa.checks.errata.models import random_models
 from afa.checks.errata.printed import Printed
 from afa.checks.errata.rows import Row
-from afa.checks.errata.small import common_gauge, dominating, enough_better, in_top_k, readings
-from afa.inference.meanfield import Solver
-from afa.mrf import PairwiseMRF
 from afa.stats.summary import COLUMNS
 
 PAPER = Printed(
@@ -160,78 +152,180 @@ def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
         assert all(row.pending and row.value is None and row.holds is None for row in rows)
 
 
-def test_a_common_gauge_moves_the_inferred_scores_and_nothing_that_depends_on_the_difference_alone() -> None:
-    rows = by_name(common_gauge([model for model in random_models(1, sizes=(4, 5)) if model.varies], Solver()))
-    assert {rows[f"moves_{name}"].holds for name in ("wald", "l1", "full_observation")} == {True}
-    assert {rows[f"turns_{name}"].value for name in ("wald", "l1", "full_observation")} == {0.0}
-    assert rows["moves_two_elbo"].holds is False
-    assert rows["moves_hanson_wright"].holds is False
-    assert rows["moves_stack_a"].value > 0.5
-    assert rows["constant_turns_wald"].holds is False
+def all_rows(stages: pd.DataFrame) -> list[Row]:
+    return [
+        *stage_errata.missed_calls(stages),
+        *stage_errata.two_rules(stages, PAPER),
+        *stage_errata.one_rate(stages, PAPER),
+        *stage_errata.never_called(stages, PAPER),
+        *stage_errata.eliminations(stages, PAPER),
+    ]
 
 
-def test_readings_at_full_observation_are_the_score_in_every_class() -> None:
-    score = PairwiseMRF([1.0, -0.5], [[0.0, 2.0], [2.0, 0.0]])
-    values = {"x0": 1, "x1": -1}
-    found = readings((score.scaled(0.5), score.scaled(-0.5)), values, values, Solver())
-    expected = score.energy([1, -1])
-    assert found["wald"] == found["two_elbo"] == found["full_observation"] == pytest.approx((expected,))
-    assert found["l1"] == pytest.approx((expected, expected))
+def calls(bracket: str, value: float, order: str = "informed", **cells: object) -> dict[str, object]:
+    row = {"table": "bracket_rate", "metric": "rate", "method": "wald", "reference": bracket, "allocation": order}
+    return {**row, "target": "likelihood", "t": 100, "value": value, "low": value, "high": value, "n": 20, **cells}
 
 
-def test_two_gauges_correlate_over_duels_before_anything_is_observed() -> None:
-    strength = np.arange(6)[:, None, None] / 2
-    bundle = bundle_of(np.full((6, 4), np.arange(1.0, 7.0)[:, None]), strength * np.ones((6, 4, 4)))
-    row = pooled_start(bundle, Solver(), 100)[0]
-    assert row.n == 15
-    assert row.value > 0.5
-    assert row.holds is False
+def under_rule(rule: str, value: float, low: float) -> dict[str, object]:
+    cells = {"guide": "linearity", "gain": "cmi", "schedule": "every", "target": None, "low": low}
+    return calls("l1_tight", value, rule, **cells)
 
 
-def test_gauges_that_did_not_correlate_before_would_pass() -> None:
-    random = np.random.default_rng(0)
-    bundle = bundle_of(random.normal(size=(6, 4)), random.uniform(0, 1, (6, 4, 4)))
-    row = pooled_start(bundle, Solver(), 100)[0]
-    assert abs(row.value) < 0.05
-    assert row.holds is True
+def sign(rule: str, value: float, t: int = 150, **cells: object) -> dict[str, object]:
+    row = {"table": "allocation_sign", "metric": "accuracy", "method": "linearity", "guide": "linearity", "gain": "cmi"}
+    return {**row, "allocation": rule, "schedule": "paper", "t": t, "value": value, "n": 30, **cells}
 
 
-def test_duels_without_couplings_have_nothing_to_correlate() -> None:
-    bundle = bundle_of(np.eye(4), np.zeros((4, 4, 4)))
-    assert pooled_start(bundle, Solver(), 100)[0].pending
+def gap(value: float, t: int = 150, rule: str = "greedy", **cells: object) -> dict[str, object]:
+    return sign(rule, value, t, metric="gap", reference="clustered", **cells)
 
 
-LOW, HIGH = np.array([0.0, 2.0, 2.5, 6.0, 7.0, 8.0]), np.array([1.0, 3.0, 4.0, 9.0, 9.0, 9.0])
+def test_missed_calls_are_the_share_of_the_tight_budgets_that_the_printed_one_lacks() -> None:
+    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.1), calls("l1_tight", 0.4))))
+    assert (rows["called_printed"].value, rows["called_tight"].value) == (0.1, 0.4)
+    missed = rows["missed_calls"]
+    assert (missed.value, missed.n, missed.holds) == (pytest.approx(0.75), 8, False)
 
 
-def test_who_is_beaten_for_certain_by_hand() -> None:
-    assert dominating(LOW, HIGH).tolist() == [5, 3, 3, 0, 0, 0]
-    assert in_top_k(LOW, HIGH, 2).tolist() == [False, False, False, True, True, True]
-    assert in_top_k(LOW, HIGH, 4).tolist() == [False, True, True, True, True, True]
+def test_budgets_that_call_the_same_miss_nothing() -> None:
+    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.4), calls("l1_tight", 0.4))))
+    assert (rows["missed_calls"].value, rows["missed_calls"].holds) == (0.0, True)
 
 
-def test_k_better_entities_are_enough_and_n_minus_k_are_not_always() -> None:
-    rows = by_name(enough_better(60))
-    assert rows["k_is_enough"].holds is True
-    assert rows["kept_needlessly"].value > 0
-    assert rows["above_one_half"].holds is False
+def test_what_is_missed_is_not_known_where_nothing_is_called() -> None:
+    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.0), calls("l1_tight", 0.0))))
+    assert rows["called_tight"].value == 0.0
+    assert rows["missed_calls"].pending == "duels that are called at t = 100"
 
 
-def test_intervals_that_all_overlap_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = (-np.ones(small.N), np.ones(small.N))
-    monkeypatch.setattr(small, "random_intervals", lambda index: wide)
-    assert all(row.pending for row in enough_better(3))
+def test_calls_are_read_at_the_tables_round_over_all_duels() -> None:
+    other = [calls("l1_paper", 0.9, **cells) for cells in ({"t": 99}, {"variant": "support"}, {"metric": "gap"})]
+    rules = [calls("l1_paper", 0.9, guide="linearity"), calls("l1_paper", 0.8, target=None, stratum="binary")]
+    rows = by_name(stage_errata.one_rate(summary(*other, *rules, calls("l1_paper", 0.2)), PAPER))
+    assert rows["called_informed"].value == 0.2
+    assert rows["called_random"].pending
 
 
-def test_entities_in_one_line_make_both_rules_keep_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    # one entity below all others, which overlap: it has N - 1 >= N - k better ones
-    low, high = np.array([-9.0, *[0.0] * (small.N - 1)]), np.array([-8.0, *[1.0] * (small.N - 1)])
-    monkeypatch.setattr(small, "random_intervals", lambda index: (low, high))
-    assert by_name(enough_better(2))["kept_needlessly"].holds is True
+@pytest.mark.parametrize(("low", "holds"), [(0.35, False), (0.2, True)])
+def test_a_rule_that_surely_calls_more_than_the_static_order_is_no_bound(low: float, holds: bool) -> None:
+    stages = summary(calls("l1_tight", 0.3), under_rule("lucb", 0.2, 0.1), under_rule("boundary", 0.4, low))
+    row = by_name(stage_errata.one_rate(stages, PAPER))["best_rule"]
+    assert (row.value, row.low, row.holds) == (0.4, low, holds)
 
 
-def test_at_the_profile_of_zeros_only_priors_decide_a_duel() -> None:
-    plain = bundle_of(np.eye(2), np.zeros((2, 2, 2)))
-    with_prior = bundle_of(np.eye(2), np.zeros((2, 2, 2)), priors=[0.0, 1.0])
-    assert by_name(nothing_observed(plain))["decided_at_zero"].value == 0.0
-    assert by_name(nothing_observed(with_prior))["decided_at_zero"].value == 1.0
+@pytest.mark.parametrize(
+    ("row", "waits"),
+    [(calls("l1_tight", 0.3), stage_errata.GRID), (under_rule("lucb", 0.2, 0.1), stage_errata.LAYER_ONE)],
+)
+def test_the_bound_waits_for_the_stage_that_is_not_there(row: dict[str, object], waits: str) -> None:
+    assert by_name(stage_errata.one_rate(summary(row), PAPER))["best_rule"].pending == waits
+
+
+def open_duels(quantity: str, value: float, bracket: str = "l1_paper", **cells: object) -> dict[str, object]:
+    return calls(bracket, value, quantity=quantity, t=None, **cells)
+
+
+@pytest.mark.parametrize(
+    ("never", "tied", "holds"), [(0.02, 0.4, (False, False)), (0.16, 0.4, (True, False)), (0.12, 1.0, (True, True))]
+)
+def test_duels_never_called_are_counted_and_so_are_the_ties_among_them(
+    never: float, tied: float, holds: tuple[bool, bool]
+) -> None:
+    rows = summary(
+        open_duels("never", never),
+        open_duels("never", 0.01, "l1_tight"),
+        open_duels("never", 0.03, order="random"),
+        open_duels("never", 0.005, order="informed_pair"),
+        open_duels("never", 0.9, variant="support"),
+        open_duels("tied", tied, stratum="never"),
+        open_duels("q50", 2.0, metric="nats", stratum="never"),
+        open_duels("q50", 48.0, metric="nats", stratum="called"),
+    )
+    found = by_name(stage_errata.never_called(rows, PAPER))
+    values = {name: row.value for name, row in found.items()}
+    assert values == {
+        "never": never,
+        "never_tight": 0.01,
+        "never_random": 0.03,
+        "never_own_order": 0.005,
+        "never_tied": tied,
+        "never_size": 2.0,
+        "called_size": 48.0,
+    }
+    assert found["never"].claim_value == pytest.approx(0.16)
+    assert (found["never"].holds, found["never_tied"].holds) == holds
+
+
+def test_where_every_duel_is_called_there_are_no_ties_to_count() -> None:
+    rows = summary(open_duels("never", 0.0), open_duels("tied", float("nan"), stratum="never", n=0))
+    found = by_name(stage_errata.never_called(rows, PAPER))
+    assert found["never"].value == 0.0
+    assert "such duels" in found["never_tied"].pending
+
+
+def test_greedy_and_clustered_are_compared_per_gain_and_schedule() -> None:
+    rows = summary(
+        sign("greedy", 0.95),
+        sign("clustered", 0.94),
+        sign("lucb", 0.93),
+        sign("greedy", 0.91, schedule="every"),
+        sign("greedy", 0.5, t=100),
+        sign("greedy", 0.4, method="wald"),
+        sign("greedy", 0.3, stratum="prior_wrong"),
+        gap(0.01, low=0.005, high=0.015),
+        gap(0.0001, schedule="every"),
+        gap(-0.01, rule="lucb"),
+        gap(0.5, gain="f_target"),
+    )
+    found = by_name(stage_errata.two_rules(rows, PAPER))
+    assert [found[f"{rule}_cmi_paper"].value for rule in ("greedy", "clustered", "lucb")] == [0.95, 0.94, 0.93]
+    assert [found[f"{rule}_cmi_paper"].claim_value for rule in ("greedy", "clustered", "lucb")] == [0.787, 0.787, None]
+    assert (found["greedy_cmi_every"].value, found["greedy_cmi_every"].claim_value) == (0.91, None)
+    at_the_papers, every = (found[f"greedy_less_clustered_cmi_{name}"] for name in ("paper", "every"))
+    assert (at_the_papers.value, at_the_papers.low, at_the_papers.holds) == (0.01, 0.005, False)
+    assert (every.value, every.holds) == (0.0001, True)
+    assert at_the_papers.claim_value == 0.0
+    lucb = found["lucb_less_clustered_cmi_paper"]
+    assert (lucb.value, lucb.holds) == (-0.01, None)
+
+
+def test_the_largest_difference_is_that_of_any_round_whatever_its_sign() -> None:
+    rows = summary(gap(0.0, t=0), gap(0.01, t=10), gap(-0.02, t=50), gap(0.0001), gap(0.3, t=100, schedule="every"))
+    row = by_name(stage_errata.two_rules(rows, PAPER))["largest_difference_cmi"]
+    assert (row.value, row.holds) == (-0.02, False)
+
+
+def test_a_gain_that_was_not_run_is_pending_and_the_other_is_not() -> None:
+    found = by_name(stage_errata.two_rules(summary(sign("greedy", 0.9)), PAPER))
+    assert found["greedy_cmi_paper"].value == 0.9
+    assert found["greedy_wald_magnitude_paper"].pending.startswith("greedy with wald_magnitude")
+    assert found["greedy_less_clustered_cmi_paper"].pending.startswith("greedy and clustered with cmi")
+
+
+def removed(clusters: int, value: float, quantity: str | None = None) -> dict[str, object]:
+    cells = {"table": "layer0_bundle", "metric": "count", "reference": "f1_n_minus_k", "variant": "clusters"}
+    return {**cells, "level": clusters, "quantity": quantity, "value": value, "n": 24}
+
+
+def test_removed_clusters_are_those_at_the_papers_number() -> None:
+    stages = summary(removed(24, 3), removed(24, 4, "entities"), removed(20, 0))
+    (row,) = stage_errata.eliminations(stages, PAPER)
+    assert (row.value, row.claim_value) == (3.0, 28.0)
+    (row,) = stage_errata.eliminations(summary(removed(20, 0)), PAPER)
+    assert row.pending.startswith("24 clusters in")
+
+
+def test_what_has_not_run_is_pending_and_names_its_stage() -> None:
+    rows = all_rows(NOTHING)
+    assert len(rows) == 3 + 22 + 3 + 7 + 1
+    assert all(row.pending and row.value is None and row.holds is None for row in rows)
+    assert {row.pending for row in rows} == {stage_errata.LAYER_ONE, stage_errata.GRID, stage_errata.LAYER_ZERO}
+
+
+def test_a_bundle_with_fewer_features_than_the_tables_rounds_is_pending_there() -> None:
+    stages = summary(calls("l1_paper", 0.5, t=20), sign("greedy", 0.9, t=20), under_rule("lucb", 0.5, 0.4) | {"t": 20})
+    rows = by_name(all_rows(stages))
+    assert "a round as late" in rows["called_informed"].pending
+    assert "a round as late" in rows["greedy_cmi_paper"].pending
+    assert rows["best_rule"].pending

@@ -1,21 +1,28 @@
-"""Items 1 to 3, 23 and 25 come out either way: with and without couplings."""
+"""Items 1 to 3, 23 and 25, the gauge and what a Layer 0 certificate needs come out either way, on small models."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from afa.checks.errata import small
 from afa.checks.errata.models import SmallModel, random_models
 from afa.checks.errata.rows import Row
 from afa.checks.errata.small import (
+    common_gauge,
+    dominating,
     dropped_normaliser,
+    enough_better,
     equal_normalisers,
     expected_under_mixture,
+    in_top_k,
     maximum_entropy,
     outside_the_union,
+    readings,
     unbiased_start,
 )
 from afa.inference.meanfield import Solver
+from afa.mrf import PairwiseMRF
 
 FULL = np.ones((3, 3)) - np.eye(3)
 TRIANGLE = SmallModel(np.zeros(3), FULL, "ternary", 1.0)
@@ -124,3 +131,51 @@ def test_a_neighbour_coupled_alike_in_both_entities_has_a_gain_outside_the_union
     assert rows["exact_cmi"].value == pytest.approx(0.088, abs=5e-4)
     assert rows["mean_field_cmi"].value > 0.05
     assert rows["wald_magnitude"].holds is True
+
+
+def test_a_common_gauge_moves_the_inferred_scores_and_nothing_that_depends_on_the_difference_alone() -> None:
+    rows = by_name(common_gauge([model for model in random_models(1, sizes=(4, 5)) if model.varies], Solver()))
+    assert {rows[f"moves_{name}"].holds for name in ("wald", "l1", "full_observation")} == {True}
+    assert {rows[f"turns_{name}"].value for name in ("wald", "l1", "full_observation")} == {0.0}
+    assert rows["moves_two_elbo"].holds is False
+    assert rows["moves_hanson_wright"].holds is False
+    assert rows["moves_stack_a"].value > 0.5
+    assert rows["constant_turns_wald"].holds is False
+
+
+def test_readings_at_full_observation_are_the_score_in_every_class() -> None:
+    score = PairwiseMRF([1.0, -0.5], [[0.0, 2.0], [2.0, 0.0]])
+    values = {"x0": 1, "x1": -1}
+    found = readings((score.scaled(0.5), score.scaled(-0.5)), values, values, Solver())
+    expected = score.energy([1, -1])
+    assert found["wald"] == found["two_elbo"] == found["full_observation"] == pytest.approx((expected,))
+    assert found["l1"] == pytest.approx((expected, expected))
+
+
+LOW, HIGH = np.array([0.0, 2.0, 2.5, 6.0, 7.0, 8.0]), np.array([1.0, 3.0, 4.0, 9.0, 9.0, 9.0])
+
+
+def test_who_is_beaten_for_certain_by_hand() -> None:
+    assert dominating(LOW, HIGH).tolist() == [5, 3, 3, 0, 0, 0]
+    assert in_top_k(LOW, HIGH, 2).tolist() == [False, False, False, True, True, True]
+    assert in_top_k(LOW, HIGH, 4).tolist() == [False, True, True, True, True, True]
+
+
+def test_k_better_entities_are_enough_and_n_minus_k_are_not_always() -> None:
+    rows = by_name(enough_better(60))
+    assert rows["k_is_enough"].holds is True
+    assert rows["kept_needlessly"].value > 0
+    assert rows["above_one_half"].holds is False
+
+
+def test_intervals_that_all_overlap_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = (-np.ones(small.N), np.ones(small.N))
+    monkeypatch.setattr(small, "random_intervals", lambda index: wide)
+    assert all(row.pending for row in enough_better(3))
+
+
+def test_entities_in_one_line_make_both_rules_keep_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    # one entity below all others, which overlap: it has N - 1 >= N - k better ones
+    low, high = np.array([-9.0, *[0.0] * (small.N - 1)]), np.array([-8.0, *[1.0] * (small.N - 1)])
+    monkeypatch.setattr(small, "random_intervals", lambda index: (low, high))
+    assert by_name(enough_better(2))["kept_needlessly"].holds is True
