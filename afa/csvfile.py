@@ -188,11 +188,7 @@ def number_column(
 
 
 def name_column(
-    table: CsvTable,
-    column: str,
-    faults: RowFaults,
-    known: Mapping[str, int] | None = None,
-    known_from: str = "",
+    table: CsvTable, column: str, faults: RowFaults, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
     """The indices (n_rows,) in `known` of a column of names; -1 where faulty.
 

@@ -66,11 +66,7 @@ class _Given:
 
 
 def import_field(
-    folder: str | Path,
-    out: str | Path,
-    *,
-    holds: Holds = "several",
-    address: str | None = None,
+    folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
 ) -> list[str]:
     """Make a field of a folder with `dictionary.csv`, `entities.csv`, `elicited/`, `values.csv[.gz]` and `labels.csv`.
 

@@ -14,18 +14,7 @@ from typing import Annotated
 import typer
 
 import afa
-from afa.cli import (
-    baselines,
-    bundle,
-    cohort,
-    doctor,
-    elicit,
-    field,
-    plan,
-    report,
-    simulate,
-    stage,
-)
+from afa.cli import baselines, bundle, cohort, doctor, elicit, field, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
 
 app = typer.Typer(

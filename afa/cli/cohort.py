@@ -144,13 +144,7 @@ def cohort_build(
     from afa.cohort.cohort import write_cohort
     from afa.cohort.genes import read_ensembl
     from afa.cohort.geo import Source
-    from afa.cohort.table_cohort import (
-        TableCohort,
-        TableFiles,
-        build_table_cohort,
-        encode_cohort,
-        load_cohort_file,
-    )
+    from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, load_cohort_file
 
     settings, model = load_cohort_file(config), load_bundle(bundle)
     if isinstance(settings, TableCohort):

@@ -53,12 +53,7 @@ def elicit_import(
 
 @app.command("unary")
 @with_groups
-def elicit_unary(
-    study: StudyFolder,
-    out: Out,
-    asks: Asks,
-    record: RecordFolder = None,
-) -> None:
+def elicit_unary(study: StudyFolder, out: Out, asks: Asks, record: RecordFolder = None) -> None:
     """The genes of each phenotype by each voter: tables asked, named, dropped, and citations."""
     from afa.elicit.stages import unary_stage
     from afa.elicit.study import load_study
@@ -122,11 +117,7 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 @app.command("pairwise")
 @with_groups
 def elicit_pairwise(
-    study: StudyFolder,
-    evidence: EvidenceTables,
-    out: Out,
-    asks: Asks,
-    record: RecordFolder = None,
+    study: StudyFolder, evidence: EvidenceTables, out: Out, asks: Asks, record: RecordFolder = None
 ) -> None:
     """Every pair of the genes that are left of a phenotype: tables asked, pairs, dropped, and citations."""
     from afa.elicit.stages import pairwise_stage
@@ -191,10 +182,7 @@ def elicit_estimate(
 
 @app.command("account")
 def elicit_account(
-    record: RecordArgument,
-    prompt_price: PromptPrice = 0.0,
-    answer_price: AnswerPrice = 0.0,
-    json: AsJson = False,
+    record: RecordArgument, prompt_price: PromptPrice = 0.0, answer_price: AnswerPrice = 0.0, json: AsJson = False
 ) -> None:
     """What the answers of a record have used, by prompt, run, model and outcome."""
     from afa.elicit.budget import Prices, account_table

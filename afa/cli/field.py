@@ -46,11 +46,7 @@ def field_bundle(
 
 
 @league.command("field")
-def league_field(
-    field: FieldArgument,
-    out: Out,
-    tables: FieldTables = None,
-) -> None:
+def league_field(field: FieldArgument, out: Out, tables: FieldTables = None) -> None:
     """Follow the patients of one field; where its table is not there, write a line that says so."""
     from afa.files import atomic_folder
     from afa.report.league import NOT_FETCHED
@@ -70,8 +66,7 @@ def league_field(
 
 @league.command("page")
 def league_page(
-    fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")],
-    out: Out,
+    fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")], out: Out
 ) -> None:
     """Write the league's page, figure and tables."""
     from afa.report.league import write_league

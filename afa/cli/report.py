@@ -127,8 +127,7 @@ def explorer_page(
 
 @app.command("benchmarks")
 def store_benchmarks(
-    run: RunArgument,
-    out: Annotated[Path, typer.Option(help="such as resources/benchmarks/<cohort>.csv")],
+    run: RunArgument, out: Annotated[Path, typer.Option(help="such as resources/benchmarks/<cohort>.csv")]
 ) -> None:
     """Keep what the jobs of a run took: what later runs ask of a cluster is derived from it."""
     from afa.report.benchmarks import store_run

@@ -40,17 +40,13 @@ WITHOUT_PATIENTS = {"bundle", "notebooks", *(name for name, stage in stages().it
 """Stages that take as long for any cohort."""
 
 _STAGES = {
-    "elicit_unary": "bundle",
-    "elicit_consensus": "bundle",
-    "elicit_evidence": "bundle",
-    "elicit_pairwise": "bundle",
-    "build_bundle": "bundle",
-    "copy_bundle": "bundle",
-    "simulate_series": "cohort",
-    "fetch_series": "cohort",
-    "encode_cohort": "cohort",
-    "cohort_by_cohort": "cohort",
-    **dict.fromkeys(("summary", "published", "comparison", "explorer", "run_config", "report_page"), "report"),
+    rule: stage
+    for stage, rules in {
+        "bundle": "elicit_unary elicit_consensus elicit_evidence elicit_pairwise build_bundle copy_bundle",
+        "cohort": "simulate_series fetch_series encode_cohort cohort_by_cohort",
+        "report": "summary published comparison explorer run_config report_page",
+    }.items()
+    for rule in rules.split()
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from afa.cohort.config import CohortConfig, simulation_config
 from afa.cohort.genes import read_aliases, read_ensembl
 from afa.cohort.geo import Source
 from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file, read_table_labels
-from afa.config import Baselines, RunConfig, cohort_file, language_models
+from afa.config import Baselines, Elicitation, RunConfig, cohort_file, language_models
 from afa.doctor.facts import Finding, counted, fault, of_error, ok, warning
 from afa.doctor.series import ALIASES, ENSEMBL
 from afa.elicit.consensus import check_voters, consensus
@@ -119,11 +119,17 @@ def _lacking(run: RunConfig, asked: pd.DataFrame, study: Study) -> Iterator[str]
         check_voters({run: f"{voter.model} at {voter.address}" for run, voter in voters.items()}, study)
     except AfaError:
         yield "live: voters are runs of one model, which the study does not say, and the stage that asks will stop"
-    for name in study.settings.variables:
+    yield from (told for told, _ in _stopping(settings, study.settings.variables))
+
+
+def _stopping(settings: Elicitation | Baselines, variables: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What a live run cannot do without, and the next step."""
+    ends = "and the stage that asks will stop"
+    for name in variables:
         if not os.environ.get(name):
-            yield f"live: {name} is not set, and the stage that asks will stop"
+            yield f"live: {name} is not set, {ends}", "export it"
     if settings.calls is None and settings.tokens is None and settings.money is None:
-        yield "live: no cap on calls, tokens or money is set, and the stage that asks will stop"
+        yield f"live: no cap on calls, tokens or money is set, {ends}", "set baselines.calls, tokens or money"
 
 
 def _own(folder: Path) -> tuple[str, Content, list[str]]:
@@ -229,7 +235,11 @@ def check_baselines(run: RunConfig, entities: Sequence[str]) -> list[Finding]:
     settings = language_models(run)
     if settings.folder is None:
         return [ok(CHECK, "off: not live, and no record of answers to these settings")]
-    findings = list(_faults(settings, entities))
+    findings: list[Finding] = []
+    if unknown := [name for name in settings.entities if entities and name not in entities]:
+        step = "name entities of the bundle, or leave the list empty for all"
+        found = f"key baselines.entities: found {', '.join(unknown)}, which the bundle has not"
+        findings.append(fault(CHECK, found, step))
     try:
         load_study(settings.study)
         answers = sum(1 for _ in Record(settings.folder).entries()) if settings.folder.exists() else 0
@@ -238,24 +248,8 @@ def check_baselines(run: RunConfig, entities: Sequence[str]) -> list[Finding]:
     if not answers and not settings.live:
         findings.append(fault(CHECK, f"{settings.folder}: found no answer", "name a folder of answers, or set live"))
     if settings.live:
-        findings += _needs(settings)
+        needed = {BASE_URL: True, KEY: True, MODEL: not settings.model, EMAIL: "rag_llm" in settings.methods}
+        names = [name for name, is_needed in needed.items() if is_needed]
+        findings += [warning(CHECK, told, step) for told, step in _stopping(settings, names)]
     how = "asked for what it lacks" if settings.live else "replayed, and nothing is asked"
     return findings or [ok(CHECK, f"{settings.folder}: {answers} answers, {how}")]
-
-
-def _faults(settings: Baselines, entities: Sequence[str]) -> Iterator[Finding]:
-    unknown = [name for name in settings.entities if entities and name not in entities]
-    if unknown:
-        step = "name entities of the bundle, or leave the list empty for all"
-        yield fault(CHECK, f"key baselines.entities: found {', '.join(unknown)}, which the bundle has not", step)
-
-
-def _needs(settings: Baselines) -> Iterator[Finding]:
-    """What a live run cannot do without."""
-    names = [BASE_URL, KEY] + ([] if settings.model else [MODEL]) + ([EMAIL] if "rag_llm" in settings.methods else [])
-    for name in names:
-        if not os.environ.get(name):
-            yield warning(CHECK, f"live: {name} is not set, and the stage that asks will stop", "export it")
-    if settings.calls is None and settings.tokens is None and settings.money is None:
-        step = "set baselines.calls, tokens or money"
-        yield warning(CHECK, "live: no cap on calls, tokens or money is set, and the stage that asks will stop", step)

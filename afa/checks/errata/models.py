@@ -58,11 +58,7 @@ class SmallModel:
 
 
 def random_models(
-    per_cell: int,
-    *,
-    sizes: Sequence[int] = SIZES,
-    densities: Sequence[float] = DENSITIES,
-    kinds: Sequence[str] = KINDS,
+    per_cell: int, *, sizes: Sequence[int] = SIZES, densities: Sequence[float] = DENSITIES, kinds: Sequence[str] = KINDS
 ) -> list[SmallModel]:
     """`per_cell` models of every kind, density and size, each drawn from a seed of its own name."""
     return [

@@ -107,10 +107,7 @@ def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     pending = "the stage of the binary task"
     every = read(17, "early_gain", whole, pending, claim=claimed)
     half = (every.value or 0.0) / 2
-    return [
-        every,
-        read(17, "early_gain_support", support, pending, claim=claimed, holds=lambda value: value >= half),
-    ]
+    return [every, read(17, "early_gain_support", support, pending, claim=claimed, holds=lambda value: value >= half)]
 
 
 def false_certificates(summary: pd.DataFrame) -> list[Row]:
@@ -258,12 +255,7 @@ def eliminations(summary: pd.DataFrame, printed: Printed) -> list[Row]:
 
 
 def _calls(
-    summary: pd.DataFrame,
-    bracket: str = "l1_paper",
-    order: str = "informed",
-    *,
-    metric: str = "rate",
-    **differs: Cell,
+    summary: pd.DataFrame, bracket: str = "l1_paper", order: str = "informed", *, metric: str = "rate", **differs: Cell
 ) -> pd.DataFrame:
     """Rows of Layer 1 among duels, of the printed budget in the informed order unless said otherwise.
 

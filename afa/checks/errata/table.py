@@ -100,11 +100,7 @@ def computed_errata(
 
 
 def errata_table(
-    computed: Iterable[Row],
-    *,
-    summary: pd.DataFrame | None,
-    paper: Mapping[str, pd.DataFrame],
-    errata: Errata,
+    computed: Iterable[Row], *, summary: pd.DataFrame | None, paper: Mapping[str, pd.DataFrame], errata: Errata
 ) -> pd.DataFrame:
     """Every item of docs/errata.md as rows of one table: those of `computed_errata`, of the paper and of `summary`.
 
