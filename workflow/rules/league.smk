@@ -127,7 +127,7 @@ rule phenotypes:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("phenotypes:phenotypes"),
+        code=command_digest("simulate:phenotypes"),
     shell:
         "afa phenotypes {input.annotations} {input.ontology} {input.patients} --newer {input.newer}"
         " --later-than 26720000 --of-each-paper 1 --every 100 --out {output.tables} > {log} 2>&1"

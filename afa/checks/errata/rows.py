@@ -1,4 +1,4 @@
-"""The errata of the paper: their texts, which are data, the checks that were computed, and both as a table and a page.
+"""The errata of the paper: their texts and its printed numbers, which are data; computed checks; both as a table.
 
 docs/errata.md is made from resources/paper/errata.yaml: `python -m afa.checks.errata.rows`.
 """
@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict
 
+from afa.errors import ConfigError, Fault
 from afa.stats.resampling import ratio_interval
 from afa.yamlfile import load_model
 
@@ -80,6 +81,52 @@ class Errata(_Strict):
 def load_errata(path: Path) -> Errata:
     """Read and check the texts; a `ConfigError` names what is wrong."""
     return load_model(path, Errata)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The paper's tables by file name without its ending, such as `tab_chaos`, and `claims`."""
+
+    tables: Mapping[str, pd.DataFrame]
+
+    def cell(self, table: str, row: str, column: str) -> float:
+        """One printed number, as printed; a `ConfigError` where there is none."""
+        cells = self._table(table)
+        found = cells[(cells["row"] == row) & (cells["column"] == column)]["value"]
+        return self._number(found, f"{table}, row {row}, column {column}")
+
+    def column(self, table: str, row: str) -> pd.Series:
+        """All numbers of one row, by column, in the order printed; a `ConfigError` where there is none."""
+        cells = self._table(table)
+        found = cells[cells["row"] == row].set_index("column")["value"]
+        if found.empty:
+            raise self._missing(f"{table}, row {row}")
+        return pd.to_numeric(found)
+
+    def rows(self, table: str) -> list[str]:
+        """The names of a table's rows, in the order printed."""
+        return list(dict.fromkeys(self._table(table)["row"]))
+
+    def claim(self, identifier: str) -> float:
+        """The number of one claim of the text, in its own unit; a `ConfigError` where there is none."""
+        claims = self._table("claims")
+        return self._number(claims[claims["id"] == identifier]["value"], f"claims, {identifier}")
+
+    def _table(self, name: str) -> pd.DataFrame:
+        if name not in self.tables:
+            raise self._missing(name)
+        return self.tables[name]
+
+    def _number(self, found: pd.Series, where: str) -> float:
+        values = pd.to_numeric(found, errors="coerce")
+        if len(values) != 1 or values.isna().any():
+            raise self._missing(where)
+        return float(values.iloc[0])
+
+    @staticmethod
+    def _missing(where: str) -> ConfigError:
+        step = "restore resources/paper"
+        return ConfigError(Fault("the paper's tables", f"not exactly one number at {where}", "one", step))
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
-"""Items 10, 12 to 15 and 17 to 20 from the summary rows of other stages; what those have not made is left pending."""
+"""Items 10, 12 to 20 and 22, from the paper's own numbers and from the summary rows of other stages.
+
+What those stages have not made is left pending.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from afa.checks.errata.printed import Printed
-from afa.checks.errata.rows import EXACT, NEAR, Row
+from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, measured, rate
 from afa.stats.summary import DETAILS
 
 Cell = str | float | None
@@ -19,10 +23,84 @@ EARLY = 10
 CALLS, RULES = 100, 150
 """Rounds of tab:layer1_informed and of tab:m2_alloc."""
 THREE_DIGITS = 0.0005
-"""Shares that differ by no more may be printed alike."""
+"""Half of the last digit of a share printed with three decimals: shares that differ by no more may be printed alike."""
 GAUGES = "the stage that compares the two gauges"
 LAYER_ONE, GRID, LAYER_ZERO = "the stage of Layer 1", "the stage of the allocation grid", "the stage of Layer 0"
 SCHEDULES = ("paper", "every")
+M = "t=216"
+COIN = 0.5
+METHOD_TABLE = {"ours": "ours", "random": "random", "LUCB": "lucb", "Cluster-LUCB": "clustered"}
+"""Rules of tab:method_topk, a table without numbers, and the row that would hold the results of each."""
+ORIGINS = {"sec:experiments": "an ongoing clinical trial", "supp:ternary": "a public GEO series"}
+"""Where the samples come from, in the two places that say it."""
+
+
+def chaotic_patients(printed: Printed) -> list[Row]:
+    """Item 15: the two groups of tab:chaos against the size of the cohort."""
+    cohort = int(printed.claim("c044"))
+    chaotic, others = (int(printed.cell("tab_chaos", "n", name)) for name in ("Chaotic", "Non-chaotic"))
+    total, quartile = chaotic + others, ceil(cohort / 4)
+    return [
+        Row(15, "group_total", float(total), float(cohort), n=2, holds=total == cohort),
+        Row(15, "top_quartile", float(quartile), float(chaotic), n=1, holds=chaotic <= quartile),
+    ]
+
+
+def clinical_ceiling(printed: Printed) -> list[Row]:
+    """Item 16: accuracy at full observation against clinical labels, wherever it is printed."""
+    table = printed.cell("tab_classification_with_llm", "Clinical / wald", M)
+    wald, stack_a = (printed.cell("tab_m1acc", row, M) for row in ("wald", "stack_a_maxent"))
+    apart, above = table - printed.claim("c082"), stack_a - wald
+    return [
+        # the table has two decimals
+        Row(16, "text_and_table", apart, 0.0, n=2, holds=abs(apart) <= 10 * THREE_DIGITS),
+        Row(16, "stack_a_and_wald", above, 0.0, n=2, holds=abs(above) <= THREE_DIGITS),
+    ]
+
+
+def language_models(printed: Printed) -> list[Row]:
+    """Item 17: the rows of language models before full observation against a coin."""
+    rows = [printed.column("tab_classification_with_llm", f"LLM / {name}") for name in ("RAG-LLM", "MRF-LLM")]
+    early = np.array([value for row in rows for column, value in row.items() if column != M])
+    return [rate(17, "below_coin", early < COIN), measured(17, "least_accuracy", early, np.min)]
+
+
+def allocation_rules(printed: Printed) -> list[Row]:
+    """Item 18: `greedy` and `clustered` in tab:m2_alloc, and the rules of tab:method_topk."""
+    greedy, clustered = (printed.column("tab_m2_alloc", rule) for rule in ("greedy", "clustered"))
+    difference = float((greedy - clustered).abs().max())
+    results, methods = set(printed.rows("tab_m2_alloc")), set(METHOD_TABLE.values())
+    return [
+        Row(18, "greedy_and_clustered", difference, n=len(greedy), holds=difference > EXACT),
+        *(
+            Row(18, name, float(len(missing)), 0.0, n=n, holds=not missing)
+            for name, missing, n in (
+                ("without_result", methods - results, len(methods)),
+                ("without_description", results - methods, len(results)),
+            )
+        ),
+    ]
+
+
+def one_bracket(printed: Printed) -> list[Row]:
+    """Item 19: rates of resolved duels of two scores that share a bracket, and eliminations per patient."""
+    linearity, wald = (printed.column("tab_layer1_informed", f"M2 {name} (L1)") for name in ("linearity", "wald"))
+    apart = (linearity - wald) / 100
+    eliminated, patients = int(printed.claim("c265")), int(printed.claim("c266"))
+    rest = eliminated % patients
+    return [
+        *(
+            Row(19, f"one_bracket_{order}", float(apart[column]), 0.0, n=2, holds=bool(apart[column] == 0))
+            for order, column in (("informed", "Informed (%)"), ("random", "Random (%)"))
+        ),
+        Row(19, "eliminations", float(rest), 0.0, n=patients, holds=rest == 0),
+    ]
+
+
+def origin_of_cohort() -> list[Row]:
+    """Item 22: where the paper says that its samples come from. Read, not computed."""
+    origins = len(set(ORIGINS.values()))
+    return [Row(22, "origins", float(origins), 1.0, n=len(ORIGINS), holds=origins == 1)]
 
 
 def rows_of(summary: pd.DataFrame, table: str, **cells: Cell) -> pd.DataFrame:

@@ -10,12 +10,10 @@ import pandas as pd
 from afa.bundle import Bundle
 from afa.checks.errata import bundle as of_bundle
 from afa.checks.errata import cohort as of_cohort
-from afa.checks.errata import printed as of_paper
 from afa.checks.errata import small, stages, states
 from afa.checks.errata.cohort import CohortExpression
 from afa.checks.errata.models import random_models
-from afa.checks.errata.printed import Printed
-from afa.checks.errata.rows import Errata, Row, table_of
+from afa.checks.errata.rows import Errata, Printed, Row, table_of
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stats.summary import COLUMNS as SUMMARY_COLUMNS
@@ -121,12 +119,12 @@ def errata_table(
     found = pd.DataFrame(columns=SUMMARY_COLUMNS) if summary is None else summary
     rows = [
         *computed,
-        *of_paper.chaotic_patients(printed),
-        *of_paper.clinical_ceiling(printed),
-        *of_paper.language_models(printed),
-        *of_paper.allocation_rules(printed),
-        *of_paper.one_bracket(printed),
-        *of_paper.origin_of_cohort(),
+        *stages.chaotic_patients(printed),
+        *stages.clinical_ceiling(printed),
+        *stages.language_models(printed),
+        *stages.allocation_rules(printed),
+        *stages.one_bracket(printed),
+        *stages.origin_of_cohort(),
         *stages.sign_votes(found, printed),
         *stages.gauge_agreement(found, printed),
         *stages.early_gain(found, printed),

@@ -7,9 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa.checks.errata import printed as paper_errata
-from afa.checks.errata.printed import Printed
-from afa.checks.errata.rows import Row
+from afa.checks.errata import stages as paper_errata
+from afa.checks.errata.rows import Printed, Row
 from afa.errors import ConfigError
 
 PAPER = {

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from afa.checks.errata import stages as stage_errata
-from afa.checks.errata.printed import Printed
-from afa.checks.errata.rows import Row
+from afa.checks.errata.rows import Printed, Row
 from afa.stats.summary import COLUMNS
 
 PAPER = Printed(
