@@ -27,7 +27,7 @@ from afa.elicit.study import RECORD_FOLDER, Study, load_study, unary_questions
 from afa.elicit.tables import check_answered, genes_named, outcomes, usable_genes
 from afa.errors import AfaError, Fault
 from afa.stages.inputs import check_duels, paper_tables
-from afa.stages.layer0_synthetic.config import load_portfolio
+from afa.stages.layer0_synthetic.portfolio import load_portfolio
 
 COHORTS = Path("config/cohorts")
 _FEW = 5

@@ -238,3 +238,24 @@ COMMON: Mapping[str, Column] = {
     "paper": Column("as `unit`", "the paper's number"),
     "difference": Column("as `unit`", "ours less the paper's"),
 }
+
+LAYER0: Mapping[str, Columns] = {
+    "clusters": columns(
+        "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
+        " lipschitz_f2 gap separation within between",
+        score=Column("nats", "score of the centroid at no observation"),
+        gap=Column("nats", "smallest l1 distance between centroids"),
+    ),
+    "layer0": columns(
+        "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"
+    ),
+    "lift": columns(
+        "cohort bundle n_clusters criterion rule patient t right right_greedy duels",
+        right=Column("count", "right decisions where greedy chooses for the entities left, a tie counting one half"),
+    ),
+    "patients": columns(
+        "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
+        duels=Column("count", "dominations of entities that have a winner at full observation"),
+    ),
+}
+"""The tables of Layer 0, on a bundle and on synthetic entities."""

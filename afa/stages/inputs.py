@@ -15,6 +15,7 @@ from afa.bundle import Bundle, load_bundle
 from afa.closure import COUPLINGS, Closure
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import BundleError, CohortError, ConfigError, Fault
+from afa.mrf import Floats
 
 Reference = Literal["controls", "ranges", "cohort"]
 """What values are encoded against; the first two are of a run's own cohort."""
@@ -114,6 +115,12 @@ def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] |
         where = f"cohort {cohort.name}, patient {cohort.patients[row]}, feature {bundle.features[column]}"
         step = "encode it by features.csv of the bundle"
         raise CohortError(Fault(where, str(cohort.values[row, column]), f"{can_be} ({wrong.sum()} such cells)", step))
+
+
+def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
+    """(P, N) labels in bundle order, 0 or 1, NaN where missing."""
+    labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
+    return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def note(text: str) -> None:

@@ -6,9 +6,10 @@ S5); a target of 0, or a missing label, leaves the decision out (decisions.md S1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,8 @@ from afa.stats.resampling import interval, patient_weights
 
 Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
+KINDS = ("", "_first", "_prior_wrong")
+"""Duels with a winner; those that the first entity wins; those that are called wrong before any observation."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class Resampled:
         value = of(np.ones((1, self.weights.shape[1])))
         return pd.DataFrame({"value": value, "low": low, "high": high, "n": n})
 
+    def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
+        """What needs no observation, target (P, Q): `majority`, the best constant answers, and `prevalence`, of 1."""
+        for metric, answer in zip(("majority", "prevalence"), constant_answers(target), strict=True):
+            yield self.mean([right_of(answer[:, :, None], target, target != 0)]).assign(metric=metric)
+
     def _plain(self, parts: list[Part]) -> Floats:
         one: Floats = mean_ratio(parts, np.ones((1, self.weights.shape[1])))[0]
         return one
@@ -74,15 +82,45 @@ def _cases(parts: list[Part]) -> NDArray[np.int64]:
     return cases
 
 
+def by_t(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the rounds 0 to the last, with their t."""
+    return rows.assign(t=np.arange(len(rows)))
+
+
+def sums_of(table: pd.DataFrame, patients: Sequence[str], *columns: str, by: str = "t") -> list[Floats]:
+    """(P, T) sums of each column by patient, in this order, and by the values of `by`, ascending."""
+    sums = table.groupby(["patient", by], sort=False)[list(columns)].sum()
+    return [sums[name].unstack(by).loc[list(patients)].to_numpy(float) for name in columns]
+
+
+def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
+    """Duels called right, a tie counting one half, and duels in all, of each of `KINDS`, by (patient, order, t).
+
+    signs : (P, S, T, Q). winners : (P, Q), 0 where there is none. prior : (P, S, Q), the calls before any observation.
+    Exact, all terms being integers.
+    """
+    right, duels = np.empty((*signs.shape[:3], len(KINDS))), np.empty((*signs.shape[:3], len(KINDS)), dtype=np.int32)
+    for patient, order in np.ndindex(*signs.shape[:2]):
+        winner = winners[patient].astype(np.float32)
+        wrong = (winner != 0) & (prior[patient, order] == -winner)
+        among = np.stack([winner != 0, winner > 0, wrong], axis=1).astype(np.float32)
+        duels[patient, order] = among.sum(axis=0)
+        agreement = signs[patient, order].astype(np.float32) @ (winner[:, None] * among)
+        right[patient, order] = (agreement + duels[patient, order]) / 2
+    counts = {"right": right, "duels": duels}
+    return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
+
+
 def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
     """(P, T) decisions that are right, and decisions in all, of those in `among`.
 
     signs : (P, ..., T). target : (P, ...), +1 or -1, 0 where there is none. among : (P, ...).
     """
-    chosen = (among & (target != 0)).astype(np.float32)
-    weight = (chosen * target).reshape(len(signs), -1)
-    agreement = np.einsum("pct,pc->pt", signs.reshape(len(signs), weight.shape[1], -1).astype(np.float32), weight)
-    total = chosen.reshape(len(signs), -1).sum(axis=1, dtype=np.float64)
+    shape = len(signs), int(np.prod(target.shape[1:]))
+    chosen = (among & (target != 0)).astype(np.float32).reshape(shape)
+    weight = chosen * target.reshape(shape)
+    agreement = np.einsum("pct,pc->pt", signs.reshape(*shape, signs.shape[-1]).astype(np.float32), weight)
+    total = chosen.sum(axis=1, dtype=np.float64)
     return (agreement.astype(np.float64) + total[:, None]) / 2, np.repeat(total[:, None], signs.shape[-1], axis=1)
 
 

@@ -1,11 +1,11 @@
-"""Long tables as arrays: one row for every place, or an error that names the first place where it is not so.
+"""Long tables as arrays and back: one row for every place, or an error that names the first place that has not one.
 
 And steps of binary tasks spread out over rounds: what each task says after t observations, for every t.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +17,23 @@ from afa.errors import AfaError, ConfigError, Fault
 
 Singles = NDArray[np.float32]
 AGAIN = "run the stage again"
+
+
+def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
+    """One row for every combination of what is on these axes, the last varying fastest.
+
+    >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
+    [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
+    """
+    return pd.MultiIndex.from_product(list(axes.values()), names=list(axes)).to_frame(index=False)
+
+
+def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
+    """The same, and last every pair of entities, in bundle order, as `entity_a` and `entity_b`."""
+    names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
+    table = rows_of(**axes, pair=range(len(a)))
+    pair = table.pop("pair").to_numpy()
+    return table.assign(entity_a=names[a[pair]], entity_b=names[b[pair]])
 
 
 class Axis(NamedTuple):

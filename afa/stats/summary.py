@@ -120,6 +120,12 @@ def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     return whole
 
 
+def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
+    """Rows `count` by quantity: how many, and of how many."""
+    rows = [{"quantity": name, "value": float(count), "n": int(n)} for name, (count, n) in counts.items()]
+    return pd.DataFrame(rows).assign(metric="count")
+
+
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
     """Those without a quantity, stratum, variant or level."""
     return rows[rows[DETAILS].isna().all(axis=1)]

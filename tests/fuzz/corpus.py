@@ -28,7 +28,7 @@ from afa.cohort.simulate import simulate
 from afa.cohort.soft import read_soft
 from afa.config import check_run_config
 from afa.elicit.stages import build_recorded_bundle
-from afa.stages.layer0_synthetic.config import load_portfolio
+from afa.stages.layer0_synthetic.portfolio import load_portfolio
 from afa.yamlfile import read_mapping
 
 ROOT = Path(__file__).parent.parent.parent

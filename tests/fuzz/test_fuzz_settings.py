@@ -31,7 +31,7 @@ from afa.cohort.sample_files import read_sample_files
 from afa.cohort.series_matrix import read_series_matrix
 from afa.cohort.soft import read_soft
 from afa.config import check_run_config
-from afa.stages.layer0_synthetic.config import load_portfolio
+from afa.stages.layer0_synthetic.portfolio import load_portfolio
 from afa.yamlfile import read_mapping
 
 

@@ -20,7 +20,7 @@ from afa.cohort.series_matrix import read_series_matrix
 from afa.cohort.soft import read_soft
 from afa.elicit.raw import read_recorded
 from afa.errors import LONGEST_PART, AfaError, BundleError, CohortError, ConfigError, ElicitationError, Fault
-from afa.stages.layer0_synthetic.config import load_portfolio
+from afa.stages.layer0_synthetic.portfolio import load_portfolio
 from afa.yamlfile import read_mapping
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,16 +12,16 @@ from bundles import QUARTERS, bundle_of, random_bundles
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pydantic import ValidationError
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
-from afa.inference.meanfield import Solver
 from afa.orders import random_order
 from afa.planner import TopKPlanner
+from afa.stages import chaos as chaos_module
 from afa.stages import sign
-from afa.stages.chaos import tables as chaos_module
-from afa.stages.chaos.tables import EARLY, chaos, count_flips, magnitudes
+from afa.stages.chaos import EARLY, Settings, count_flips, magnitudes
 from afa.stages.inputs import shard_of
 from afa.stages.settings import Inference, RandomOrder
 from afa.stats.tables import gather_tables, write_tables
@@ -37,8 +37,10 @@ def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
 
 
 def run(bundle: Bundle, cohort: Cohort, patients: range, **changes: object) -> dict[str, pd.DataFrame]:
-    settings = {"selecting_seeds": SEEDS["selecting"], "measuring_seeds": SEEDS["measuring"], "solver": Solver()}
-    return chaos(bundle, cohort, patients, **{**settings, **changes})
+    seeds = {f"{name}_seeds": numbers for name, numbers in SEEDS.items()}
+    threads = changes.pop("threads", None)
+    chaos = Settings(**{**seeds, **changes})
+    return chaos_module.run(bundle, cohort, patients, chaos=chaos, inference=Inference(), threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -202,15 +204,20 @@ def test_the_size_of_blocks_and_the_number_of_threads_do_not_show(
         pd.testing.assert_frame_equal(split[name], whole[name])
 
 
+def test_groups_cannot_be_measured_on_the_orders_that_formed_them(bundle_tiny: Bundle, cohort: Cohort) -> None:
+    with pytest.raises(ConfigError, match="1 in both"):
+        run(bundle_tiny, cohort, range(1), selecting_seeds=(0, 1), measuring_seeds=(1, 2))
+
+
 @pytest.mark.parametrize(
     ("selecting", "measuring", "found"),
-    [((0, 1), (1, 2), "1 in both"), ((), (1,), "seeds none"), ((0,), (), "seeds none"), ((0, 0), (1,), "seeds 0, 0")],
+    [((), (1,), "selecting_seeds"), ((0,), (), "measuring_seeds"), ((0, 0), (1,), "none twice")],
 )
-def test_groups_cannot_be_measured_on_the_orders_that_formed_them(
-    bundle_tiny: Bundle, cohort: Cohort, selecting: tuple[int, ...], measuring: tuple[int, ...], found: str
+def test_each_set_of_orders_has_one_and_none_twice(
+    selecting: tuple[int, ...], measuring: tuple[int, ...], found: str
 ) -> None:
-    with pytest.raises(ConfigError, match=found):
-        run(bundle_tiny, cohort, range(1), selecting_seeds=selecting, measuring_seeds=measuring)
+    with pytest.raises(ValidationError, match=found):
+        Settings(selecting_seeds=selecting, measuring_seeds=measuring)
 
 
 def test_the_values_that_are_not_zero_are_counted(cohort: Cohort, whole: dict[str, pd.DataFrame]) -> None:

@@ -9,9 +9,8 @@ from bundles import bundle_of
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
-from afa.stages.chaos.numbers import COMPARISONS, chaos_strata, membership_stability, summarise_chaos
-from afa.stages.chaos.tables import DEFINITIONS, chaos
+from afa.stages.chaos import COMPARISONS, DEFINITIONS, Settings, chaos_strata, membership_stability, run, summarise
+from afa.stages.settings import Bootstrap, Inference
 from afa.stats.accuracy import Resampled
 
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
@@ -76,7 +75,7 @@ def made_tables() -> dict[str, pd.DataFrame]:
 
 
 def summary_of(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    summary = summarise_chaos(tables, resamples=200, confidence=0.95)
+    summary = summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.95))
     return summary.fillna(dict.fromkeys(["quantity", "stratum", "variant", "reference"], ""))
 
 
@@ -161,8 +160,8 @@ def test_a_constant_answer_is_chosen_within_the_group_and_beside_it_on_all_patie
 def followed(bundle: Bundle, values: np.ndarray) -> dict[str, pd.DataFrame]:
     nobody = pd.DataFrame(index=[f"p{i}" for i in range(len(values))])
     cohort = Cohort("made", bundle.features, tuple(nobody.index), values.astype(np.int8), nobody)
-    seeds = {f"{name}_seeds": numbers for name, numbers in SEEDS.items()}
-    return chaos(bundle, cohort, range(len(values)), **seeds, solver=Solver())
+    seeds = Settings(**{f"{name}_seeds": numbers for name, numbers in SEEDS.items()})
+    return run(bundle, cohort, range(len(values)), chaos=seeds, inference=Inference())
 
 
 def test_the_gap_of_all_patients_is_that_of_the_groups_weighted_by_their_duels(bundle_tiny: Bundle) -> None:

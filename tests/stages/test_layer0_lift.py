@@ -14,7 +14,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.paths import first_signs, sign_paths
 from afa.engine.rounds import follow_rule, full_observation
 from afa.planner import TopKPlanner
-from afa.stages.layer0.lift import layer0_lift, winners
+from afa.stages.layer0.tables import layer0_lift, winners
 
 NOTHING, SOME = (5, "sound", "k"), (5, "f1", "n_minus_k")
 VARIANT = ["n_clusters", "criterion", "rule"]

@@ -15,18 +15,19 @@ from afa.cohort.cohort import Cohort
 from afa.errors import PlannerError
 from afa.layer0 import centroid_certificates, partition, sound_certificates
 from afa.planner import TopKPlanner
-from afa.stages.layer0.numbers import summarise_layer0_bundle, summarise_layer0_synthetic
+from afa.stages import layer0 as layer0_stage
+from afa.stages import layer0_synthetic
 from afa.stages.layer0.tables import Removed, full_observation, layer0_bundle
 from afa.stages.layer0_synthetic import layer0_portfolio
-from afa.stages.layer0_synthetic.config import load_portfolio
-from afa.stages.layer0_synthetic.portfolio import simulated_bundle, simulated_cohort
+from afa.stages.layer0_synthetic.portfolio import load_portfolio, simulated_bundle, simulated_cohort
+from afa.stages.settings import Bootstrap
 from afa.stats.summary import headline
 
 ROOT = Path(__file__).parents[2]
 PRINTED = ROOT / "resources" / "paper" / "tab_layer0_synthetic.csv"
 PORTFOLIO = load_portfolio(ROOT / "config" / "portfolio.yaml")
 BY_NAME = {config.name: config for config in PORTFOLIO}
-QUICK = {"resamples": 50, "confidence": 0.9}
+QUICK = Bootstrap(resamples=100, confidence=0.9)
 
 
 def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
@@ -144,14 +145,14 @@ def test_a_certificate_is_contradicted_where_any_patient_has_the_entity_in_its_t
 
 def test_a_k_as_large_as_the_bundle_is_refused(bundle: Bundle, cohort: Cohort) -> None:
     with pytest.raises(PlannerError, match="1 to 6"):
-        layer0_bundle(bundle, cohort, k=7)
+        layer0_bundle(bundle, cohort, counts=(2,), k=7)
 
 
 # the summary
 
 
 def test_the_summary_counts_and_shares_of_a_variant(tables: dict[str, pd.DataFrame]) -> None:
-    summary = summarise_layer0_bundle(tables, **QUICK)
+    summary = layer0_stage.summarise(tables, bootstrap=QUICK)
     rows = chosen(summary, reference="f1_k", variant="clusters", level=7).fillna({"quantity": ""})
     rows = rows.set_index(["metric", "quantity"])
     of_seven = {"n_clusters": 7, "criterion": "f1", "rule": "k"}
@@ -169,14 +170,14 @@ def test_the_summary_counts_and_shares_of_a_variant(tables: dict[str, pd.DataFra
 
 
 def test_the_headline_of_the_summary_is_the_papers_number_of_clusters(tables: dict[str, pd.DataFrame]) -> None:
-    summary = summarise_layer0_bundle(tables, **QUICK)
+    summary = layer0_stage.summarise(tables, bootstrap=QUICK)
     found = headline(summary).set_index(["metric", "reference"])["value"]
     row = chosen(tables["layer0"], n_clusters=3, criterion="f1", rule="k").iloc[0]
     assert found[("count", "f1_k")] == row["clusters_out"]
 
 
 def test_the_headline_of_the_portfolio_adds_up_its_configurations(portfolio: dict[str, pd.DataFrame]) -> None:
-    summary = summarise_layer0_synthetic(portfolio, **QUICK)
+    summary = layer0_synthetic.summarise(portfolio, bootstrap=QUICK)
     counts = chosen(summary, metric="count", reference="f1_k")
     single = counts[counts["quantity"].isna()].set_index("stratum")["value"]
     assert headline(counts)["value"].item() == single["pathway_C4"] + single["compositional"] > 0
@@ -212,7 +213,7 @@ def test_the_lift_is_asked_for_whom_each_variant_removes(lifted: tuple[dict[str,
 
 
 def test_the_lift_is_the_gap_to_greedy_of_each_variant(lifted: tuple[object, dict[str, pd.DataFrame]]) -> None:
-    summary = summarise_layer0_synthetic(lifted[1], **QUICK)
+    summary = layer0_synthetic.summarise(lifted[1], bootstrap=QUICK)
     gaps = chosen(summary, metric="gap", reference="f1_n_minus_k").assign(
         stratum=lambda rows: rows["stratum"].fillna("")
     )
@@ -224,7 +225,7 @@ def test_the_lift_is_the_gap_to_greedy_of_each_variant(lifted: tuple[object, dic
 
 
 def test_the_accuracy_beside_the_lift_is_that_of_greedy_alone(lifted: tuple[object, dict[str, pd.DataFrame]]) -> None:
-    accuracy = chosen(summarise_layer0_synthetic(lifted[1], **QUICK), metric="accuracy", t=2)
+    accuracy = chosen(layer0_synthetic.summarise(lifted[1], bootstrap=QUICK), metric="accuracy", t=2)
     assert accuracy["stratum"].fillna("").tolist() == ["", "pathway_C4", "strain_C3"]
     assert accuracy["value"].tolist() == pytest.approx([0.6, 0.6, 0.6])
     assert accuracy["reference"].isna().all()
@@ -239,7 +240,7 @@ def test_the_interval_of_the_lift_is_over_the_patients_that_resamples_draw(portf
         for i, name in enumerate(names)
     ]
     lift = pd.DataFrame(rows).assign(duels=1)
-    gap = chosen(summarise_layer0_synthetic({**portfolio, "lift": lift}, **QUICK), metric="gap")
+    gap = chosen(layer0_synthetic.summarise({**portfolio, "lift": lift}, bootstrap=QUICK), metric="gap")
     assert gap["value"].tolist() == [-0.5] * 3
     assert (gap["low"] < -0.5).all()
     assert (gap["high"] > -0.5).all()
@@ -280,7 +281,7 @@ def test_the_lift_on_the_bundle_is_by_number_of_clusters_and_the_headline_is_the
     lifted_bundle: tuple[Removed, dict[str, pd.DataFrame]],
 ) -> None:
     removed, tables = lifted_bundle
-    summary = summarise_layer0_bundle(tables, **QUICK)
+    summary = layer0_stage.summarise(tables, bootstrap=QUICK)
     gaps = chosen(summary, metric="gap", t=1, variant="clusters").set_index(["level", "reference"])["value"]
     for (count, criterion, rule), names in removed.items():
         assert gaps[count, f"{criterion}_{rule}"] == pytest.approx(-len(names) / 10)
@@ -291,7 +292,7 @@ def test_the_lift_on_the_bundle_is_by_number_of_clusters_and_the_headline_is_the
 def test_the_accuracy_of_greedy_on_the_bundle_stands_once_whatever_the_clusters(
     lifted_bundle: tuple[Removed, dict[str, pd.DataFrame]],
 ) -> None:
-    accuracy = chosen(summarise_layer0_bundle(lifted_bundle[1], **QUICK), metric="accuracy")
+    accuracy = chosen(layer0_stage.summarise(lifted_bundle[1], bootstrap=QUICK), metric="accuracy")
     assert accuracy[["t", "value", "n"]].to_numpy().tolist() == [[0, 0.5, 300], [1, 0.6, 300]]
     assert len(headline(accuracy)) == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,15 +21,16 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes, tie_of
-from afa.stages.layer1.numbers import quantile, summarise_layer1
-from afa.stages.layer1.tables import (
+from afa.stages import layer1
+from afa.stages.layer1 import (
     ALLOCATIONS,
     final_differences,
     informed_order,
     informed_pair_orders,
-    layer1,
+    quantile,
     two_digits,
 )
+from afa.stages.settings import Bootstrap, Inference
 from afa.stats.summary import KEYS, headline
 from afa.stats.tables import gather_tables, write_tables
 
@@ -43,10 +45,17 @@ def cohort_of(bundle: Bundle, values: object) -> Cohort:
     return Cohort("made", bundle.features, names, rows, pd.DataFrame(index=list(names)))
 
 
-def run(bundle: Bundle, values: object, patients=None, seeds=SEEDS, **kwargs) -> dict[str, pd.DataFrame]:
+def run(
+    bundle: Bundle, values: object, patients=None, seeds=SEEDS, threads=None, budget_share=1.0
+) -> dict[str, pd.DataFrame]:
+    """The stage; with a share below 1 of the budgets of the rigorous brackets these are broken."""
     cohort = cohort_of(bundle, values)
     chosen = range(len(cohort.patients)) if patients is None else patients
-    return layer1(bundle, cohort, chosen, seeds=seeds, solver=Solver(), **kwargs)
+    settings = layer1.Settings.model_construct(seeds=seeds)
+    with pytest.MonkeyPatch.context() as patched:
+        for calls in (shared_order_calls, own_order_calls):
+            patched.setattr(layer1, calls.__name__, partial(calls, budget_share=budget_share))
+        return layer1.run(bundle, cohort, chosen, layer1=settings, inference=Inference(), threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +315,7 @@ def test_threads_change_no_byte(bundle: Bundle, profiles: np.ndarray, whole: dic
 
 @pytest.fixture(scope="module")
 def rows(whole: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    return summarise_layer1(whole, resamples=200, confidence=0.9)
+    return layer1.summarise(whole, bootstrap=Bootstrap(resamples=200, confidence=0.9))
 
 
 def test_keys_of_the_summary_are_unique_and_every_order_and_bracket_has_a_headline(rows: pd.DataFrame) -> None:

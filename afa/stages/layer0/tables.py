@@ -1,24 +1,32 @@
-"""Layer 0 on a bundle and a cohort: how much it removes at each number of clusters, and how much of that is wrong."""
+"""Layer 0 on a bundle and a cohort: what it removes, whom that harms, and what it gains for the first choices.
+
+Both sides of the lift are followed with all entities, and read out by `linearity` over all duels: they differ in the
+order in which features come, and in nothing else. Where Layer 0 removes nothing, nothing differs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.cluster import Parameters, paper_clusters, parameters
+from afa.cluster import paper_clusters, parameters
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
+from afa.engine.compile import in_threads
+from afa.engine.duels import all_pairs
+from afa.engine.paths import first_signs
 from afa.inference.meanfield import Solver
 from afa.layer0 import (
     CRITERIA,
     RULES,
     SOUND,
-    Bounds,
     Certificates,
     Partition,
     centroid_certificates,
@@ -28,12 +36,14 @@ from afa.layer0 import (
 )
 from afa.mrf import Floats
 from afa.preference import tie_of
+from afa.stats.accuracy import Part, Signs, right_of
+from afa.stats.arrays import rows_of
 
-COUNTS = (5, 8, 10, 12, 15, 20, 24)
+ROUNDS = 10
 Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
 """By number of clusters, criterion and rule, the names of the entities that Layer 0 eliminates."""
 Lift = Callable[[Bundle, Cohort, Removed], pd.DataFrame]
-"""What removing these entities does to acquisition, as `afa.stages.layer0.lift.layer0_lift` has it."""
+"""What removing these entities does to acquisition, as `layer0_lift` has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +78,7 @@ def layer0_bundle(
     bundle: Bundle,
     cohort: Cohort,
     *,
-    counts: Sequence[int] = COUNTS,
+    counts: Sequence[int],
     k: int = 5,
     solver: Solver | None = None,
     lift: Lift | None = None,
@@ -99,12 +109,8 @@ def layer0_bundle(
     """
     n = len(bundle.entities)
     chosen = sorted({count for count in (*counts, paper_clusters(n)) if count <= n})
-    bounds = completion_bounds(bundle)
-    tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver, bounds=bounds)
+    tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver, lift=lift)
     tables["layer0"].insert(3, "paper", tables["layer0"]["n_clusters"] == paper_clusters(n))
-    if lift is not None:
-        removed = eliminated(bundle, chosen, k=k, solver=solver, bounds=bounds)
-        tables["lift"] = lifted(bundle, cohort, removed, lift)
     return tables
 
 
@@ -115,60 +121,39 @@ def layer0_tables(
     *,
     k: int,
     solver: Solver | None = None,
-    bounds: Bounds | None = None,
+    lift: Lift | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `layer0_bundle` at exactly these numbers of clusters, without its column `paper`.
-
-    `bounds` as from `completion_bounds`, where these are at hand.
-    """
-    entities, bounds = parameters(bundle), bounds or completion_bounds(bundle)
-    truth = full_observation(bundle, cohort.values, k)
+    """The tables of `layer0_bundle` at exactly these numbers of clusters, without its column `paper`."""
+    entities, truth = parameters(bundle), full_observation(bundle, cohort.values, k)
+    sound = sound_certificates(entities, k, bounds=completion_bounds(bundle))
     variants, patients, clusters = [], [], []
+    removed: dict[tuple[int, str, str], tuple[str, ...]] = {}
     for count in counts:
         parted = partition(entities, count, solver=solver)
         clusters.append(_cluster_table(parted))
-        for criterion, rule, certificates in _variants(entities, parted, k, bounds):
-            keys = {"n_clusters": count, "criterion": criterion, "rule": rule}
+        for criterion, rule, certificates in (*_of_centroids(parted, k), (SOUND, "k", sound)):
+            keys: dict[str, Any] = {"n_clusters": count, "criterion": criterion, "rule": rule}
             variants.append(keys | _totals(certificates, parted, truth))
-            of_patients = _by_patient(certificates, truth, cohort.patients)
-            patients.append(of_patients.assign(n_clusters=count, criterion=criterion, rule=rule))
-    names = {"cohort": cohort.name, "bundle": bundle.name}
+            patients.append(_by_patient(certificates, truth, cohort.patients).assign(**keys))
+            removed[count, criterion, rule] = certificates.eliminated
     tables = {
         "layer0": pd.DataFrame(variants),
         "patients": pd.concat(patients, ignore_index=True),
         "clusters": pd.concat(clusters, ignore_index=True),
     }
-    first = [*names, "n_clusters", "criterion", "rule"]
+    if lift is not None:
+        tables["lift"] = lift(bundle, cohort, removed)
+    first = ["cohort", "bundle", "n_clusters", "criterion", "rule"]
+    named = {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
     return {
-        name: table.assign(**names).pipe(_with_first, [column for column in first if column in {*names, *table}])
-        for name, table in tables.items()
+        name: table[sorted(table, key=lambda column: first.index(column) if column in first else len(first))]
+        for name, table in named.items()
     }
 
 
-def eliminated(
-    bundle: Bundle, counts: Sequence[int], *, k: int, solver: Solver | None = None, bounds: Bounds | None = None
-) -> Removed:
-    """Whom each variant puts out of the top-k at each of these numbers of clusters; `bounds` as in `layer0_tables`."""
-    entities, bounds = parameters(bundle), bounds or completion_bounds(bundle)
-    return {
-        (count, criterion, rule): certificates.eliminated
-        for count in counts
-        for criterion, rule, certificates in _variants(entities, partition(entities, count, solver=solver), k, bounds)
-    }
-
-
-def lifted(bundle: Bundle, cohort: Cohort, removed: Removed, lift: Lift) -> pd.DataFrame:
-    found = lift(bundle, cohort, removed)
-    return _with_first(found.assign(cohort=cohort.name, bundle=bundle.name), ["cohort", "bundle"])
-
-
-def _variants(
-    entities: Parameters, parted: Partition, k: int, bounds: Bounds
-) -> Iterator[tuple[str, str, Certificates]]:
-    for criterion in CRITERIA:
-        for rule in RULES:
-            yield criterion, rule, centroid_certificates(parted, k, criterion=criterion, rule=rule)
-    yield SOUND, "k", sound_certificates(entities, k, bounds=bounds)
+def _of_centroids(parted: Partition, k: int) -> Iterator[tuple[str, str, Certificates]]:
+    for criterion, rule in product(CRITERIA, RULES):
+        yield criterion, rule, centroid_certificates(parted, k, criterion=criterion, rule=rule)
 
 
 def _totals(certificates: Certificates, parted: Partition, truth: FullObservation) -> dict[str, int]:
@@ -200,16 +185,13 @@ def _by_patient(certificates: Certificates, truth: FullObservation, patients: Se
 def _cluster_table(parted: Partition) -> pd.DataFrame:
     within, between = parted.activation
     constants = [cluster.lipschitz("f2") for cluster in parted.clusters]
+    alike = ("radius", "spread", "score", "converged", "contraction")
     return pd.DataFrame(
         {
             "n_clusters": len(parted.clusters),
             "cluster": [cluster.members[0] for cluster in parted.clusters],
             "members": [len(cluster.members) for cluster in parted.clusters],
-            "radius": [cluster.radius for cluster in parted.clusters],
-            "spread": [cluster.spread for cluster in parted.clusters],
-            "score": [cluster.score for cluster in parted.clusters],
-            "converged": [cluster.converged for cluster in parted.clusters],
-            "contraction": [cluster.contraction for cluster in parted.clusters],
+            **{name: [getattr(cluster, name) for cluster in parted.clusters] for name in alike},
             "eligible_f2": [constant is not None for constant in constants],
             "lipschitz_f2": np.array(constants, dtype=np.float64),
             "gap": parted.gap,
@@ -220,6 +202,50 @@ def _cluster_table(parted: Partition) -> pd.DataFrame:
     )
 
 
-def _with_first(table: pd.DataFrame, first: Sequence[str]) -> pd.DataFrame:
-    """The columns `first` first, then the others as they are."""
-    return table[[*first, *(column for column in table.columns if column not in first)]]
+def layer0_lift(
+    bundle: Bundle,
+    cohort: Cohort,
+    removed: Removed,
+    *,
+    rounds: int = ROUNDS,
+    solver: Solver | None = None,
+    threads: int | None = 1,
+) -> pd.DataFrame:
+    """Right calls of all duels after t = 0 to `rounds` observations, with the entities removed and with all.
+
+    removed : by number of clusters, criterion and rule the names of the entities that Layer 0 eliminates.
+    Returns by (n_clusters, criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the
+    entities left, a tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a
+    winner at full observation (decisions.md S11).
+    """
+    rounds = min(rounds, len(bundle.features))
+    target = winners(bundle, cohort.values)
+    distinct = list(dict.fromkeys([(), *removed.values()]))
+    parts: list[Part] = [(np.empty(0), np.empty(0))] * len(distinct)
+
+    def work(first: int, last: int) -> None:
+        for i in range(first, last):
+            left = [name for name in bundle.entities if name not in distinct[i]]
+            looked_at = bundle.restrict_entities(left) if distinct[i] else bundle
+            signs = first_signs(bundle, looked_at, cohort.values, rounds, solver=solver)
+            parts[i] = right_of(np.moveaxis(signs, 1, 2), target, np.ones(target.shape, dtype=np.bool_))
+
+    in_threads(work, len(distinct), threads)
+    found = dict(zip(distinct, parts, strict=True))
+    everyone, _ = found[()]
+    tables = []
+    for (n_clusters, criterion, rule), names in removed.items():
+        right, duels = found[names]
+        table = rows_of(patient=cohort.patients, t=range(rounds + 1))
+        keys: dict[str, Any] = {"n_clusters": n_clusters, "criterion": criterion, "rule": rule}
+        counts = {"right": right.ravel(), "right_greedy": everyone.ravel(), "duels": duels.ravel().astype(np.int64)}
+        tables.append(table.assign(**keys, **counts))
+    return pd.concat(tables, ignore_index=True)
+
+
+def winners(bundle: Bundle, values: NDArray[np.int8]) -> Signs:
+    """(P, Q) sign of D_ab at full observation of every duel, 0 for a tie."""
+    truth = full_observation(bundle, values, 1)
+    pairs = all_pairs(len(bundle.entities))
+    lead = truth.energy[:, pairs[:, 0]] - truth.energy[:, pairs[:, 1]]
+    return np.where(np.abs(lead) > truth.tie, np.sign(lead), 0).astype(np.int8)

@@ -10,43 +10,32 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.inference.meanfield import Solver
-from afa.layer0 import completion_bounds
-from afa.stages.base import Column, Stage
-from afa.stages.columns import columns
-from afa.stages.layer0.lift import layer0_lift
-from afa.stages.layer0.numbers import summarise_layer0_synthetic
-from afa.stages.layer0.tables import Lift, eliminated, layer0_tables, lifted
-from afa.stages.layer0_synthetic.config import Configuration, load_portfolio
-from afa.stages.layer0_synthetic.portfolio import N_PATIENTS, simulated_bundle, simulated_cohort
+from afa.stages.base import Stage
+from afa.stages.columns import LAYER0, columns
+from afa.stages.layer0 import ELIMINATION, geometry, greedy_accuracy, named, removal, resampled_patients, where
+from afa.stages.layer0.tables import Lift, layer0_lift, layer0_tables
+from afa.stages.layer0_synthetic.portfolio import (
+    N_PATIENTS,
+    Configuration,
+    load_portfolio,
+    simulated_bundle,
+    simulated_cohort,
+)
+from afa.stats.summary import Labelled, labelled, summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference, Layer0
 
-OWN = {
-    "score": Column("nats", "score of the centroid at no observation"),
-    "gap": Column("nats", "smallest l1 distance between centroids"),
-    "right": Column("count", "right decisions where greedy chooses for the entities left, a tie counting one half"),
-}
 STAGE = Stage(
     inputs=("portfolio",),
     settings=("layer0.simulated", "inference"),
     by_patient=False,
     tables={
-        "clusters": columns(
-            "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
-            " lipschitz_f2 gap separation within between",
-            **OWN,
-        ),
+        "clusters": LAYER0["clusters"],
         "configurations": columns("bundle letter story entities features patients printed_separation"),
-        "layer0": columns(
-            "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out"
-            " contradicted"
-        ),
-        "lift": columns("cohort bundle n_clusters criterion rule patient t right right_greedy duels", **OWN),
-        "patients": columns(
-            "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
-            duels=Column("count", "dominations of entities that have a winner at full observation"),
-        ),
+        "layer0": LAYER0["layer0"],
+        "lift": LAYER0["lift"],
+        "patients": LAYER0["patients"],
     },
     space_mb=0.2,
 )
@@ -59,11 +48,6 @@ def run(
     solver = Solver(**dict(inference))
     lift = partial(layer0_lift, solver=solver, threads=threads)
     return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, lift=lift)
-
-
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_layer0_synthetic`."""
-    return summarise_layer0_synthetic(tables, **dict(bootstrap))
 
 
 def layer0_portfolio(
@@ -84,8 +68,7 @@ def layer0_portfolio(
     for config in configurations:
         bundle = simulated_bundle(config)
         cohort = simulated_cohort(config, bundle, n_patients)
-        counts, bounds = [len(config.sizes)], completion_bounds(bundle)
-        tables = layer0_tables(bundle, cohort, counts, k=k, solver=solver, bounds=bounds)
+        tables = layer0_tables(bundle, cohort, [len(config.sizes)], k=k, solver=solver, lift=lift)
         made = {
             "bundle": config.name,
             "letter": config.letter,
@@ -96,8 +79,28 @@ def layer0_portfolio(
             "printed_separation": config.separation,
         }
         tables["configurations"] = pd.DataFrame([made])
-        if lift is not None:
-            removed = eliminated(bundle, counts, k=k, solver=solver, bounds=bounds)
-            tables["lift"] = lifted(bundle, cohort, removed, lift)
         parts.append(tables)
     return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `layer0_synthetic` of the tables of `layer0_portfolio`: all configurations, then each.
+
+    As `layer0_bundle`, `stratum` being the configuration; the headline adds up all of them, and `configurations` counts
+    those in which something is removed. With the table `lift` also, by t, the `accuracy` of `greedy` on all duels, and
+    the `gap` to it of `greedy` on the entities that are left; the headline is a mean over configurations.
+    """
+    layer0 = tables["layer0"]
+    resampled = resampled_patients(tables, bootstrap, "layer0_synthetic")
+    firing = layer0.assign(fired=layer0["clusters_out"] > 0).groupby(ELIMINATION, sort=False)["fired"]
+    fired = firing.agg(value="sum", n="size").reset_index().assign(metric="count", quantity="configurations")
+    rows: list[Labelled] = [(named(fired), {})]
+    configs = {config: where(tables, "bundle", config) for config in dict.fromkeys(layer0["bundle"])}
+    for config, chosen in {None: tables, **configs}.items():
+        label = {"stratum": config}
+        rows += [(table, label) for table in removal(chosen, resampled)]
+        if config is not None:
+            rows.append((geometry(chosen["clusters"]), label))
+        if "lift" in chosen:
+            rows.append((greedy_accuracy(chosen["lift"], resampled), label))
+    return summary_rows("layer0_synthetic", labelled(rows))

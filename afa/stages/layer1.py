@@ -1,0 +1,361 @@
+"""Layer 1 among duels: when each bracket calls each pair, by random and by informed orders (tab:layer1_informed).
+
+A call is checked against full observation (decisions.md B4). One wrong call of a rigorous bracket stops the stage;
+those of the heuristic brackets are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.rounds import (
+    CALLED,
+    TIED,
+    TO_ITS_END,
+    TO_THE_END,
+    WRONG,
+    CallPaths,
+    own_order_calls,
+    shared_order_calls,
+)
+from afa.errors import Fault, SanityError
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.orders import random_orders
+from afa.preference import tie_of
+from afa.stages.base import Column, Section, Seeds, Stage
+from afa.stages.columns import columns
+from afa.stats.accuracy import Part, Resampled, by_t, sums_of
+from afa.stats.arrays import rows_of
+from afa.stats.summary import summary_rows
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap, Inference
+
+
+class Settings(Section):
+    """Duels resolved along random and informed orders (tab:layer1_informed)."""
+
+    seeds: Seeds = Field((0,), description="one random order per patient and seed")
+
+
+OWN = {
+    "called": Column("count", "duels with a winner whose bracket lies on one side of 0"),
+    "magnitude": Column("nats", "absolute D at full observation, to two digits; 0 a tie"),
+    "never": Column("count", "those of them not called before full observation"),
+    "never_support": Column("count", "those not called before the last feature of their own two supports"),
+    "step": Column("observations", "features of the duel's own two supports observed so far"),
+}
+STAGE = Stage(
+    settings=("layer1", "inference"),
+    section=Settings,
+    sharded=True,
+    duels=True,
+    tables={
+        "calls": columns(
+            "patient allocation seed bracket t called wrong tied cohort bundle",
+            **{**OWN, "tied": Column("count", "duels tied at full observation whose bracket lies on one side of 0")},
+        ),
+        "left_open": columns(
+            "patient allocation bracket magnitude duels never never_support cohort bundle",
+            **{**OWN, "duels": Column("count", "duels of this magnitude, ties included, over all orders")},
+        ),
+        "pairs": columns("patient duels tied cohort bundle"),
+        "steps": columns("patient allocation seed bracket step called cohort bundle", **OWN),
+    },
+    space_mb=0.4,
+)
+ALLOCATIONS = ("random", "informed", "informed_pair")
+METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl", "kl_written": "kl"}
+QUANTILES = (0.1, 0.5, 0.9)
+SHOWN_FAULTS = 5
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All orders of one kind: `seeds` names them, None where there is one order for all seeds."""
+
+    allocation: str
+    seeds: Sequence[int | None]
+    calls: CallPaths
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    *,
+    layer1: Settings,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow the chosen patients through one random order per seed and two informed ones.
+
+    `informed` is one order for all pairs, `informed_pair` each pair's own.
+
+    Returns four tables.
+
+    `calls`, by (patient, allocation, seed, bracket, t): `called`, of the duels with a winner at full observation;
+    `wrong`, of these against the winner; `tied`, duels called that are tied at full observation.
+
+    `steps`, by (patient, allocation, seed, bracket, step): `called` after so many features of a duel's own two
+    supports; a duel that has fewer stays at its end.
+
+    `pairs`, by patient: `duels` with a winner, and `tied`.
+
+    `left_open`, by (patient, allocation, bracket, magnitude), over the duels of all orders whose abs(D(x)) is
+    `magnitude`, in nats to two significant digits, 0 a tie: their number `duels`; `never` called before full
+    observation; `never_support`, never before the last feature of their own two supports.
+
+    Raises
+    ------
+    SanityError : a rigorous bracket called a duel against full observation, or one that is tied there.
+
+    """
+    names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
+    differences = final_differences(bundle, values)
+    winners = np.sign(differences).astype(np.int8)
+    informed = np.tile(informed_order(bundle), (len(names), 1, 1))
+
+    def follow(calls_along: Callable[..., CallPaths], orders: NDArray[np.int64]) -> CallPaths:
+        solver = Solver(**dict(inference))
+        return calls_along(bundle, values, orders, winners, solver=solver, threads=threads)
+
+    runs = [
+        Runs("random", layer1.seeds, follow(shared_order_calls, random_orders(bundle.features, names, layer1.seeds))),
+        Runs("informed", [None], follow(shared_order_calls, informed)),
+        Runs("informed_pair", [None], follow(own_order_calls, informed_pair_orders(bundle))),
+    ]
+    if faults := list(_faults(runs, bundle, names, differences)):
+        raise SanityError(faults[:SHOWN_FAULTS])
+    decided = np.count_nonzero(winners, axis=1).astype(np.int32)
+    calls = np.concatenate([one.calls.counts for one in runs], axis=1).transpose(0, 1, 3, 2, 4)
+    steps = np.concatenate([one.calls.steps for one in runs], axis=1).transpose(0, 1, 3, 2)
+    kinds = {"called": CALLED, "wrong": WRONG, "tied": TIED}
+    tables = {
+        "calls": _keys(runs, names, calls.shape[3], "t").assign(
+            **{name: calls[..., kind].ravel() for name, kind in kinds.items()}
+        ),
+        "steps": _keys(runs, names, steps.shape[3], "step").assign(called=steps.ravel()),
+        "pairs": pd.DataFrame({"patient": names, "duels": decided, "tied": np.int32(winners.shape[1]) - decided}),
+        "left_open": _left_open(runs, names, differences),
+    }
+    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
+
+
+def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
+    """(P, Q) D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, in nats; 0 where it is rounding."""
+    models = [bundle.mrf(entity) for entity in bundle.entities]
+    energy = np.array([[model.energy(x) for model in models] for x in values]).reshape(len(values), len(models))
+    first, second = all_pairs(len(models)).T
+    difference: Floats = energy[:, first] - energy[:, second]
+    difference[np.abs(difference) <= tie_of(models)] = 0.0
+    return difference
+
+
+def informed_order(bundle: Bundle) -> NDArray[np.int64]:
+    """(M,) features by descending sum over pairs of abs(alpha_a - alpha_b), then by name (decisions.md A9)."""
+    weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
+    # sums of the same terms in another order must not part features that are level
+    weight = np.array([float(f"{total:.12g}") for total in weight])
+    order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
+    return np.array(order, dtype=np.int64)
+
+
+def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
+    """(Q, M) features by descending abs(alpha_a - alpha_b), then those of the two supports, then by name."""
+    supported = np.zeros(bundle.unary.shape, dtype=np.bool_)
+    for v, entity in enumerate(bundle.entities):
+        supported[v, bundle.support(entity)] = True
+    by_name = np.argsort(np.argsort(np.array(bundle.features, dtype=object), kind="stable"), kind="stable")
+    orders = [
+        np.lexsort((by_name, ~(supported[a] | supported[b]), -np.abs(bundle.unary[a] - bundle.unary[b])))
+        for a, b in all_pairs(len(bundle.entities))
+    ]
+    return np.array(orders, dtype=np.int64).reshape(-1, len(bundle.features))
+
+
+def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differences: Floats) -> Iterator[Fault]:
+    pairs = all_pairs(len(bundle.entities))
+    for one in runs:
+        for p, s in np.argwhere(one.calls.first[..., 0] >= 0):
+            t, place, bracket, call = (int(number) for number in one.calls.first[p, s])
+            a, b = (bundle.entities[v] for v in pairs[place])
+            seed = "" if one.seeds[s] is None else f", seed {one.seeds[s]}"
+            where = f"layer 1, patient {names[p]}, pair {a} and {b}, {one.allocation} order{seed}, t = {t}"
+            found = f"a call for {a if call > 0 else b} by {BRACKETS[bracket]}"
+            step = "report this with the bundle: a rigorous bracket that is wrong once is a fault of the program"
+            yield Fault(where, found, f"the sign of D = {differences[p, place]:.12g} at full observation", step)
+
+
+def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
+    """Rows by patient, order, bracket and time, so that tables of parts of the patients follow on each other."""
+    orders = [(one.allocation, seed) for one in runs for seed in one.seeds]
+    times = {time: np.arange(n_times, dtype=np.int32)}
+    table = rows_of(patient=names, order=range(len(orders)), bracket=BRACKETS, **times)
+    order = table.pop("order").to_numpy()
+    table.insert(1, "allocation", np.array([name for name, _ in orders], dtype=object)[order])
+    table.insert(2, "seed", pd.Series([seed for _, seed in orders], dtype="Int64").take(order).reset_index(drop=True))
+    return table
+
+
+def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) -> pd.DataFrame:
+    columns = ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"]
+    parts = []
+    for p, name in enumerate(names):
+        magnitudes, level = two_digits(np.abs(differences[p]))
+        duels = np.bincount(level, minlength=len(magnitudes))
+        for one in runs:
+            still_open = one.calls.open[p].sum(axis=0, dtype=np.int64)
+            for i, bracket in enumerate(BRACKETS):
+                never, never_support = (
+                    np.bincount(level, weights=still_open[:, i, kind], minlength=len(magnitudes)).astype(np.int32)
+                    for kind in (TO_THE_END, TO_ITS_END)
+                )
+                total = (len(one.seeds) * duels).astype(np.int32)
+                row = (name, one.allocation, bracket, magnitudes, total, never, never_support)
+                parts.append(pd.DataFrame(dict(zip(columns, row, strict=True))))
+    return pd.concat(parts or [pd.DataFrame(columns=columns)], ignore_index=True)
+
+
+def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """The distinct numbers, each rounded to two significant digits, ascending; and which of these each number is.
+
+    >>> levels, place = two_digits(np.array([4.0, 0.0, 3.96, 12.34]))
+    >>> levels.tolist(), place.tolist()
+    ([0.0, 4.0, 12.0], [1, 0, 1, 2])
+    """
+    rounded = np.array([float(f"{number:.2g}") for number in numbers])
+    levels, places = np.unique(rounded, return_inverse=True)
+    return levels, places
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `bracket_rate` of the tables, all patients together; `reference` is the bracket.
+
+    `rate` by t: share of the duels with a winner that are called; `wrong`, share of these calls that full observation
+    contradicts; stratum `tied`, share of the tied duels that are called; variant `support`, where t counts features of
+    a duel's own two supports. `gap`: the headline and `support` less those of the random order.
+
+    `rate` without t: of all duels those `never` called before full observation or, variant `support`, before the last
+    feature of the two supports; in the stratum `never` the share of the `tied`; and once `structural_ties`, share of
+    all duels with D(x) = 0. `nats`: quantiles of abs(D(x)) in the strata `never`, of duels never called before full
+    observation, and `called`, of the others. `count`: `wrong` and tied calls of the rigorous brackets, over all t.
+    """
+    pairs = tables["pairs"].set_index("patient")
+    sample = Resampled.of(len(pairs), **dict(bootstrap), purpose="layer1")
+    rounds, steps = Counts.of(tables["calls"], pairs, "t"), Counts.of(tables["steps"], pairs, "step")
+    rows: list[pd.DataFrame] = []
+    for allocation in ALLOCATIONS:
+        for bracket in BRACKETS:
+            found = [
+                *_rates(rounds, steps, allocation, bracket, sample),
+                *_open_rows(tables["left_open"], list(pairs.index), allocation, bracket, sample),
+            ]
+            rows += [table.assign(method=METHOD[bracket], reference=bracket, allocation=allocation) for table in found]
+    tied, every = pairs["tied"].to_numpy(float)[:, None], pairs.sum(axis=1, numeric_only=True).to_numpy(float)[:, None]
+    rows.append(sample.mean([(tied, every)]).assign(metric="rate", quantity="structural_ties"))
+    whole = pd.concat(rows, ignore_index=True).assign(schedule="every", start="uniform", target="likelihood")
+    return summary_rows("bracket_rate", whole)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts by patient and time, (P, T), per (allocation, bracket), summed over the orders of each patient.
+
+    duels, tied : (P, 1) with and without a winner. runs : how many orders each allocation has.
+    """
+
+    columns: Mapping[tuple[str, str], Mapping[str, Floats]]
+    runs: Mapping[str, int]
+    duels: Floats
+    tied: Floats
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, pairs: pd.DataFrame, time: str) -> Counts:
+        names = [name for name in ("called", "wrong", "tied") if name in table]
+        columns = {}
+        for (allocation, bracket), part in table.groupby(["allocation", "bracket"], sort=False):
+            sums = sums_of(part, list(pairs.index), *names, by=time)
+            columns[str(allocation), str(bracket)] = dict(zip(names, sums, strict=True))
+        runs = table.groupby("allocation")["seed"].nunique(dropna=False).to_dict()
+        duels, tied = (pairs[[name]].to_numpy(float) for name in ("duels", "tied"))
+        return cls(columns, {str(name): int(number) for name, number in runs.items()}, duels, tied)
+
+    def part(self, allocation: str, bracket: str, name: str = "called") -> Part:
+        """`called` of the duels with a winner, `tied` of those without, `wrong` of the called."""
+        counts = self.columns[allocation, bracket]
+        if name == "wrong":
+            return counts["wrong"], counts["called"]
+        total = self.runs[allocation] * (self.tied if name == "tied" else self.duels)
+        return counts[name], np.repeat(total, counts[name].shape[1], axis=1)
+
+
+def _rates(rounds: Counts, steps: Counts, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
+    """Rates by t, what they are above those of the random order, and the faults of a rigorous bracket."""
+    for counts, variant in ((rounds, None), (steps, "support")):
+        part = counts.part(allocation, bracket)
+        yield by_t(sample.mean([part])).assign(metric="rate", variant=variant)
+        if allocation != "random":
+            gap = sample.gap([part], [counts.part("random", bracket)])
+            yield by_t(gap).assign(metric="gap", variant=variant)
+    yield by_t(sample.mean([rounds.part(allocation, bracket, "wrong")])).assign(metric="rate", quantity="wrong")
+    yield by_t(sample.mean([rounds.part(allocation, bracket, "tied")])).assign(metric="rate", stratum="tied")
+    if bracket in RIGOROUS:
+        wrong, called = rounds.part(allocation, bracket, "wrong")
+        tied, _ = rounds.part(allocation, bracket, "tied")
+        faults, made = wrong.sum() + tied.sum(), called.sum() + tied.sum()
+        yield pd.DataFrame([{"metric": "count", "quantity": "wrong", "value": faults, "n": int(made)}])
+
+
+def _open_rows(
+    table: pd.DataFrame, patients: list[str], allocation: str, bracket: str, sample: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Shares of the duels that are called late or at the end only, and how large abs(D(x)) is among them."""
+    chosen = table[(table["allocation"] == allocation) & (table["bracket"] == bracket)]
+    every, never, never_support = (
+        chosen.pivot_table(index="patient", columns="magnitude", values=name, aggfunc="sum", fill_value=0, sort=True)
+        .loc[patients]
+        .astype(float)
+        for name in ("duels", "never", "never_support")
+    )
+    magnitudes = every.columns.to_numpy(dtype=float)
+    tied = never.loc[:, magnitudes == 0]
+    for label, some, of in (
+        ({"quantity": "never"}, never, every),
+        ({"quantity": "never", "variant": "support"}, never_support, every),
+        ({"stratum": "never", "quantity": "tied"}, tied, never),
+    ):
+        part = some.sum(axis=1).to_numpy()[:, None], of.sum(axis=1).to_numpy()[:, None]
+        yield sample.mean([part]).assign(metric="rate", **label)
+    for stratum, cases in (("never", never), ("called", every - never)):
+        counts = cases.to_numpy()
+        for share in QUANTILES if counts.any() else ():
+
+            def quantile_of(weights: Floats, counts: Floats = counts, share: float = share) -> Floats:
+                return quantile(weights @ counts, magnitudes, share)
+
+            row = sample.statistic(quantile_of, int(counts.sum()))
+            yield row.assign(metric="nats", stratum=stratum, quantity=f"q{round(100 * share)}")
+
+
+def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
+    """(R,) the least level, of ascending levels (K,), up to which a share of counts (R, K) lies; NaN without counts.
+
+    >>> quantile(np.array([[1.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), np.array([0.0, 4.0, 8.0]), 0.5).tolist()
+    [4.0, 8.0]
+    """
+    up_to = np.cumsum(counts, axis=1)
+    place = (up_to < share * up_to[:, -1:]).sum(axis=1)
+    found: Floats = np.where(up_to[:, -1] > 0, levels[np.minimum(place, len(levels) - 1)], np.nan)
+    return found
