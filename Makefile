@@ -97,9 +97,9 @@ clean: ## remove results only
 
 $(VENV)/.ready: envs/requirements.lock envs/bootstrap.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/bootstrap.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync --quiet --system-certs --require-hashes --compile-bytecode envs/requirements.lock \
 	  || { echo "uv could not install the lock; pip, which reads pip.conf, tries now"; \
-	       $(VENV)/bin/python -m pip install --quiet --require-hashes -r envs/requirements.lock; }
+	       $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/requirements.lock; }
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install --quiet --offline --no-deps --no-build-isolation --editable .
 	touch $@
