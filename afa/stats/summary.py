@@ -14,88 +14,27 @@ from afa.errors import ConfigError, Fault
 from afa.files import atomic_file
 from afa.stats.tables import read_table, write_parquet
 
-COLUMNS = [
-    "table",
-    "metric",
-    "quantity",
-    "method",
-    "guide",
-    "gain",
-    "allocation",
-    "schedule",
-    "stratum",
-    "variant",
-    "entity",
-    "target",
-    "reference",
-    "coupling",
-    "start",
-    "level",
-    "t",
-    "value",
-    "low",
-    "high",
-    "n",
+TEXT = [
+    *("table", "metric", "quantity", "method", "guide", "gain", "allocation", "schedule", "stratum", "variant"),
+    *("entity", "target", "reference", "coupling", "start"),
 ]
+NUMBERS = ["level", "t", "value", "low", "high", "n"]
+COLUMNS = [*TEXT, *NUMBERS]
 TABLES = [
-    "sign_accuracy_random",
-    "chaos_gap",
-    "allocation_sign",
-    "allocation_p_at_k",
-    "certified_round",
-    "bracket_rate",
-    "layer0_bundle",
-    "layer0_synthetic",
-    "binary",
-    "gauge_agreement",
-    "gauge_correlation",
-    "gauge_accuracy",
-    "calibration",
-    "clinical",
-    "specificity",
-    "labels",
-    "controls",
-    "ranking",
-    "acquisition_saved",
-    "elicitation_error",
-    "meanfield_vs_exact",
-    "labels_needed",
-    "null",
-    "elicitation_health",
-    "stopping",
-    "llm_baselines",
-    "sanity",
-    "errata",
+    *("sign_accuracy_random", "chaos_gap", "allocation_sign", "allocation_p_at_k", "certified_round"),
+    *("bracket_rate", "layer0_bundle", "layer0_synthetic", "binary", "gauge_agreement", "gauge_correlation"),
+    *("gauge_accuracy", "calibration", "clinical", "specificity", "labels", "controls", "ranking"),
+    *("acquisition_saved", "elicitation_error", "meanfield_vs_exact", "labels_needed", "null"),
+    *("elicitation_health", "stopping", "llm_baselines", "sanity", "errata"),
 ]
 METRICS = [
-    "accuracy",
-    "balanced_accuracy",
-    "sensitivity",
-    "specificity",
-    "auroc",
-    "average_precision",
-    "prevalence",
-    "majority",
-    "p_at_k",
-    "r_precision",
-    "rate",
-    "gap",
-    "count",
-    "correlation",
-    "ece",
-    "brier",
-    "contraction",
-    "iterations",
-    "nats",
-    "cost",
-    "rank",
-    "p_value",
+    *("accuracy", "balanced_accuracy", "sensitivity", "specificity", "auroc", "average_precision"),
+    *("prevalence", "majority", "p_at_k", "r_precision", "rate", "gap", "count", "correlation", "ece", "brier"),
+    *("contraction", "iterations", "nats", "cost", "rank", "p_value"),
 ]
 Labelled = tuple[pd.DataFrame, Mapping[str, object]]
 """Rows of a summary, and the columns that are the same on all of them."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
-TEXT = COLUMNS[: COLUMNS.index("level")]
-NUMBERS = COLUMNS[COLUMNS.index("level") :]
 DETAILS = ["quantity", "stratum", "variant", "level"]
 """Columns that say how a row differs from the headline of its cell; there they are empty."""
 ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
