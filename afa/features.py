@@ -154,10 +154,10 @@ def _checked(table: CsvTable, faults: RowFaults) -> Features:
     for row, kind in enumerate(table.columns["kind"]):
         if kind not in KINDS:
             faults.add(int(table.lines[row]), "kind", quoted(kind), f"one of {', '.join(KINDS)}", "choose one of them")
-    low = _optional_numbers(table, "low", faults)
-    high = _optional_numbers(table, "high", faults)
-    p_low = _optional_numbers(table, "p_low", faults, most=1.0)
-    p_high = _optional_numbers(table, "p_high", faults, most=1.0)
+    low, high = (number_column(table, name, faults, empty=np.nan) for name in ("low", "high"))
+    p_low, p_high = (
+        number_column(table, name, faults, low=0.0, high=1.0, empty=np.nan) for name in ("p_low", "p_high")
+    )
     if readable and not len(table):
         faults.add(0, "", "no feature", "a row for each feature", "add them")
     if not faults.listed():
@@ -188,13 +188,6 @@ def _unique(table: CsvTable, faults: RowFaults) -> None:
             faults.add(
                 int(table.lines[row]), "feature", found, "each feature once", "remove or rename the repeated row"
             )
-
-
-def _optional_numbers(table: CsvTable, column: str, faults: RowFaults, most: float = np.inf) -> npt.NDArray[np.float64]:
-    """(n_rows,) The numbers of a column, NaN where it is empty; shares are within [0, `most`]."""
-    least = 0.0 if np.isfinite(most) else -np.inf
-    numbers = number_column(table, column, faults, low=least, high=most, empty=0.0)
-    return np.where(np.fromiter(map(bool, table.columns[column]), dtype=bool, count=len(table)), numbers, np.nan)
 
 
 def _misfits(kind: str, low: float, high: float, p_low: float, p_high: float) -> Iterator[tuple[str, str, str, str]]:

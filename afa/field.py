@@ -303,8 +303,7 @@ def _answers(
         if name in keys or name in ("reason", "scope"):
             values[name] = list(table.columns[name])
         elif kind == "cuts":
-            empty = np.array([not text for text in table.columns[name]], dtype=bool)
-            values[name] = np.where(empty, np.nan, number_column(table, name, rows, empty=0.0))
+            values[name] = number_column(table, name, rows, empty=np.nan)
         else:
             low = -1.0 if name == "direction" else 0.0
             values[name] = number_column(table, name, rows, low=low, high=1.0)

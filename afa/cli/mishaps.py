@@ -13,7 +13,9 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from itertools import islice, takewhile
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -128,12 +130,8 @@ def _behind(error: BaseException) -> Iterator[BaseException]:
 
 def _command(words: Sequence[str]) -> str:
     """`afa summary sign`: the command without its files and options."""
-    names = []
-    for word in words:
-        if not word.replace("-", "").isalnum() or word.startswith("-"):
-            break
-        names.append(word)
-    return " ".join(["afa", *names[:2]])
+    names = takewhile(lambda word: word.replace("-", "").isalnum() and not word.startswith("-"), words)
+    return " ".join(["afa", *islice(names, 2)])
 
 
 PACKAGE = Path(__file__).parents[1]
@@ -179,13 +177,8 @@ def _brings(package: str, module: str) -> bool:
 
 def _room(trace: TracebackType | None) -> Path:
     """The folder of the innermost code of afa in a traceback."""
-    room = PACKAGE
-    while trace is not None:
-        file = Path(trace.tb_frame.f_code.co_filename)
-        if file.is_relative_to(PACKAGE):
-            room = file.parent
-        trace = trace.tb_next
-    return room
+    files = [Path(frame.f_code.co_filename) for frame, _ in walk_tb(trace)]
+    return next((file.parent for file in reversed(files) if file.is_relative_to(PACKAGE)), PACKAGE)
 
 
 def _imported_in(room: Path) -> set[str]:

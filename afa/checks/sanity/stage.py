@@ -20,8 +20,8 @@ from afa.stats.summary import summary_rows
 
 GATES = (FULL_OBSERVATION, GAUGE, MEAN_FIELD, SOUNDNESS, COPELAND)
 SCORES = ("two_elbo", "stack_a")
-SHARES = (("called", "called", "decided"), ("wrong", "wrong", "called"))
-"""Shares of a bracket's calls: name, and the counts that are divided."""
+SHARES = {"called": "decided", "wrong": "called"}
+"""Counts of a bracket's calls, and those that each is a share of."""
 
 
 def sanity_tables(
@@ -93,8 +93,8 @@ def _brackets(patients: pd.DataFrame, resamples: int, confidence: float) -> pd.D
     rows: list[dict[str, object]] = []
     for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
         of = {"stratum": population, "reference": bracket}
-        for share, numerator, denominator in SHARES:
-            right, total = (table[[name]].to_numpy(float) for name in (numerator, denominator))
+        for share, whole in SHARES.items():
+            right, total = (table[[name]].to_numpy(float) for name in (share, whole))
             low, high = ratio_interval(right, total, resamples=resamples, confidence=confidence, purpose="sanity")
             row = {**of, "metric": "rate", "quantity": share, "n": int(total.sum())}
             rows.append({**row, "value": _share(right.sum(), total.sum()), "low": low[0], "high": high[0]})
@@ -106,9 +106,9 @@ def _brackets(patients: pd.DataFrame, resamples: int, confidence: float) -> pd.D
 def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
     of = brackets[["population", "bracket", "t"]].rename(columns={"population": "stratum", "bracket": "reference"})
     parts = []
-    for share, numerator, denominator in SHARES:
-        total = brackets[denominator].to_numpy()
-        value = np.divide(brackets[numerator], total, out=np.full(len(total), np.nan), where=total > 0)
+    for share, whole in SHARES.items():
+        total = brackets[whole].to_numpy()
+        value = np.divide(brackets[share], total, out=np.full(len(total), np.nan), where=total > 0)
         parts.append(of.assign(metric="rate", quantity=share, value=value, n=total)[total > 0])
     return pd.concat(parts, ignore_index=True)
 
@@ -131,18 +131,17 @@ def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataF
 
 
 def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
-    rows: list[dict[str, object]] = []
-    for model, table in contraction.groupby("model", sort=False):
-        values, n = table["contraction"], len(table)
-        for metric, quantity, level, value in (
+    rows = [
+        (model, len(values), *cells)
+        for model, values in contraction.groupby("model", sort=False)["contraction"]
+        for cells in (
             ("contraction", "median", None, values.median()),
             ("contraction", "largest", None, values.max()),
             ("rate", "contraction_below", 1, (values < 1).mean()),
             ("rate", "contraction_below", 1.5, (values < 1.5).mean()),
-        ):
-            of = {"metric": metric, "quantity": quantity, "stratum": model, "level": level}
-            rows.append({**of, "value": value, "n": n})
-    return pd.DataFrame(rows)
+        )
+    ]
+    return pd.DataFrame(rows, columns=["stratum", "n", "metric", "quantity", "level", "value"])
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
