@@ -18,7 +18,7 @@ from afa.errors import InferenceError
 from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import MeanField, Solver, mean_field, ternary_moments
 from afa.mrf import Evidence, Floats, PairwiseMRF
-from afa.preference import linearity, stack_a
+from afa.preference import stack_a
 
 ENTRY_LIMIT = 2e7
 """Table entries of one elimination: a model that needs more is left out of the exact checks, which have seconds."""
@@ -37,17 +37,15 @@ BUDGET = 10
 class Halves:
     """Before any observation: an entity's score S, its own distribution p_v and its two half-potential classes.
 
-    own, one, zero : mean-field solutions of p_v, p_1 and p_0. expected_mean_field : E_Q[S] by them, nats; stack_a : the
-    Gaussian estimate of E_Q[sign S]. log_z, log_odds : exact log Z_v over all M features and log Z_1 - log Z_0, nats,
-    None where exact inference is too large. expected, expected_sign : exact E_Q[S] and E_Q[sign S], None where S has no
-    distribution on a lattice either.
+    own, one, zero : mean-field solutions of p_v, p_1 and p_0. stack_a : the Gaussian estimate of E_Q[sign S].
+    log_z, log_odds : exact log Z_v over all M features and log Z_1 - log Z_0, nats, None where exact inference is too
+    large. expected, expected_sign : exact E_Q[S] and E_Q[sign S], None where S has no distribution on a lattice either.
     """
 
     score: PairwiseMRF
     own: MeanField
     one: MeanField
     zero: MeanField
-    expected_mean_field: float
     stack_a: float
     log_z: float | None
     log_odds: float | None
@@ -94,8 +92,7 @@ def chosen_duels(bundle: Bundle, most: int) -> list[tuple[PairwiseMRF, PairwiseM
 def _solve(score: PairwiseMRF, solver: Solver, threads: int | None) -> Halves:
     classes = half_potentials(score)
     own, one, zero = (mean_field(model, solver=solver) for model in (score, *classes))
-    evidence, marginals = [Evidence.of(model) for model in classes], [one.marginals, zero.marginals]
-    mean, sign = (float(score_of(evidence, marginals)[0, 1]) for score_of in (linearity, stack_a))
+    sign = float(stack_a([Evidence.of(model) for model in classes], [one.marginals, zero.marginals])[0, 1])
     log_z, log_odds, expected, expected_sign = None, None, None, None
     try:
         nothing = np.zeros((1, score.n_features), dtype=np.int8)
@@ -108,7 +105,7 @@ def _solve(score: PairwiseMRF, solver: Solver, threads: int | None) -> Halves:
     except InferenceError:
         # what is None is left out of each check, which counts the entities that it has
         pass
-    return Halves(score, own, one, zero, mean, sign, log_z, log_odds, expected, expected_sign)
+    return Halves(score, own, one, zero, sign, log_z, log_odds, expected, expected_sign)
 
 
 def known(values: Sequence[float | None]) -> Floats:
