@@ -6,14 +6,11 @@ treat what is not random as if it were a sample. All serve one discriminative mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 
 from afa.closure import contraction
-from afa.mrf import ROUNDING, Evidence, PairwiseMRF, difference_terms
+from afa.mrf import Evidence, difference_terms
 from afa.preference import gaussian_sign
 
 GAMMA = 0.05
@@ -98,22 +95,3 @@ def hanson_wright_interval(
     deviation = spread * np.sqrt(2 * np.log(2 / gamma) * (1 + contraction(evidence.mrf, evidence)))
     width = abs(score) * deviation / abs(mean)
     return max(-1.0, score - width), min(1.0, score + width)
-
-
-def resolution_round(mrf: PairwiseMRF, values: ArrayLike, order: Sequence[int], *, form: str = "tight") -> int | None:
-    """The first round at which the `l1` bracket of a configuration's score excludes 0, observing in `order`.
-
-    values : (M,) in {-1, 0, +1}. form : as `l1_budget` has it.
-    Counts observations, 0 to M. None for a structural tie: the score is 0 at full
-    observation, and no order can resolve it.
-    """
-    x = np.asarray(values)
-    tie = ROUNDING * mrf.reach
-    evidence = Evidence.of(mrf)
-    for t in range(len(order) + 1):
-        low, high = l1_interval(evidence, form=form)
-        if low > tie or high < -tie:
-            return t
-        if t < len(order):
-            evidence = evidence.observe(int(order[t]), int(x[order[t]]))
-    return None
