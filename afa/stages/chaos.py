@@ -20,15 +20,15 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.engine.duels import all_pairs
-from afa.engine.paths import sign_paths
+from afa.engine.paths import Signs, sign_paths
 from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Section, Seeds, Stage
 from afa.stages.columns import columns
-from afa.stats.accuracy import Part, Resampled, Signs, by_t, constant_answers, right_of, sums_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of, sums_of
+from afa.stats.arrays import duel_rows, right_by_kind, rows_of
 from afa.stats.resampling import Moments
 from afa.stats.summary import summary_rows
 
@@ -225,9 +225,10 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 
 def _rounds(signs: Mapping[str, Signs], winners: Signs, names: Sequence[str], seed_set: str) -> Iterator[pd.DataFrame]:
     for method, of_method in signs.items():
-        target = np.repeat(winners[:, None], of_method.shape[1], axis=1)
-        right, duels = right_of(np.moveaxis(of_method, 2, 3), target, target != 0)
-        table = rows_of(patient=names, t=range(of_method.shape[2])).assign(seed_set=seed_set, method=method)
+        n_patients, n_orders, n_rounds, _ = of_method.shape
+        counts = right_by_kind(of_method, winners, of_method[:, :, 0])
+        right, duels = (counts[name].reshape(n_patients, n_orders, n_rounds).sum(axis=1) for name in ("right", "duels"))
+        table = rows_of(patient=names, t=range(n_rounds)).assign(seed_set=seed_set, method=method)
         yield table.assign(right=right.ravel(), duels=duels.ravel().astype(np.int32))
 
 

@@ -25,8 +25,8 @@ from afa.orders import random_orders
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import labels_of, rounds_up_to
-from afa.stats.accuracy import KINDS, Part, Resampled, by_t, right_by_kind, sums_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.accuracy import Part, Resampled, by_t, sums_of
+from afa.stats.arrays import KINDS, duel_rows, right_by_kind, rows_of
 from afa.stats.resampling import Moments, interval, percentiles
 from afa.stats.summary import count_rows, summary_rows
 

@@ -21,8 +21,8 @@ from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.stages.base import Stage
 from afa.stages.columns import columns
-from afa.stats.accuracy import KINDS, Part, Resampled, by_t, right_by_kind, sums_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.accuracy import Part, Resampled, by_t, sums_of
+from afa.stats.arrays import KINDS, duel_rows, right_by_kind, rows_of
 from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +19,6 @@ from afa.stats.resampling import interval, patient_weights
 
 Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
-KINDS = ("", "_first", "_prior_wrong")
-"""Duels with a winner; those that the first entity wins; those that are called wrong before any observation."""
 
 
 @dataclass(frozen=True)
@@ -91,24 +88,6 @@ def sums_of(table: pd.DataFrame, patients: Sequence[str], *columns: str, by: str
     """(P, T) sums of each column by patient, in this order, and by the values of `by`, ascending."""
     sums = table.groupby(["patient", by], sort=False)[list(columns)].sum()
     return [sums[name].unstack(by).loc[list(patients)].to_numpy(float) for name in columns]
-
-
-def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
-    """Duels called right, a tie counting one half, and duels in all, of each of `KINDS`, by (patient, order, t).
-
-    signs : (P, S, T, Q). winners : (P, Q), 0 where there is none. prior : (P, S, Q), the calls before any observation.
-    Exact, all terms being integers.
-    """
-    right, duels = np.empty((*signs.shape[:3], len(KINDS))), np.empty((*signs.shape[:3], len(KINDS)), dtype=np.int32)
-    for patient, order in np.ndindex(*signs.shape[:2]):
-        winner = winners[patient].astype(np.float32)
-        wrong = (winner != 0) & (prior[patient, order] == -winner)
-        among = np.stack([winner != 0, winner > 0, wrong], axis=1).astype(np.float32)
-        duels[patient, order] = among.sum(axis=0)
-        agreement = signs[patient, order].astype(np.float32) @ (winner[:, None] * among)
-        right[patient, order] = (agreement + duels[patient, order]) / 2
-    counts = {"right": right, "duels": duels}
-    return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
 
 
 def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
