@@ -16,13 +16,13 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from afa.errors import Fault
 from afa.files import read_whole
@@ -86,14 +86,28 @@ class RowFaults:
 class CsvTable:
     """The rows of a CSV file by column; `lines` (n_rows,) is the 1-based line on which each row begins.
 
-    A column of the format that the file does not have is all empty texts.
+    A column of the format that the file does not have is all empty texts. faults : what is wrong with the file so far.
     """
 
     lines: NDArray[np.int64]
     columns: Mapping[str, Sequence[str]]
+    faults: RowFaults = field(repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def empty(self, column: str) -> NDArray[np.bool_]:
+        """(n_rows,) where a column says nothing."""
+        return ~np.fromiter(map(bool, self.columns[column]), dtype=bool, count=len(self))
+
+    def wrong(
+        self, rows: ArrayLike, column: str, expected: str, step: str, found: str | Callable[[int], str] | None = None
+    ) -> None:
+        """Note a fault of some rows (indices, or truth values of all): what the column holds, or what `found` says."""
+        chosen = np.asarray(rows)
+        for row in (np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen).tolist():
+            said = quoted(self.columns[column][row]) if found is None else found
+            self.faults.add(int(self.lines[row]), column, said if isinstance(said, str) else said(row), expected, step)
 
 
 def separator_of(path: str | Path) -> str:
@@ -118,20 +132,21 @@ def read_table(
     optional: Sequence[str] = (),
     unread: Collection[str] = (),
     whole_rows: bool = False,
-    faults: RowFaults,
+    most: int = SHOWN_PER_KIND,
 ) -> CsvTable:
-    """Read a UTF-8 CSV file (`.tsv`: tabs; `.gz`: packed) with a header; what is wrong with it goes to `faults`.
+    """Read a UTF-8 CSV file (`.tsv`: tabs; `.gz`: packed) with a header; what is wrong with it is in its `faults`.
 
     Columns in `unread` are allowed but not kept. Blank lines are skipped, a row shorter than the header is filled
     with empty texts, or with `whole_rows` a fault, and a row longer than the header is a fault and left out. A file
-    that cannot be read, or lacks a required column, gives a table without rows.
+    that cannot be read, or lacks a required column, gives a table without rows. most : of `RowFaults`.
     """
+    faults = RowFaults(path, most)
     wanted = [column for column in (*required, *optional) if column not in unread]
     columns: dict[str, list[str]] = {column: [] for column in wanted}
     lines: list[int] = []
     text = _text_of(Path(path), faults)
     if text is None:
-        return CsvTable(np.array(lines, dtype=np.int64), columns)
+        return CsvTable(np.array(lines, dtype=np.int64), columns, faults)
     separator = separator_of(path)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
@@ -151,13 +166,12 @@ def read_table(
     whole = min((len(column) for column in columns.values() if column), default=0)
     for name, column in columns.items():
         columns[name] = column[:whole] if column else [""] * whole
-    return CsvTable(np.array(lines[:whole], dtype=np.int64), columns)
+    return CsvTable(np.array(lines[:whole], dtype=np.int64), columns, faults)
 
 
 def number_column(
     table: CsvTable,
     column: str,
-    faults: RowFaults,
     *,
     low: float = -math.inf,
     high: float = math.inf,
@@ -177,18 +191,17 @@ def number_column(
         beyond = np.isfinite(values) & (np.abs(values) > LARGEST)
     wrong |= beyond
     if empty is not None:
-        wrong &= np.fromiter(map(bool, texts), dtype=bool, count=len(texts))
+        wrong &= ~table.empty(column)
     expected = "a finite number"
     if math.isfinite(low):
         expected = f"a number in [{low:g}, {high:g}]" if math.isfinite(high) else f"a finite number >= {low:g}"
-    for row in np.flatnonzero(wrong).tolist():
-        size = f", at most {LARGEST:g} in size" if beyond[row] else ""
-        faults.add(int(table.lines[row]), column, quoted(texts[row]), expected + size, "correct the number")
+    for rows, size in ((wrong & ~beyond, ""), (wrong & beyond, f", at most {LARGEST:g} in size")):
+        table.wrong(rows, column, expected + size, "correct the number")
     return np.where(wrong, np.nan, values) + 0.0
 
 
 def name_column(
-    table: CsvTable, column: str, faults: RowFaults, known: Mapping[str, int] | None = None, known_from: str = ""
+    table: CsvTable, column: str, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
     """The indices (n_rows,) in `known` of a column of names; -1 where faulty.
 
@@ -216,8 +229,13 @@ def name_column(
             indices[text] = 0 if known is None else known[text]
     codes = np.fromiter(map(indices.__getitem__, texts), dtype=np.int64, count=len(texts))
     for row in np.flatnonzero(codes < 0).tolist():
-        faults.add(int(table.lines[row]), column, quoted(texts[row]), *steps[texts[row]])
+        table.wrong([row], column, *steps[texts[row]])
     return codes
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name something: printable, not empty, not too long, without spaces around it."""
+    return bool(text) and text == text.strip() and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:

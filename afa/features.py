@@ -106,11 +106,9 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     CohortError : every fault of the file by line and column.
 
     """
-    faults = RowFaults(path)
-    columns = FEATURE_COLUMNS
-    table = read_table(path, required=columns[:2], optional=columns[2:], whole_rows=True, faults=faults)
+    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True)
     kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
-    return _checked(replace(table, columns={**table.columns, "kind": kinds}), faults)
+    return _checked(replace(table, columns={**table.columns, "kind": kinds}))
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
@@ -134,7 +132,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
         texts[name] = [
             "" if gap else str(cell) for cell, gap in zip(features[name], features[name].isna(), strict=True)
         ]
-    return _checked(CsvTable(lines, texts), faults)
+    return _checked(CsvTable(lines, texts, faults))
 
 
 def write_features(features: Features, path: str | Path) -> None:
@@ -146,18 +144,23 @@ def write_features(features: Features, path: str | Path) -> None:
         table.to_csv(temporary, index=False, lineterminator="\n")
 
 
-def _checked(table: CsvTable, faults: RowFaults) -> Features:
-    """The features of a table of texts; a `CohortError` with what else was noted in `faults`."""
+def _checked(table: CsvTable) -> Features:
+    """The features of a table of texts; a `CohortError` with what else was noted in its faults."""
+    faults = table.faults
     readable = not faults.listed()
-    name_column(table, "feature", faults)
-    _unique(table, faults)
-    for row, kind in enumerate(table.columns["kind"]):
-        if kind not in KINDS:
-            faults.add(int(table.lines[row]), "kind", quoted(kind), f"one of {', '.join(KINDS)}", "choose one of them")
-    low, high = (number_column(table, name, faults, empty=np.nan) for name in ("low", "high"))
-    p_low, p_high = (
-        number_column(table, name, faults, low=0.0, high=1.0, empty=np.nan) for name in ("p_low", "p_high")
-    )
+    name_column(table, "feature")
+    names = table.columns["feature"]
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    earlier = earlier_row(np.array([place[name] if name else -1 for name in names], dtype=np.int64))
+
+    def again(row: int) -> str:
+        return f"{quoted(names[row])}, as on line {table.lines[earlier[row]]}"
+
+    table.wrong(earlier >= 0, "feature", "each feature once", "remove or rename the repeated row", again)
+    strange = [row for row, kind in enumerate(table.columns["kind"]) if kind not in KINDS]
+    table.wrong(strange, "kind", f"one of {', '.join(KINDS)}", "choose one of them")
+    low, high = (number_column(table, name, empty=np.nan) for name in ("low", "high"))
+    p_low, p_high = (number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in ("p_low", "p_high"))
     if readable and not len(table):
         faults.add(0, "", "no feature", "a row for each feature", "add them")
     if not faults.listed():
@@ -177,17 +180,6 @@ def _checked(table: CsvTable, faults: RowFaults) -> Features:
     return Features(
         texts["feature"], kinds, texts["unit"], low, high, texts["values"], p_low, p_high, texts["definition"]
     )
-
-
-def _unique(table: CsvTable, faults: RowFaults) -> None:
-    names = table.columns["feature"]
-    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    for row, earlier in enumerate(earlier_row(np.array([place[name] for name in names], dtype=np.int64))):
-        if earlier >= 0 and names[row]:
-            found = f"{quoted(names[row])}, as on line {table.lines[earlier]}"
-            faults.add(
-                int(table.lines[row]), "feature", found, "each feature once", "remove or rename the repeated row"
-            )
 
 
 def _misfits(kind: str, low: float, high: float, p_low: float, p_high: float) -> Iterator[tuple[str, str, str, str]]:

@@ -22,7 +22,7 @@ from scipy import stats
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.encode_table import Coding, read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
-from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
+from afa.csvfile import CsvTable, earlier_row, name_column, number_column, quoted, read_table
 from afa.elicit.knowledge import SHARES, cuts_apart, pool_answers, pool_cuts
 from afa.elicit.study import (
     DICTIONARY_FILE,
@@ -271,9 +271,7 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 
 def _exclusive(source: Path, groups: pd.DataFrame) -> list[int]:
     """1 for features of a measurement whose features are all values of one variable."""
-    columns = read_table(
-        source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:], faults=RowFaults(source)
-    ).columns
+    columns = read_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:]).columns
     one_of = {name for name, kind in zip(columns["feature"], columns["kind"], strict=True) if kind == ONE_OF_SEVERAL}
     return [
         int(all(name in one_of for name in groups.loc[groups["measurement"] == measurement, "feature"]))
@@ -285,64 +283,66 @@ def _answers(
     path: Path, kind: str, features: dict[str, int], entities: dict[str, int], faults: list[Fault]
 ) -> pd.DataFrame:
     """One voter's answers of a kind, each checked; the voter is what stands behind the kind in the file's name."""
-    rows = RowFaults(path, most=1)
     columns: tuple[str, ...] = COLUMNS[kind]
-    table = read_table(path, required=columns, whole_rows=True, faults=rows)
+    table = read_table(path, required=columns, whole_rows=True, most=1)
     keys = [name for name in ("entity", "feature", "feature_a", "feature_b") if name in columns]
     codes = np.zeros(len(table), dtype=np.int64)
     for name in map(str, keys):
         known = entities if name == "entity" else features
         where = "of entities.csv" if name == "entity" else "of dictionary.csv"
-        places = name_column(table, name, rows, known, where)
+        places = name_column(table, name, known, where)
         codes = np.where((codes < 0) | (places < 0), -1, codes * len(known) + places)
-    for row in np.flatnonzero(earlier_row(codes) >= 0).tolist():
-        found = " ".join(table.columns[name][row] for name in keys)
-        rows.add(int(table.lines[row]), keys[-1], f"{quoted(found)} again", "one row each", "remove one of them")
+
+    def again(row: int) -> str:
+        return f"{quoted(' '.join(table.columns[name][row] for name in keys))} again"
+
+    table.wrong(earlier_row(codes) >= 0, keys[-1], "one row each", "remove one of them", again)
     values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"}
     for name in columns:
         if name in keys or name in ("reason", "scope"):
             values[name] = list(table.columns[name])
         elif kind == "cuts":
-            values[name] = number_column(table, name, rows, empty=np.nan)
+            values[name] = number_column(table, name, empty=np.nan)
         else:
             low = -1.0 if name == "direction" else 0.0
-            values[name] = number_column(table, name, rows, low=low, high=1.0)
-    if not rows.listed():
-        _coherent(kind, values, table, rows)
-    faults += rows.listed()
+            values[name] = number_column(table, name, low=low, high=1.0)
+    if not table.faults.listed():
+        _coherent(kind, values, table)
+    faults += table.faults.listed()
     return pd.DataFrame(values, columns=["voter", *columns])
 
 
-def _coherent(kind: str, values: dict[str, Any], table: CsvTable, rows: RowFaults) -> None:
+def _coherent(kind: str, values: dict[str, Any], table: CsvTable) -> None:
     """What a row says that cannot be: shares beyond 1, a direction between, a scope that is none."""
     if kind == "cuts":
         return
-    for row, direction in enumerate(values["direction"]):
-        line = int(table.lines[row])
-        if direction not in (-1.0, 0.0, 1.0):
-            rows.add(line, "direction", f"{direction:g}", "-1, 0 or 1", "correct the direction")
-        if kind == "unary":
-            for state in ("with", "without"):
-                both = values[f"p_high_{state}"][row] + values[f"p_low_{state}"][row]
-                if both > 1 + 1e-9:
-                    rows.add(line, f"p_high_{state}", f"{both:g} high and low together", "at most 1", "correct them")
-        elif values["scope"][row] not in ("shared", "condition"):
-            rows.add(line, "scope", quoted(values["scope"][row]), "shared or condition", "choose one of them")
+    between = ~np.isin(values["direction"], (-1.0, 0.0, 1.0))
+    table.wrong(
+        between, "direction", "-1, 0 or 1", "correct the direction", lambda row: f"{values['direction'][row]:g}"
+    )
+    if kind == "unary":
+        for state in ("with", "without"):
+            both = values[f"p_high_{state}"] + values[f"p_low_{state}"]
+            for row in np.flatnonzero(both > 1 + 1e-9):
+                found = f"{both[row]:g} high and low together"
+                table.wrong([row], f"p_high_{state}", "at most 1", "correct them", found)
+    else:
+        strange = [row for row, scope in enumerate(values["scope"]) if scope not in ("shared", "condition")]
+        table.wrong(strange, "scope", "shared or condition", "choose one of them")
     values["direction"] = np.asarray(values["direction"], dtype=np.int64)
 
 
 def _names(
     path: Path, key: str, columns: tuple[str, ...], faults: list[Fault], known: dict[str, int] | None = None
 ) -> pd.DataFrame:
-    rows = RowFaults(path, most=1)
-    table = read_table(path, required=columns, whole_rows=True, faults=rows)
-    name_column(table, key, rows, known, "of dictionary.csv")
+    table = read_table(path, required=columns, whole_rows=True, most=1)
+    name_column(table, key, known, "of dictionary.csv")
     names = pd.Series(table.columns[key], dtype=object)
-    for row in np.flatnonzero(names.duplicated()).tolist():
-        rows.add(int(table.lines[row]), key, f"{quoted(str(names[row]))} again", "each once", "remove one of them")
-    if not rows.listed() and not len(table):
-        rows.add(0, "", "no row", f"a row for each {key}", "add them")
-    faults += rows.listed()
+    twice = names.duplicated().to_numpy(bool)
+    table.wrong(twice, key, "each once", "remove one of them", lambda row: f"{quoted(str(names[row]))} again")
+    if not table.faults.listed() and not len(table):
+        table.faults.add(0, "", "no row", f"a row for each {key}", "add them")
+    faults += table.faults.listed()
     return pd.DataFrame({name: list(table.columns[name]) for name in columns})
 
 

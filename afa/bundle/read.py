@@ -31,16 +31,16 @@ from afa.bundle.rows import (
     feature_table,
     group_faults,
     group_rows,
+    lacking_faults,
     parent_rows,
     potential_rows,
     prior_rows,
     stated_rows,
 )
-from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, name_column, read_table
-from afa.errors import AfaError, BundleError, ConfigError, Fault
+from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, is_name, name_column, read_table
+from afa.errors import AfaError, BundleError, ConfigError, Fault, first_of
 from afa.yamlfile import check_model, read_mapping
 
-MOST_FAULTS = 1_000
 USED_IN = ("unary.csv", "pairwise.csv")
 USED = f"used in {' or '.join(USED_IN)}"
 
@@ -109,9 +109,7 @@ def entities_of(path: str | Path) -> int:
             return len(listed)
         for file in ("entities.csv", "unary.csv", "pairwise.csv"):
             if (folder / file).is_file():
-                names |= set(
-                    read_table(folder / file, required=("entity",), faults=RowFaults(folder / file)).columns["entity"]
-                )
+                names |= set(read_table(folder / file, required=("entity",)).columns["entity"])
     except (AfaError, OSError, TypeError):
         return 2
     return len(names) or 2
@@ -131,8 +129,7 @@ def read_folder(path: str | Path) -> Reading:
 
 def _read_folder(folder: Path) -> Reading:
     header, faults = _read_header(folder)
-    tables = {name: RowFaults(folder / name) for name in REQUIRED_COLUMNS}
-    rows = {name: _read_rows(folder, name, tables[name]) for name in REQUIRED_COLUMNS}
+    rows = {name: _read_rows(folder / name) for name in REQUIRED_COLUMNS}
 
     entities, entities_from = _names(header.entities, rows.values(), ("entity",))
     features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"))
@@ -145,24 +142,17 @@ def _read_folder(folder: Path) -> Reading:
 
     def columns(file: str, *names: str) -> list[NDArray[np.int64]]:
         known = {"entity": (entity_index, entities_from)}
-        return [
-            name_column(rows[file], name, tables[file], *known.get(name, (feature_index, features_from)))
-            for name in names
-        ]
+        return [name_column(rows[file], name, *known.get(name, (feature_index, features_from))) for name in names]
 
-    unary = potential_rows(rows["unary.csv"], columns("unary.csv", "entity", "feature"), tables["unary.csv"])
-    pairwise = potential_rows(
-        rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"), tables["pairwise.csv"]
-    )
-    priors = prior_rows(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), tables["priors.csv"])
-    groups = group_rows(rows["groups.csv"], columns("groups.csv", "feature")[0], features, tables["groups.csv"])
+    unary = potential_rows(rows["unary.csv"], columns("unary.csv", "entity", "feature"))
+    pairwise = potential_rows(rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"))
+    priors = prior_rows(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities))
+    groups = group_rows(rows["groups.csv"], columns("groups.csv", "feature")[0], features)
     items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
-    item = name_column(rows["costs.csv"], "feature", tables["costs.csv"], items, features_from)
-    costs = cost_rows(rows["costs.csv"], item, len(features), groups[0], tables["costs.csv"])
-    aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features, tables["aliases.csv"])
-    parents = parent_rows(
-        rows["implies.csv"], columns("implies.csv", "feature", "parent"), features, tables["implies.csv"]
-    )
+    item = name_column(rows["costs.csv"], "feature", items, features_from)
+    costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
+    aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
+    parents = parent_rows(rows["implies.csv"], columns("implies.csv", "feature", "parent"), features)
     table, table_faults = feature_table(folder / "features.csv", features, features_from)
     rates = Rates(
         len(features),
@@ -175,14 +165,15 @@ def _read_folder(folder: Path) -> Reading:
         holds=header.holds,
     )
     stated_in_table = np.zeros(len(features), dtype=bool) if table is None else np.isfinite(table.p_low)
-    stated = stated_rows(rows["unary.csv"], unary, rates.possible, stated_in_table, tables["unary.csv"])
+    stated = stated_rows(rows["unary.csv"], unary, rates.possible, stated_in_table)
     has_costs = (folder / "costs.csv").exists()
 
-    faults += _sound_faults(tables, table_faults)
+    faults += _sound_faults(rows, table_faults)
     faults += _digest_faults(folder, header)
     if not faults:
         faults += group_faults(folder, rates, features, pairwise)
-        faults += _uncosted(folder, features, costs) if has_costs else []
+        uncosted = [features[index] for index in np.flatnonzero(np.isnan(costs))] if has_costs else []
+        faults += lacking_faults(folder / "costs.csv", "cost for", uncosted, "a cost for every feature")
     if not faults and not (entities and features):
         lacking = "no entity" if not entities else "no feature"
         faults.append(Fault(str(folder), lacking, "at least one", "add rows to unary.csv"))
@@ -190,11 +181,8 @@ def _read_folder(folder: Path) -> Reading:
         found = f"{len(entities)} entities on {len(features)} features"
         step = "remove what is not used, or split the bundle"
         faults.append(Fault(str(folder), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
-    if len(faults) > MOST_FAULTS:
-        more = f"{len(faults) - MOST_FAULTS} more faults"
-        faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and check again")]
     if faults:
-        return Reading(faults=faults)
+        return Reading(faults=first_of(faults, folder, "check again"))
     said = {"encoding", "probability_floor", "holds"} & header.model_fields_set
     if said or table is not None or len(stated) or any(groups) or parents:
         said_beside = replace(rates, stated=stated)
@@ -226,20 +214,20 @@ def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
     return header, faults
 
 
-def _read_rows(folder: Path, name: str, faults: RowFaults) -> CsvTable:
-    required = REQUIRED_COLUMNS[name]
-    optional = OPTIONAL_COLUMNS.get(name, ())
-    if not (folder / name).exists():
-        if name in REQUIRED_FILES:
-            step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
-            faults.add(0, "", "no such file", "a CSV file", step)
-        return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in (*required, *optional)})
-    return read_table(folder / name, required=required, optional=optional, unread=("evidence",), faults=faults)
+def _read_rows(path: Path) -> CsvTable:
+    required, optional = REQUIRED_COLUMNS[path.name], OPTIONAL_COLUMNS.get(path.name, ())
+    if path.exists():
+        return read_table(path, required=required, optional=optional, unread=("evidence",))
+    faults = RowFaults(path)
+    if path.name in REQUIRED_FILES:
+        step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
+        faults.add(0, "", "no such file", "a CSV file", step)
+    return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in (*required, *optional)}, faults)
 
 
-def _sound_faults(tables: Mapping[str, RowFaults], table_faults: list[Fault]) -> list[Fault]:
+def _sound_faults(rows: Mapping[str, CsvTable], table_faults: list[Fault]) -> list[Fault]:
     """The faults of all tables, but for names that potentials in faulty rows may have had."""
-    listed = {name: table_faults if name == "features.csv" else file.listed() for name, file in tables.items()}
+    listed = {name: table_faults if name == "features.csv" else read.faults.listed() for name, read in rows.items()}
     lost = any(listed[name] for name in USED_IN)
     return [
         fault
@@ -260,18 +248,7 @@ def _names(
         if "potential" in table.columns:
             for column in columns:
                 seen.update(dict.fromkeys(table.columns.get(column, ())))
-    return tuple(
-        name for name in seen if name and name == name.strip() and name.isprintable() and len(name) <= LONGEST_NAME
-    ), USED
-
-
-def _uncosted(folder: Path, features: Sequence[str], costs: NDArray[np.float64]) -> list[Fault]:
-    lacking = [features[index] for index in np.flatnonzero(np.isnan(costs)).tolist()]
-    if not lacking:
-        return []
-    named = ", ".join(lacking[:10]) + (f" and {len(lacking) - 10} more" if len(lacking) > 10 else "")
-    step = "add the missing rows or remove the file"
-    return [Fault(str(folder / "costs.csv"), f"no cost for {named}", "a cost for every feature", step)]
+    return tuple(filter(is_name, seen)), USED
 
 
 def _digest_faults(folder: Path, header: Header) -> list[Fault]:

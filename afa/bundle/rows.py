@@ -10,77 +10,63 @@ from numpy.typing import NDArray
 
 from afa.bundle.format import SHARES, Potentials
 from afa.bundle.rates import SCOPES, Group, Rates, Stated, three_values
-from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, suggestion
+from afa.csvfile import CsvTable, earlier_row, name_column, number_column, quoted, suggestion
 from afa.errors import CohortError, Fault
 from afa.features import Features, read_features
 
 TOO_MUCH = 1.0 + 1e-9
 
 
-def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]], faults: RowFaults) -> Potentials:
+def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
     """The potentials of unary.csv or pairwise.csv; 0 where a row of unary.csv states probabilities instead.
 
     codes : (n_rows,) indices of the entities and of each column of features, -1 where a name is unknown.
     """
     entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
     paired = features.shape[1] == 2
-    value = number_column(table, "potential", faults, empty=None if paired else np.nan)
+    value = number_column(table, "potential", empty=None if paired else np.nan)
     if not paired:
-        empty = _empty(table, "potential")
-        for row in np.flatnonzero(empty & ~_states(table)).tolist():
-            expected = "a finite number"
-            faults.add(int(table.lines[row]), "potential", "nothing", expected, "correct the number")
+        empty = table.empty("potential")
+        table.wrong(empty & ~_states(table), "potential", "a finite number", "correct the number")
         value = np.where(empty, 0.0, value)
-    number_column(table, "confidence", faults, low=0.0, high=1.0, empty=np.nan)
+    number_column(table, "confidence", low=0.0, high=1.0, empty=np.nan)
     sound = (entity >= 0) & (features >= 0).all(axis=1)
     if paired:
         same = sound & (features[:, 0] == features[:, 1])
-        for row in np.flatnonzero(same).tolist():
-            found = f"{table.columns['feature_a'][row]} paired with itself"
-            faults.add(int(table.lines[row]), "feature_b", found, "two different features", "remove the row")
+        step, names = "remove the row", table.columns["feature_a"]
+        table.wrong(same, "feature_b", "two different features", step, lambda row: f"{names[row]} paired with itself")
         sound &= ~same
     base = int(features.max(initial=0)) + 1
     key = entity
     for column in features.T:
         key = key * base + column
     what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
-    _once(table, np.where(sound, key, -1), faults, what)
-    return Potentials(entity, features, value, _scopes(table, faults) if paired else None)
+    _once(table, np.where(sound, key, -1), what)
+    return Potentials(entity, features, value, _scopes(table) if paired else None)
 
 
-def _scopes(table: CsvTable, faults: RowFaults) -> NDArray[np.int8] | None:
-    words = table.columns["scope"]
+def _scopes(table: CsvTable) -> NDArray[np.int8] | None:
     known = {word: i for i, word in enumerate(SCOPES)}
-    for row, word in enumerate(words):
-        if word not in known:
-            expected, step = "shared, condition or nothing", "choose one of them"
-            faults.add(int(table.lines[row]), "scope", quoted(word), expected, step)
-    codes = np.array([known.get(word, 0) for word in words], dtype=np.int8)
-    return codes if codes.any() else None
-
-
-def _empty(table: CsvTable, column: str) -> NDArray[np.bool_]:
-    texts = table.columns[column]
-    if not any(texts):
-        return np.ones(len(table), dtype=bool)
-    return np.fromiter((not text for text in texts), dtype=bool, count=len(table))
+    codes = np.array([known.get(word, -1) for word in table.columns["scope"]], dtype=np.int8)
+    table.wrong(codes < 0, "scope", "shared, condition or nothing", "choose one of them")
+    return np.maximum(codes, 0) if (codes > 0).any() else None
 
 
 def _states(table: CsvTable) -> NDArray[np.bool_]:
     """(n_rows,) whether a row of unary.csv states any probability."""
-    stated: NDArray[np.bool_] = ~np.logical_and.reduce([_empty(table, name) for name in SHARES])
+    stated: NDArray[np.bool_] = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
     return stated
 
 
 def stated_rows(
-    table: CsvTable, unary: Potentials, possible: NDArray[np.bool_], background: NDArray[np.bool_], faults: RowFaults
+    table: CsvTable, unary: Potentials, possible: NDArray[np.bool_], background: NDArray[np.bool_]
 ) -> Stated:
     """The rows of unary.csv that state probabilities.
 
     possible : (M, 3), which values a feature can take. background : (M,) bool, whether features.csv states it.
     """
-    shares = {name: number_column(table, name, faults, low=0.0, high=1.0, empty=np.nan) for name in SHARES}
-    empty = {name: _empty(table, name) for name in SHARES}
+    shares = {name: number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in SHARES}
+    empty = {name: table.empty(name) for name in SHARES}
     entity, feature = unary.entity, unary.features[:, 0]
     rows = np.flatnonzero(_states(table) & (entity >= 0) & (feature >= 0))
     wrong = np.zeros(len(table), dtype=bool)
@@ -94,71 +80,64 @@ def stated_rows(
             lacking = can_be & empty[name][rows] & ~empty[other][rows]
             wrong[rows[strange | lacking]] = True
             for row in rows[strange].tolist():
-                expected, step = "nothing or 0", f"empty it, or give the cut point {word} in features.csv"
                 found = f"{shares[name][row]:g}, though it cannot be {word}"
-                faults.add(int(table.lines[row]), name, found, expected, step)
-            for row in rows[lacking].tolist():
-                expected = "both shares, or neither"
-                faults.add(int(table.lines[row]), name, "nothing beside the other side's share", expected, "add it")
+                table.wrong(
+                    [row], name, "nothing or 0", f"empty it, or give the cut point {word} in features.csv", found
+                )
+            said = "nothing beside the other side's share"
+            table.wrong(rows[lacking], name, "both shares, or neither", "add it", said)
         for row in rows[shares[low][rows] + shares[high][rows] > TOO_MUCH].tolist():
             found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
-            faults.add(int(table.lines[row]), high, found, "at most 1 together", "correct them")
+            table.wrong([row], high, "at most 1 together", "correct them", found)
             wrong[row] = True
-        said = ~(empty[low] & empty[high])
-        filled = three_values(*(np.where(said, np.nan_to_num(shares[name]), np.nan) for name in (low, high)))
+        spoken = ~(empty[low] & empty[high])
+        filled = three_values(*(np.where(spoken, np.nan_to_num(shares[name]), np.nan) for name in (low, high)))
         both[state] = np.maximum(filled, 0.0, where=np.isfinite(filled), out=filled)
     says = {state: np.isfinite(both[state][:, 0]) for state in both}
     pooled = background.copy()
     pooled[feature[rows[says["without"][rows]]]] = True
     for state, other, known in (("without", "with", pooled), ("with", "without", background)):
         bare = ~wrong[rows] & says[other][rows] & ~says[state][rows] & ~known[feature[rows]]
-        for row in rows[bare].tolist():
-            found = f"nothing beside the shares {other} the entity, of a feature without a background"
-            step = "add them, or p_low and p_high of the feature to features.csv"
-            faults.add(int(table.lines[row]), f"p_high_{state}", found, f"the shares {state} it", step)
+        found = f"nothing beside the shares {other} the entity, of a feature without a background"
+        step = "add them, or p_low and p_high of the feature to features.csv"
+        table.wrong(rows[bare], f"p_high_{state}", f"the shares {state} it", step, found)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
-    directed = ~_empty(table, "potential")[order]
+    directed = ~table.empty("potential")[order]
     return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
 
 
-def prior_rows(table: CsvTable, entity: NDArray[np.int64], n_entities: int, faults: RowFaults) -> NDArray[np.float64]:
+def prior_rows(table: CsvTable, entity: NDArray[np.int64], n_entities: int) -> NDArray[np.float64]:
     """(n_entities,) log-odds; 0 without a row."""
-    value = number_column(table, "log_odds", faults)
-    _once(table, entity, faults, "each entity once")
+    value = number_column(table, "log_odds")
+    _once(table, entity, "each entity once")
     priors = np.zeros(n_entities)
     priors[entity[entity >= 0]] = value[entity >= 0]
     return priors
 
 
-def cost_rows(
-    table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group, faults: RowFaults
-) -> NDArray[np.float64]:
+def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
     """(n_features,) costs; NaN for a feature without a row, of its own or of the measurement that it comes from.
 
     item : (n_rows,) indices of features and, behind them, of measurements. One of a measurement is divided among its
     features, so that together they cost what it says.
     """
-    value = number_column(table, "cost", faults, low=0.0)
-    _once(table, item, faults, "each feature once")
+    value = number_column(table, "cost", low=0.0)
+    _once(table, item, "each feature once")
     costs = np.full(n_features, np.nan)
     own = (item >= 0) & (item < n_features)
     costs[item[own]] = value[own]
     for row in np.flatnonzero(item >= n_features):
         members = list(measurements[item[row] - n_features][1])
-        for j in members:
-            if np.isfinite(costs[j]):
-                found = "a cost of it, and of a feature that it measures"
-                faults.add(int(table.lines[row]), "feature", found, "one of the two", "remove one of the two rows")
-                break
+        if np.isfinite(costs[members]).any():
+            found = "a cost of it, and of a feature that it measures"
+            table.wrong([row], "feature", "one of the two", "remove one of the two rows", found)
         costs[members] = value[row] / len(members)
     return costs
 
 
-def alias_rows(
-    table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults
-) -> dict[str, tuple[str, ...]]:
+def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Other names by feature."""
-    name_column(table, "alias", faults)
+    name_column(table, "alias")
     known = set(features)
     first: dict[str, int] = {}
     aliases: dict[str, list[str]] = {}
@@ -166,11 +145,11 @@ def alias_rows(
         if index < 0 or not alias:
             continue
         if alias in known:
-            step = "remove the row"
-            faults.add(line, "alias", f"{alias}, the name of a feature", "a name that no feature has", step)
+            found, expected, step = f"{alias}, the name of a feature", "a name that no feature has", "remove the row"
+            table.faults.add(line, "alias", found, expected, step)
         elif alias in first:
             found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
-            faults.add(line, "alias", found, "each alias once", step)
+            table.faults.add(line, "alias", found, "each alias once", step)
         else:
             first[alias] = line
             aliases.setdefault(features[index], []).append(alias)
@@ -195,15 +174,20 @@ def feature_table(path: Path, features: Sequence[str], known_from: str) -> tuple
         return None, [Fault(where, quoted(name), expected, suggestion(name, features)) for name in strange]
     lacking = [name for name in features if name not in rows]
     if lacking:
-        named = ", ".join(lacking[:10]) + (f" and {len(lacking) - 10} more" if len(lacking) > 10 else "")
-        step = "add the missing rows or remove the file"
-        return None, [Fault(str(path), f"no row for {named}", "a row for every feature", step)]
+        return None, lacking_faults(path, "row for", lacking, "a row for every feature")
     return table if table.names == tuple(features) else table.chosen(features), []
 
 
-def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str], faults: RowFaults) -> list[Group]:
+def lacking_faults(path: Path, what: str, names: Sequence[str], expected: str) -> list[Fault]:
+    """One line for the features that a file has no such thing of; nothing where there is none."""
+    named = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    step = "add the missing rows or remove the file"
+    return [Fault(str(path), f"no {what} {named}", expected, step)] if names else []
+
+
+def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
     """Measurements with the features that come of each, and groups of features that exclude each other."""
-    _once(table, feature, faults, "each feature once")
+    _once(table, feature, "each feature once")
     groups, known = list[Group](), set(features)
     for column in ("measurement", "exclusive"):
         words = table.columns[column]
@@ -211,32 +195,31 @@ def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
         for row, word in enumerate(words):
             if word and (word != word.strip() or not word.isprintable()):
                 expected = "a name without spaces around it or invisible characters"
-                faults.add(int(table.lines[row]), column, quoted(word), expected, "correct the name")
+                table.wrong([row], column, expected, "correct the name")
             elif word in known:
-                step = "give the group a name of its own"
-                faults.add(int(table.lines[row]), column, f"{word}, the name of a feature", "another name", step)
+                found, step = f"{word}, the name of a feature", "give the group a name of its own"
+                table.wrong([row], column, "another name", step, found)
             elif word and feature[row] >= 0:
                 members.setdefault(word, []).append(int(feature[row]))
         groups.append(tuple((word, tuple(sorted(found))) for word, found in members.items()))
-    for row in np.flatnonzero(_empty(table, "measurement") & _empty(table, "exclusive")).tolist():
-        step = "name one, or remove the row"
-        faults.add(int(table.lines[row]), "measurement", "nothing", "a measurement or an exclusive group", step)
+    neither = table.empty("measurement") & table.empty("exclusive")
+    table.wrong(neither, "measurement", "a measurement or an exclusive group", "name one, or remove the row")
     return groups
 
 
 def parent_rows(
-    table: CsvTable, codes: list[NDArray[np.int64]], features: Sequence[str], faults: RowFaults
+    table: CsvTable, codes: list[NDArray[np.int64]], features: Sequence[str]
 ) -> tuple[tuple[int, int], ...]:
     """(child, parent) pairs, each once, without a circle."""
     child, parent = codes
     sound = (child >= 0) & (parent >= 0)
-    _once(table, np.where(sound, child * max(len(features), 1) + parent, -1), faults, "each feature and parent once")
+    _once(table, np.where(sound, child * max(len(features), 1) + parent, -1), "each feature and parent once")
     above: dict[int, set[int]] = {}
     for row in np.flatnonzero(sound).tolist():
         c, p = int(child[row]), int(parent[row])
         if c == p or c in _ancestors(p, above):
             found = f"{features[c]}, which is above itself then"
-            faults.add(int(table.lines[row]), "parent", found, "no circle", "remove a row of the circle")
+            table.wrong([row], "parent", "no circle", "remove a row of the circle", found)
             continue
         above.setdefault(c, set()).add(p)
     return tuple((c, p) for c in sorted(above) for p in sorted(above[c]))
@@ -271,8 +254,7 @@ def group_faults(folder: Path, rates: Rates, features: Sequence[str], pairwise: 
     return faults
 
 
-def _once(table: CsvTable, codes: NDArray[np.int64], faults: RowFaults, expected: str) -> None:
+def _once(table: CsvTable, codes: NDArray[np.int64], expected: str) -> None:
     earlier = earlier_row(codes)
-    for row in np.flatnonzero(earlier >= 0).tolist():
-        first = int(table.lines[earlier[row]])
-        faults.add(int(table.lines[row]), "", f"the same as line {first}", expected, "remove one of the two rows")
+    step = "remove one of the two rows"
+    table.wrong(earlier >= 0, "", expected, step, lambda row: f"the same as line {table.lines[earlier[row]]}")

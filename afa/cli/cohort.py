@@ -100,8 +100,8 @@ def cohort_extract(
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
-    from afa.cohort.extract import write_extract
     from afa.cohort.genes import read_ensembl, row_ids
+    from afa.cohort.geo import write_extract
 
     settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
     tiers = row_tiers(settings, model.features, _other_names(model, aliases), read_ensembl(ensembl) if ensembl else {})
@@ -116,8 +116,7 @@ def cohort_simulate(config: CohortFile, bundle: BundleFolder, out: Out) -> None:
     """Write a simulated series in GEO's layout, with its ground truth beside it."""
     from afa.bundle import load_bundle
     from afa.cohort.config import load_cohort_config, simulation_config
-    from afa.cohort.geo_writer import write_geo_layout
-    from afa.cohort.simulate import simulate
+    from afa.cohort.simulate import simulate, write_geo_layout
 
     settings = load_cohort_config(config)
     write_geo_layout(simulate(simulation_config(settings), load_bundle(bundle)), settings, out)

@@ -45,8 +45,7 @@ def elicit_import(
     out: Annotated[Path, typer.Option("--out", help="folder of answers to write recorded.jsonl into")],
 ) -> None:
     """Write answers that were recorded as files of another form as a record."""
-    from afa.elicit.raw import imported
-    from afa.elicit.record import write_record
+    from afa.elicit.recorded import imported, write_record
 
     typer.echo(f"{write_record(imported(folder), out, 'recorded'):,} answers into {out}")
 
@@ -206,7 +205,7 @@ def elicit_merge(
     prompt: Annotated[str, typer.Option(help="only answers to the wording whose digest begins so")] = "",
 ) -> None:
     """Put records of several people into one, the same for any order of them."""
-    from afa.elicit.record import merge
+    from afa.elicit.recorded import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
@@ -216,7 +215,7 @@ def _opened(settings: Study, study: Path, record: Path | None, asks: Asks) -> tu
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms
     from afa.elicit.record import Record
-    from afa.elicit.stages import Recorded
+    from afa.elicit.recorded import Recorded
 
     if asks.live:
         caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from afa.bundle import Bundle
     from afa.closure import Closure
-    from afa.cohort.complete_table import Given
+    from afa.cohort.tables import Given
     from afa.report.explored import Explored
 
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
@@ -87,7 +87,7 @@ def simulate(
 
     from afa.bundle import load_bundle
     from afa.cli.plan import LOADING, prepare
-    from afa.cohort.complete_table import read_labels, read_patients
+    from afa.cohort.tables import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.planner.options import tau_of
     from afa.report.simulation import check_place, explore_simulation, needed_table, write_simulation

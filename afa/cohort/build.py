@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from afa.cohort import extract, geo
+from afa.cohort import geo
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
 from afa.cohort.encode import (
@@ -22,12 +22,19 @@ from afa.cohort.encode import (
     without_robust_spread,
     without_spread,
 )
-from afa.cohort.gene_matrix import Expression
-from afa.cohort.genes import Names, Tiers, ensembl_candidates, first_tier_present, row_ids, symbol_candidates
+from afa.cohort.expression import Expression
+from afa.cohort.genes import (
+    Names,
+    Tiers,
+    choose_rows,
+    ensembl_candidates,
+    first_tier_present,
+    log_values,
+    row_ids,
+    symbol_candidates,
+)
 from afa.cohort.geo import Source
-from afa.cohort.labels import describe_labels, make_labels
-from afa.cohort.select import Selected, select
-from afa.cohort.transform import choose_rows, log_values
+from afa.cohort.select import Selected, describe_labels, make_labels, select
 from afa.errors import CohortError, Fault
 
 
@@ -121,12 +128,12 @@ def read_values(
     samples = geo.read_samples(source)
     folder = source.expression.path.parent
     if source.is_extract:
-        extract.check_keys(folder, config, samples)
+        geo.check_keys(folder, config, samples)
     chosen = select(samples, config)
     tiers = row_tiers(config, features, aliases, ensembl)
     expression = geo.read_expression(source, config.expression, chosen.samples, row_ids(tiers))
     if source.is_extract:
-        extract.check_genes(folder, map(str, expression.values.index), tiers)
+        geo.check_genes(folder, map(str, expression.values.index), tiers)
     return chosen, tiers, expression
 
 
@@ -136,7 +143,7 @@ def origin_files(source: Source) -> list[dict[str, str]]:
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
     ]
-    taken_from = extract.read_card(source.expression.path.parent).taken_from if source.is_extract else ()
+    taken_from = geo.read_card(source.expression.path.parent).taken_from if source.is_extract else ()
     return [*files, *taken_from]
 
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException
 
-from afa.csvfile import LONGEST_NAME, quoted, visible
-from afa.errors import AfaError, CohortError, Fault
+from afa.csvfile import LONGEST_NAME, is_name, quoted, visible
+from afa.errors import AfaError, CohortError, Fault, first_of
 from afa.files import atomic_file, atomic_folder, sha256_of
 from afa.yamlfile import read_mapping
 
@@ -28,7 +28,6 @@ CARD_FILE = "cohort.yaml"
 PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
 """Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
-MOST_FAULTS = 1_000
 
 _IDENTIFIERS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
 _VALUES = (*_IDENTIFIERS, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
@@ -171,11 +170,8 @@ def load_cohort(folder: str | Path) -> Cohort:
         faults += _patient_faults(features, labels, folder)
     if features is not None and controls is not None:
         faults += _control_faults(controls, list(features.columns), str(folder / CONTROLS_FILE))
-    if len(faults) > MOST_FAULTS:
-        more = f"{len(faults) - MOST_FAULTS} more faults"
-        faults[MOST_FAULTS:] = [Fault(str(folder), more, "none", "mend those named above and try again")]
     if faults or features is None or labels is None:
-        raise CohortError(faults)
+        raise CohortError(first_of(faults, folder))
     patients, names = tuple(features.index), tuple(features.columns)
     values = features.to_numpy(dtype=np.int8)
     held = pd.DataFrame() if controls is None else controls
@@ -189,7 +185,7 @@ def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
         faults += error.faults
         return {}
     name = card.get("name")
-    if not isinstance(name, str) or not _is_name(name):
+    if not isinstance(name, str) or not is_name(name):
         found = "nothing" if name is None else repr(name)[:80]
         faults.append(Fault(f"{path}, key name", found, "the cohort's name", "add `name: my-cohort`"))
     return card
@@ -266,7 +262,7 @@ def _digest_faults(folder: Path, digests: object) -> Iterator[Fault]:
 
 def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) -> Iterator[Fault]:
     counts = Counter(names)
-    strange = [name for name in counts if not _is_name(str(name))]
+    strange = [name for name in counts if not is_name(str(name))]
     if strange:
         found = f"{len(strange)} times no name, such as {quoted(str(strange[0]))}"
         expected = f"names of at most {LONGEST_NAME} characters, without invisible ones or spaces around them"
@@ -276,10 +272,6 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
     if twice:
         shown = ", ".join(visible(str(name)) for name in twice[:5])
         yield Fault(where, f"{kind} {shown} more than once", f"each {kind} once", "remove or rename the repeated ones")
-
-
-def _is_name(text: str) -> bool:
-    return bool(text) and text == text.strip() and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, blank: bool) -> Iterator[Fault]:

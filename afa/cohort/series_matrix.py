@@ -1,91 +1,74 @@
-"""GEO's series matrix: a header of `!Series_` and `!Sample_` lines, then a table that may have no rows.
+"""GEO's descriptions of samples: the series matrix, and by way of GEOparse the family SOFT file.
 
-No original series matrix could be had when this was written; it follows GEO's documented layout and files generated in
-that layout. Cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before a tab.
+A series matrix has a header of `!Series_` and `!Sample_` lines, then a table that may have no rows and is not kept. No
+original file of either kind could be had when this was written; it follows GEO's documented layout and files generated
+in that layout. Cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before a tab.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import GZIP_ERRORS, open_binary
-from afa.csvfile import quoted
+from afa.cohort.archive import GZIP_ERRORS, damage_of, open_binary
+from afa.cohort.expression import LONGEST_LINE, lines_of
+from afa.csvfile import quoted, visible
 from afa.errors import CohortError, Fault
 
-_MISSING = ["", "NA", "NaN", "nan", "null", "NULL"]
-_AGAIN = "fetch the file again"
-_LONGEST_LINE = 64 << 20
 _LARGEST_HEADER = 256 << 20
 
 
-@dataclass(frozen=True)
-class SeriesMatrix:
-    """What a series matrix holds.
+def read_series_matrix(path: Path) -> pd.DataFrame:
+    """The samples of a series matrix, gzip or plain, as `samples_frame` gives them.
 
-    `series`: header key without `!Series_` -> its cells, in file order; `samples`: as `samples_frame` gives them;
-    `table`: row id x accession, float64, missing as NaN, possibly without rows; None where it was not asked for.
+    A `CohortError` names the line where the file breaks the layout or ends early, in its table too.
     """
-
-    series: dict[str, list[str]]
-    samples: pd.DataFrame
-    table: pd.DataFrame | None
-
-
-def read_series_matrix(path: Path, *, with_table: bool = True) -> SeriesMatrix:
-    """Read a series matrix, gzip or plain; a `CohortError` names the line where it breaks the layout or ends early."""
-    series: dict[str, list[str]] = {}
     fields: dict[str, list[str]] = {}
     characteristics: list[list[str]] = []
-    table: _Table | None = None
-    ended = False
-    number = size = 0
+    begun = ended = False
+    number = size = width = 0
     for number, line in _lines(path):
         if ended or not line:
             continue
-        size = _checked_size(path, number, size + len(line) * (table is None))
+        size = _checked_size(path, number, size + len(line) * (not begun))
         name, _, rest = line.partition("\t")
-        if table is not None:
+        if begun:
             ended = name.lower() == "!series_matrix_table_end"
-            if not ended:
-                table.add(number, line)
+            found = len(_cells(line)) if width == 0 else line.count("\t") + 1
+            if not ended and found != (width := width or found):
+                raise _fault(path, f"{found} cells", f"{width}, as in the table's header", number)
         elif name.lower() == "!series_matrix_table_begin":
-            table = _Table(path, keep=with_table)
-        elif name.startswith("!Series_"):
-            series.setdefault(name.removeprefix("!Series_"), []).extend(_cells(rest))
+            begun = True
         elif name.startswith("!Sample_"):
             cells = _cells(rest)
             expected = len(next(iter(fields.values()), cells))
             if len(cells) != expected:
-                raise _fault(path, number, f"{len(cells)} cells", f"{expected}, one for each sample")
+                raise _fault(path, f"{len(cells)} cells", f"{expected}, one for each sample", number)
             fields.setdefault(name.removeprefix("!Sample_"), cells)
             if name.startswith("!Sample_characteristics_ch1"):
                 characteristics.append(cells)
         elif not name.startswith("!"):
-            raise _fault(path, number, repr(line[:40]), "a line that starts with ! before the table")
-    if table is None or not ended:
-        missing = "!series_matrix_table_begin" if table is None else "!series_matrix_table_end"
-        raise _fault(path, number, f"the end of the file without {missing}", "the whole file")
+            raise _fault(path, repr(line[:40]), "a line that starts with ! before the table", number)
+    if not ended:
+        missing = "!series_matrix_table_end" if begun else "!series_matrix_table_begin"
+        raise _fault(path, f"the end of the file without {missing}", "the whole file", number)
     accessions = fields.get("geo_accession")
     if accessions is None:
-        raise _fault(path, number, "no !Sample_geo_accession line", "one that names the samples")
-    titles = fields.get("title", [""] * len(accessions))
+        raise _fault(path, "no !Sample_geo_accession line", "one that names the samples", number)
     cells_by_sample = [[row[i] for row in characteristics] for i in range(len(accessions))]
-    samples = samples_frame(path, accessions, titles, cells_by_sample)
-    return SeriesMatrix(series, samples, table.frame(accessions) if with_table else None)
+    return samples_frame(path, accessions, fields.get("title", [""] * len(accessions)), cells_by_sample)
 
 
 def _checked_size(path: Path, number: int, size: int) -> int:
     """The characters before the table so far, which are held in memory; an error where they are too many."""
     if size > _LARGEST_HEADER:
-        raise _fault(path, number, f"more than {_LARGEST_HEADER} characters before the table", "fewer")
+        raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
     return size
 
 
@@ -137,12 +120,12 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with open_binary(path) as binary, io.TextIOWrapper(binary, encoding="utf-8", errors="replace") as text:
-            for number, line in enumerate(iter(lambda: text.readline(_LONGEST_LINE), ""), 1):
-                if len(line) == _LONGEST_LINE:
-                    raise _fault(path, number, f"a line of {_LONGEST_LINE} characters or more", "shorter ones")
+            for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE), ""), 1):
+                if len(line) == LONGEST_LINE:
+                    raise _fault(path, f"a line of {LONGEST_LINE} characters or more", "shorter ones", number)
                 yield number, line.rstrip("\r\n")
     except GZIP_ERRORS as error:
-        raise _fault(path, number, f"a truncated or damaged gzip file ({error})", "the whole file") from None
+        raise _fault(path, f"a truncated or damaged gzip file ({error})", "the whole file", number) from None
     except OSError as error:
         raise CohortError(Fault(str(path), error.strerror or str(error), "a readable file", "check the path")) from None
 
@@ -170,63 +153,86 @@ def _cells(text: str) -> list[str]:
         position += 1
 
 
-class _Table:
-    """The lines between table begin and end, checked for their number of cells as they come."""
-
-    def __init__(self, path: Path, *, keep: bool) -> None:
-        self.path, self.keep = path, keep
-        self.header: list[str] | None = None
-        self.first = 0
-        self.lines: list[str] = []
-
-    def add(self, number: int, line: str) -> None:
-        if self.header is None:
-            self.header, self.first = _cells(line), number + 1
-        elif line.count("\t") + 1 != len(self.header):
-            found = f"{line.count(chr(9)) + 1} cells"
-            raise _fault(self.path, number, found, f"{len(self.header)}, as in the table's header")
-        elif self.keep:
-            self.lines.append(line)
-
-    def frame(self, accessions: Sequence[str]) -> pd.DataFrame:
-        header = self.header or ["ID_REF", *accessions]
-        if sorted(header[1:]) != sorted(accessions) or header[0] in accessions:
-            found = ", ".join(sorted(set(header[1:]) ^ set(accessions))[:5]) or "a column twice"
-            raise _fault(
-                self.path, self.first - 1, f"columns that are not the samples ({found})", "one column a sample"
-            )
-        text = pa.BufferReader(("\n".join(self.lines) + "\n").encode())
-        try:
-            cells = pa_csv.read_csv(
-                text,
-                pa_csv.ReadOptions(use_threads=False, column_names=header),
-                pa_csv.ParseOptions(delimiter="\t"),
-                pa_csv.ConvertOptions(
-                    column_types={header[0]: pa.string(), **dict.fromkeys(header[1:], pa.float64())},
-                    null_values=_MISSING,
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            raise self._not_a_number(header, error) from None
-        frame: pd.DataFrame = cells.to_pandas().set_index(header[0])
-        return frame
-
-    def _not_a_number(self, header: list[str], error: Exception) -> CohortError:
-        for number, line in enumerate(self.lines, self.first):
-            for name, cell in zip(header[1:], _cells(line)[1:], strict=False):
-                if not _is_number(cell):
-                    where = f"{self.path}, line {number}, column {name}"
-                    return CohortError(Fault(where, quoted(cell), "a number", "correct that cell, or " + _AGAIN))
-        return CohortError(Fault(f"{self.path}, table", f"text that is no table ({error})", "rows of numbers", _AGAIN))
+def _fault(path: Path, found: str, expected: str, line: int = 0) -> CohortError:
+    where = f"{path}, line {line}" if line else str(path)
+    return CohortError(Fault(where, found, expected, "fetch the file again"))
 
 
-def _is_number(cell: str) -> bool:
+def read_soft(path: Path) -> pd.DataFrame:
+    """The samples of a family SOFT file, gzip or plain, as `samples_frame` gives them.
+
+    A `CohortError` names what is missing: GEOparse itself, the file's end, a sample given once.
+    """
     try:
-        float(cell or "nan")
-    except ValueError:
-        return cell in _MISSING
-    return True
+        import GEOparse  # noqa: PLC0415  the dependency is optional
+    except ImportError as error:
+        step = "install it with: pip install 'afa[geo]'"
+        raise CohortError(Fault(str(path), f"no GEOparse ({error})", "the package GEOparse", step)) from None
+    path = Path(path)
+    begun = _check_whole(path)
+    GEOparse.set_verbosity("ERROR")
+    said: list[str] = []
+    # What GEOparse passes over it says in its log alone.
+    with _heard(logging.getLogger("GEOparse"), said):
+        try:
+            family = GEOparse.get_GEO(
+                filepath=str(path), geotype="GSE", open_kwargs={"encoding": "utf-8", "errors": "replace"}
+            )
+        except Exception as error:
+            said.append(str(error))
+    if said:
+        reason = " ".join(said[0].split())[:200]
+        raise _fault(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file")
+    accessions = list(family.gsms)
+    if len(accessions) != begun:
+        raise _fault(path, f"{begun} samples of which GEOparse finds {len(accessions)}", "a family SOFT file")
+    titles = [next(iter(sample.metadata.get("title", ())), "") for sample in family.gsms.values()]
+    characteristics = [sample.metadata.get("characteristics_ch1", []) for sample in family.gsms.values()]
+    return samples_frame(path, accessions, titles, characteristics)
 
 
-def _fault(path: Path, line: int, found: str, expected: str) -> CohortError:
-    return CohortError(Fault(f"{path}, line {line}", found, expected, _AGAIN))
+@contextmanager
+def _heard(logger: logging.Logger, said: list[str]) -> Iterator[None]:
+    """Collect in `said` what a logger would have printed."""
+
+    def collect(record: logging.LogRecord) -> bool:
+        said.append(record.getMessage())
+        return False
+
+    logger.addFilter(collect)
+    try:
+        yield
+    finally:
+        logger.removeFilter(collect)
+
+
+def _check_whole(path: Path) -> int:
+    """The number of samples that are begun, and a check of what GEOparse does not look at.
+
+    It returns the part before a damaged block, and the last of two equal samples.
+    """
+    try:
+        damage = damage_of(path)
+        if damage is not None:
+            raise _fault(path, damage.found, damage.expected)
+        begun, seen = 0, set()
+        with open_binary(path) as stream:
+            for line in lines_of(stream):
+                if len(line) == LONGEST_LINE:
+                    raise _fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones")
+                if line.startswith(b"^SAMPLE"):
+                    if line in seen:
+                        found = visible(line.decode(errors="replace").strip())
+                        raise _fault(path, f"{found} twice", "each sample once")
+                    seen.add(line)
+                elif line.lower().startswith(b"!sample_table_begin"):
+                    begun += 1
+                elif line.lower().startswith(b"!sample_table_end"):
+                    begun -= 1
+    except GZIP_ERRORS as error:
+        raise _fault(path, f"a damaged gzip file ({error})", "the whole file") from None
+    except OSError as error:
+        raise _fault(path, error.strerror or str(error), "a readable file") from None
+    if begun:
+        raise _fault(path, "a sample table without its end", "the whole file")
+    return len(seen)

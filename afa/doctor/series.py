@@ -16,8 +16,7 @@ from afa.cohort.config import CohortConfig, simulation_config
 from afa.cohort.encode import encode
 from afa.cohort.genes import Names, read_aliases, read_ensembl
 from afa.cohort.geo import GEO_URL, Source, SourceFile, fetch, read_samples, series_folder
-from afa.cohort.labels import make_labels
-from afa.cohort.select import select
+from afa.cohort.select import make_labels, select
 from afa.config import RunConfig
 from afa.doctor.facts import Facts, Finding, fault, of_error, ok, size_text, warning
 from afa.errors import AfaError

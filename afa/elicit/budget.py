@@ -23,8 +23,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
-from afa.elicit.lines import RESTORE, Lines
-from afa.elicit.record import TRIES, UNKNOWN, Entry, Record
+from afa.elicit.record import RESTORE, TRIES, UNKNOWN, Entry, Lines, Record
 from afa.errors import ElicitationError, Fault
 
 OVERHEAD = 64

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from afa.bundle.rates import FLOOR, pool, three_values
-from afa.csvfile import RowFaults, earlier_row, number_column, read_table
+from afa.csvfile import earlier_row, number_column, read_table
 from afa.errors import ElicitationError, Fault
 from afa.features import Features
 
@@ -79,24 +79,21 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
         step = "name the folder that holds them"
         raise ElicitationError(Fault(str(folder), "no CSV file", "a file for each voter", step))
     for file in files:
-        of_file = RowFaults(file)
-        table = read_table(file, required=("phenotype", "gene", *SHARES), optional=("confidence",), faults=of_file)
-        shares = {name: number_column(table, name, of_file, low=0.0, high=1.0) for name in SHARES}
-        shares["confidence"] = number_column(table, "confidence", of_file, low=0.0, high=1.0, empty=np.nan)
+        table = read_table(file, required=("phenotype", "gene", *SHARES), optional=("confidence",))
+        shares = {name: number_column(table, name, low=0.0, high=1.0) for name in SHARES}
+        shares["confidence"] = number_column(table, "confidence", low=0.0, high=1.0, empty=np.nan)
         pairs = list(zip(table.columns["phenotype"], table.columns["gene"], strict=True))
         rows = np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
-        for row in np.flatnonzero(rows < 0).tolist():
-            found, expected = " ".join(pairs[row]), "a phenotype and a gene of the bundle"
-            of_file.add(int(table.lines[row]), "gene", found, expected, "remove the row, or correct the names")
-        for row in np.flatnonzero(earlier_row(rows) >= 0).tolist():
-            found, step = f"{' '.join(pairs[row])} again", "remove one of the two rows"
-            of_file.add(int(table.lines[row]), "gene", found, "each pair once", step)
+        texts, step = list(map(" ".join, pairs)), "remove the row, or correct the names"
+        table.wrong(rows < 0, "gene", "a phenotype and a gene of the bundle", step, texts.__getitem__)
+        step, again = "remove one of the two rows", [f"{text} again" for text in texts]
+        table.wrong(earlier_row(rows) >= 0, "gene", "each pair once", step, again.__getitem__)
         for state in ("with", "without"):
             total = shares[f"p_low_{state}"] + shares[f"p_high_{state}"]
-            for row in np.flatnonzero(total > 1.0 + 1e-9).tolist():
+            for row in np.flatnonzero(total > 1.0 + 1e-9):
                 found = f"{total[row]:g} low and high together"
-                of_file.add(int(table.lines[row]), f"p_high_{state}", found, "at most 1", "correct them")
-        faults += of_file.listed()
+                table.wrong([row], f"p_high_{state}", "at most 1", "correct them", found)
+        faults += table.faults.listed()
         names = {"voter": file.stem, "entity": table.columns["phenotype"], "feature": table.columns["gene"]}
         voters.append(pd.DataFrame({**names, **shares}))
     if faults:

@@ -10,18 +10,108 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-import shutil
+import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from afa.elicit.lines import RESTORE, Lines
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file
+from afa.files import read_whole
+
+RESTORE = "restore the file, or take it out of the folder"
+
+
+class Lines:
+    """The files of one suffix in a folder: one file to append to, and all of them to read.
+
+    torn : unfinished last lines, which killed writers left; they are passed over.
+    """
+
+    def __init__(self, folder: Path, suffix: str) -> None:
+        self.folder, self.suffix = folder, suffix
+        self._lock = threading.Lock()
+        self._mine: tuple[int, Path] | None = None
+        self._read: dict[Path, tuple[int, int]] = {}
+        self._torn: set[Path] = set()
+
+    @property
+    def torn(self) -> int:
+        return len(self._torn)
+
+    def append(self, document: Mapping[str, Any], *, durable: bool = True) -> Path:
+        """Write one line and return its file; with `durable` it is on the disk by then. Safe from several threads."""
+        line = json.dumps(document, sort_keys=True).encode() + b"\n"
+        with self._lock:
+            process, path = self._mine or (os.getpid(), self._new())
+            if process != os.getpid():
+                path = self._new()
+            # A failure in between may leave half a line, which must stay the last one of its file.
+            self._mine = None
+            with path.open("ab") as stream:
+                stream.write(line)
+                stream.flush()
+                if durable:
+                    os.fsync(stream.fileno())
+            self._mine = os.getpid(), path
+        return path
+
+    def new(self, faults: list[Fault]) -> Iterator[tuple[Path, str, bytes]]:
+        """Every line of JSON since the last call, with its file and place; what is no JSON is added to `faults`."""
+        if self.folder.exists() and not self.folder.is_dir():
+            faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
+        for path in sorted(self.folder.glob(f"*{self.suffix}")):
+            start, number = self._read.get(path, (0, 0))
+            try:
+                data = _bytes_from(path, start)
+            except OSError as error:
+                faults.append(Fault(str(path), error.strerror or "an error", "a file that can be read", RESTORE))
+                continue
+            self._torn.discard(path)
+            *whole, tail = data.split(b"\n")
+            for line in whole:
+                number, where = number + 1, f"{path}, line {number + 1}"
+                if trouble := _trouble(line):
+                    faults.append(Fault(where, f"no JSON ({trouble})", "a line of the record", RESTORE))
+                elif line.strip():
+                    yield path, where, line
+            self._read[path] = start + len(data) - len(tail), number
+            if _trouble(tail):
+                self._torn.add(path)
+            elif tail.strip():
+                self._read[path] = start + len(data), number
+                yield path, f"{path}, line {number + 1}", tail
+
+    def forget(self) -> None:
+        """Read everything again the next time."""
+        self._read.clear()
+
+    def _new(self) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"{uuid.uuid4().hex}{self.suffix}"
+
+
+def _bytes_from(path: Path, start: int) -> bytes:
+    if not start:
+        return read_whole(path)
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return stream.read()
+
+
+def _trouble(line: bytes) -> str:
+    """Why a line is no JSON; empty for a blank one."""
+    try:
+        if line.strip():
+            json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
 
 UNKNOWN: Final = "unknown"
 """Value of a field that a record made elsewhere does not have; it is never filled in."""
@@ -255,64 +345,6 @@ class Record:
 
 
 _ENTRY = TypeAdapter(Entry)
-
-
-def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int:
-    """Write entries as `<name>.jsonl` into a folder, each once, sorted by question; the number of them.
-
-    Raises
-    ------
-    ElicitationError : the folder holds other entries already, which this would lie among.
-
-    """
-    path = Path(folder) / f"{name}{ENTRIES}"
-    if others := sorted(file.name for file in Path(folder).glob(f"*{ENTRIES}") if file != path):
-        step = "name an empty folder; `afa elicit merge` puts several into one"
-        raise ElicitationError(Fault(str(folder), f"a record already ({others[0]})", f"nothing but {path.name}", step))
-    lines = sorted({(_place(entry), json.dumps(entry.document, sort_keys=True)) for entry in entries})
-    _write_lines(path, [line.encode() for _, line in lines])
-    return len(lines)
-
-
-def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
-    """Write what several records hold into one folder, the same for any order of them; the number of entries.
-
-    model : only answers of this model. prompt : only those to the template whose digest begins so. Tries are merged
-    whole: what was spent stays spent.
-
-    Raises
-    ------
-    ElicitationError : a folder that holds no record, a fault of one, or a destination with another record in it.
-
-    """
-    chosen: list[Entry] = []
-    for record in records:
-        entries = list(Record(record).entries())
-        if not entries:
-            raise ElicitationError(Fault(str(record), "no answers", "a record", "name folders with files of answers"))
-        chosen += [entry for entry in entries if model in ("", entry.model) and entry.prompt_digest.startswith(prompt)]
-    count = write_record(chosen, destination, MERGED)
-    for suffix in (WORDINGS, TRIES):
-        faults: list[Fault] = []
-        lines = sorted({line for record in records for _, _, line in Lines(record, suffix).new(faults)})
-        if faults:
-            raise ElicitationError(faults)
-        if lines:
-            _write_lines(destination / f"{MERGED}{suffix}", lines)
-    for record in records:
-        if (record / RETRIEVED).is_dir():
-            shutil.copytree(record / RETRIEVED, destination / RETRIEVED, dirs_exist_ok=True)
-    return count
-
-
-def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(b"".join(line + b"\n" for line in lines))
-
-
-def _place(entry: Entry) -> tuple[str, ...]:
-    question = entry.question
-    return question.prompt, question.run, *(value for _, value in sorted(question.values.items())), entry.time
 
 
 def _insert(found: dict[str, list[Entry]], entry: Entry) -> None:

@@ -16,11 +16,9 @@ import bm25s
 import pandas as pd
 
 from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, quoted, words
-from afa.elicit.europepmc import EuropePmc
 from afa.elicit.prompts import check_wording
-from afa.elicit.pubmed import PubMed
 from afa.elicit.record import RETRIEVED, Entry, Question
-from afa.elicit.search import Keywords, Query, Source, pair_query, read_keywords, unary_query
+from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, pair_query, read_keywords, unary_query
 from afa.elicit.study import KEYWORDS_FILE, Study
 from afa.errors import ElicitationError
 

@@ -1,15 +1,27 @@
-"""What is searched for, a phenotype in its several names, the disease and genes; and what a source finds."""
+"""What is searched for, a phenotype in its several names, the disease and genes; and the services that are searched.
+
+PubMed is asked through NCBI's E-utilities: `esearch` gives the numbers of records, `efetch` the records. Preprints are
+those of Europe PMC's REST service, which has bioRxiv, medRxiv and others: bioRxiv's own finds a preprint by its DOI,
+not by words. Both were out of reach when this was written: it was tested against a local server that answers in the
+documented forms and misbehaves, not against the services.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
 
-from afa.csvfile import RowFaults, read_table
-from afa.elicit.abstracts import Abstract, SourceName
+from afa.csvfile import read_table
+from afa.elicit.abstracts import Abstract, SourceName, one_line, without_markup
+from afa.elicit.web import TRANSIENT, USUAL, Bounds, Clock, ReplyError, Web, json_object, unreadable
 from afa.errors import ElicitationError, Fault
 
 # In a quoted phrase these have no meaning to either service.
@@ -44,8 +56,8 @@ class Keywords:
 
 def read_keywords(path: str | Path) -> Keywords:
     """Read a CSV file with the columns name, keyword, one row per phrase; an `ElicitationError` lists its faults."""
-    faults = RowFaults(path)
-    table = read_table(path, required=("name", "keyword"), faults=faults)
+    table = read_table(path, required=("name", "keyword"))
+    faults = table.faults
     names: dict[str, list[str]] = {}
     for line, name, keyword in zip(table.lines, table.columns["name"], table.columns["keyword"], strict=True):
         for column, text in (("name", name), ("keyword", keyword)):
@@ -101,3 +113,248 @@ class Source(Protocol):
     def name(self) -> SourceName: ...
     def written(self, query: Query) -> str: ...
     def search(self, query: Query, most: int) -> Found: ...
+
+
+PUBMED_URL, EMAIL, KEY = "AFA_PUBMED_URL", "NCBI_EMAIL", "NCBI_API_KEY"
+PUBMED = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+TOOL = "afa"
+PER_SECOND, PER_SECOND_WITH_KEY = 3.0, 10.0
+"""Of PubMed; Europe PMC publishes no limit, and is asked as often as PubMed without a key."""
+AT_ONCE = 200
+"""Records fetched by one request."""
+DEEPEST = 100
+RETRACTIONS = frozenset({"Retracted Publication", "Retraction of Publication", "Retraction Notice"})
+_PMID = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+_YEAR = re.compile(r"\b(?:1[89]|2\d)\d\d\b", re.ASCII)
+
+
+class PubMed:
+    """PubMed as a source of abstracts; the key raises the limit from 3 requests a second to 10, and is never shown."""
+
+    name: SourceName = "pubmed"
+
+    def __init__(
+        self, email: str, key: str = "", url: str = PUBMED, *, bounds: Bounds = USUAL, clock: Clock = time
+    ) -> None:
+        self._url, self._told = url.rstrip("/"), {"db": "pubmed", "tool": TOOL, "email": email}
+        if key:
+            self._told["api_key"] = key
+        # E-utilities report failures of the servers behind them as bad requests too, and no number asked for is ours.
+        transient = TRANSIENT | {400}
+        self._web = Web(PER_SECOND_WITH_KEY if key else PER_SECOND, bounds, transient=transient, clock=clock)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> PubMed:
+        """By `NCBI_EMAIL`, which NCBI asks of every user, and `NCBI_API_KEY` and `AFA_PUBMED_URL`, where set."""
+        if not environment.get(EMAIL):
+            step = "export it; NCBI writes to it before it blocks a user"
+            raise ElicitationError(Fault(f"the environment, {EMAIL}", "nothing", "an e-mail address", step))
+        return cls(environment[EMAIL], environment.get(KEY, ""), environment.get(PUBMED_URL, "") or PUBMED)
+
+    def written(self, query: Query) -> str:
+        """The query in PubMed's syntax, over titles and abstracts."""
+        groups = [" OR ".join(f'"{phrase}"[tiab]' for phrase in group) for group in query.groups]
+        return " AND ".join(f"({group})" for group in groups)
+
+    def search(self, query: Query, most: int) -> Found:
+        """The `most` records of highest relevance by PubMed's own account, or an `ElicitationError`."""
+        asked = {**self._told, "term": self.written(query), "retmax": str(most), "retmode": "json", "sort": "relevance"}
+        total, numbers = self._web.post(f"{self._url}/esearch.fcgi", asked, _numbers)
+        numbers = numbers[:most]
+        abstracts: list[Abstract] = []
+        left_out: Counter[str] = Counter()
+        for start in range(0, len(numbers), AT_ONCE):
+            wanted = numbers[start : start + AT_ONCE]
+            asked = {**self._told, "id": ",".join(wanted), "retmode": "xml", "rettype": "abstract"}
+            records = self._web.post(f"{self._url}/efetch.fcgi", asked, _records)
+            taken = [each for each in records if isinstance(each, Abstract) and each.id in wanted]
+            reasons = [each for each in records if isinstance(each, str)]
+            abstracts += taken
+            left_out.update(reasons)
+            left_out[NO_RECORD] += max(0, len(wanted) - len(taken) - len(reasons))
+        return Found(tuple(abstracts), total, +left_out)
+
+
+def tree(body: bytes) -> Element:
+    """The root of an XML reply, read without its DTD; a `ReplyError` where it cannot be read or declares an entity."""
+    builder, depth = TreeBuilder(), 0
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST:
+            raise ReplyError(f"XML nested deeper than {DEEPEST}", "records", again=False)
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    def refused(*_: object) -> None:
+        # One entity made of others can fill the memory, and one from outside can read a file.
+        raise ReplyError("XML with entities of its own", "records", again=False)
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.CharacterDataHandler = builder.data
+    parser.EntityDeclHandler = parser.SkippedEntityHandler = refused
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    try:
+        parser.Parse(body, True)
+    except (expat.ExpatError, ValueError, LookupError):
+        raise ReplyError(unreadable(body, "XML"), "XML", again=True) from None
+    return builder.close()
+
+
+def _numbers(body: bytes) -> tuple[int, list[str]]:
+    """How many records there are, and the PMIDs of those listed."""
+    result = json_object(body).get("esearchresult")
+    if not isinstance(result, dict) or "ERROR" in result:
+        raise ReplyError("a failed search", "numbers of records", again=True)
+    numbers, total = result.get("idlist"), result.get("count")
+    if not isinstance(numbers, list) or not isinstance(total, str) or not re.fullmatch(r"\d{1,12}", total, re.ASCII):
+        raise ReplyError("a reply without idlist and count", "numbers of records", again=True)
+    if not all(isinstance(number, str) and _PMID.fullmatch(number) for number in numbers):
+        raise ReplyError("an idlist with other things than numbers", "numbers of records", again=False)
+    return int(total), list(dict.fromkeys(numbers))
+
+
+def _records(body: bytes) -> Sequence[Abstract | str]:
+    """Of each record the abstract, or why it is left out."""
+    root = tree(body)
+    if root.tag != "PubmedArticleSet":
+        found = "an HTML page" if root.tag.lower() == "html" else f"XML of {root.tag[:40]}"
+        raise ReplyError(found, "PubmedArticleSet", again=True)
+    return [_article(record) if record.tag == "PubmedArticle" else OTHER_FORM for record in root]
+
+
+def _article(record: Element) -> Abstract | str:
+    article = record.find("MedlineCitation/Article")
+    number = one_line(record.findtext("MedlineCitation/PMID") or "")
+    if article is None or not _PMID.fullmatch(number):
+        return OTHER_FORM
+    if any(_said(kind) in RETRACTIONS for kind in article.iterfind("PublicationTypeList/PublicationType")):
+        return RETRACTED
+    text = "\n".join(_sections(article))
+    if not text:
+        return NO_ABSTRACT
+    title = _said(article.find("ArticleTitle")) or _said(article.find("VernacularTitle"))
+    journal = _said(article.find("Journal/ISOAbbreviation")) or _said(article.find("Journal/Title"))
+    return Abstract("pubmed", number, title or "(no title)", _year(article), journal, text, _doi(record, article))
+
+
+def _sections(article: Element) -> Iterator[str]:
+    """The parts of an abstract, each one line, with its label before it where it has one."""
+    for part in article.iterfind("Abstract/AbstractText"):
+        label, text = one_line(part.get("Label") or ""), _said(part)
+        if text:
+            yield text if label in ("", "UNLABELLED") else f"{label}: {text}"
+
+
+def _year(article: Element) -> int | None:
+    places = ("Journal/JournalIssue/PubDate/Year", "Journal/JournalIssue/PubDate/MedlineDate", "ArticleDate/Year")
+    found = (_YEAR.search(article.findtext(place) or "") for place in places)
+    return next((int(year.group()) for year in found if year), None)
+
+
+def _doi(record: Element, article: Element) -> str:
+    # Not iterfind from the root: the list of references has numbers of other publications.
+    own = record.find("PubmedData/ArticleIdList/ArticleId[@IdType='doi']")
+    if own is None:
+        own = article.find("ELocationID[@EIdType='doi'][@ValidYN='Y']")
+    return _said(own).lower()
+
+
+def _said(element: Any) -> str:
+    """What an element says, with the text of what lies in it (italics, formulas)."""
+    return "" if element is None else one_line(without_markup("".join(element.itertext())))
+
+
+EUROPEPMC_URL = "AFA_EUROPEPMC_URL"
+EUROPEPMC = "https://www.ebi.ac.uk/europepmc/webservices/rest"
+PAGE = 100
+WITHDRAWN = frozenset({"preprint-withdrawal", "preprint-removal"})
+_PPR = re.compile(r"PPR\d{1,9}", re.ASCII)
+_DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
+
+
+class EuropePmc:
+    """Europe PMC as a source of preprints."""
+
+    name: SourceName = "preprint"
+
+    def __init__(self, url: str = EUROPEPMC, *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
+        self._url, self._web = url.rstrip("/"), Web(PER_SECOND, bounds, clock=clock)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> EuropePmc:
+        """At `AFA_EUROPEPMC_URL` where that is set."""
+        return cls(environment.get(EUROPEPMC_URL, "") or EUROPEPMC)
+
+    def written(self, query: Query) -> str:
+        """The query in Europe PMC's syntax, over titles and abstracts of preprints."""
+        groups = [" OR ".join(f'TITLE_ABS:"{phrase}"' for phrase in group) for group in query.groups]
+        return " AND ".join(f"({group})" for group in [*groups, "SRC:PPR"])
+
+    def search(self, query: Query, most: int) -> Found:
+        """The `most` preprints of highest relevance by the service's account, or an `ElicitationError`."""
+        asked = {"query": self.written(query), "format": "json", "resultType": "core", "synonym": "false"}
+        abstracts: list[Abstract] = []
+        left_out: Counter[str] = Counter()
+        cursor, seen, total = "*", 0, 0
+        while seen < most:
+            page = {**asked, "pageSize": str(min(PAGE, most - seen)), "cursorMark": cursor}
+            total, records, following = self._web.get(f"{self._url}/search", page, _page)
+            for record in records[: most - seen]:
+                made = _preprint(record)
+                if isinstance(made, str):
+                    left_out[made] += 1
+                else:
+                    abstracts.append(made)
+            seen += len(records)
+            if not records or following in ("", cursor):
+                break
+            cursor = following
+        return Found(tuple(abstracts), total, +left_out)
+
+
+def _page(body: bytes) -> tuple[int, list[Any], str]:
+    """How many preprints there are, those of this page, and the mark of the next one, empty where there is none."""
+    document = json_object(body)
+    total, results = document.get("hitCount"), document.get("resultList")
+    records = results.get("result") if isinstance(results, dict) else None
+    if type(total) is not int or not isinstance(records, list):
+        raise ReplyError("a reply without hitCount and resultList", "a page of results", again=True)
+    following = document.get("nextCursorMark", "")
+    return total, records, following if isinstance(following, str) else ""
+
+
+def _preprint(record: Any) -> Abstract | str:
+    """The abstract of a record, or why it is left out."""
+    if not isinstance(record, dict) or record.get("source") != "PPR":
+        return OTHER_FORM
+    number, doi = _field(record, "id"), _field(record, "doi").lower()
+    if not _PPR.fullmatch(number):
+        return OTHER_FORM
+    kinds = record.get("pubTypeList")
+    named = kinds.get("pubType", []) if isinstance(kinds, dict) else []
+    if any(str(kind).lower() in WITHDRAWN for kind in ([named] if isinstance(named, str) else named)):
+        return RETRACTED
+    raw = record.get("abstractText")
+    text = without_markup(raw) if isinstance(raw, str) else ""
+    if not one_line(text):
+        return NO_ABSTRACT
+    details, year = record.get("bookOrReportDetails"), _field(record, "pubYear")
+    server = _field(details, "publisher") if isinstance(details, dict) else ""
+    known = doi if _DOI.fullmatch(doi) else ""
+    published = int(year) if re.fullmatch(r"\d{4}", year, re.ASCII) else None
+    return Abstract(
+        "preprint", known or number, _field(record, "title") or "(no title)", published, server, text, known
+    )
+
+
+def _field(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    return one_line(without_markup(value)) if isinstance(value, str) else ""

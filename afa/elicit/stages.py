@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,8 +16,8 @@ from afa.elicit.abstracts import Abstract
 from afa.elicit.bundle import write_elicited_bundle
 from afa.elicit.citations import checked, citation_counts, citation_table, reference_table, retrieved_references
 from afa.elicit.consensus import agreement, check_voters, consensus, evidence_filter
-from afa.elicit.raw import imported
-from afa.elicit.record import UNKNOWN, Entry, Question, first_answer
+from afa.elicit.record import UNKNOWN, Entry, Question
+from afa.elicit.recorded import Recorded, imported
 from afa.elicit.study import (
     Ends,
     Study,
@@ -59,56 +59,6 @@ class Source(Protocol):
     @property
     def place(self) -> str: ...
     def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]: ...
-
-
-class Recorded:
-    """A record: found by question, whatever model and wording it had, as long as it is one.
-
-    models : voter -> model; of a voter that is named only answers of that model count. place : its folder.
-    """
-
-    def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
-        self._place = place or "the record"
-        self._entries: dict[tuple[object, ...], list[Entry]] = {}
-        for entry in entries:
-            if (models or {}).get(entry.question.run, entry.model) == entry.model:
-                self._entries.setdefault(entry.question.name, []).append(entry)
-
-    @property
-    def place(self) -> str:
-        return self._place
-
-    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
-        """The recorded entry of each question; of a pair in either order of its genes.
-
-        Raises
-        ------
-        ElicitationError : a question has answers of several models, or to several wordings.
-
-        """
-        del kept
-        found = [self._entries.get(question.name, []) for question in questions]
-        for entries in found:
-            self._check_one(entries)
-        return [first_answer(entries) for entries in found]
-
-    def _check_one(self, entries: Sequence[Entry]) -> None:
-        """Refuse answers of which nothing says which one counts."""
-        answered = [entry for entry in entries if entry.outcome == "answered"]
-        if len({entry.key for entry in answered}) < 2:
-            return
-        question, models = answered[0].question, sorted({entry.model for entry in answered})
-        where = f"{self.place}, {question}"
-        if len(models) > 1:
-            step = f"name the model of voter {question.run} under models in study.yaml"
-            raise ElicitationError(Fault(where, f"answers of {', '.join(models)}", "answers of one model", step))
-        count = len({entry.key for entry in answered})
-        step = (
-            "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or ask live, "
-            "which knows its wording"
-        )
-        found = f"answers of {models[0]} to {count} wordings or manners of asking"
-        raise ElicitationError(Fault(where, found, "answers to one", step))
 
 
 def unary_stage(study: Study, source: Source, literature: Literature | None) -> Tables:

@@ -14,11 +14,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from afa.csvfile import RowFaults, name_column, quoted, read_table
+from afa.csvfile import name_column, quoted, read_table
 from afa.elicit.endpoint import BASE_URL, KEY, MODEL, USUAL, Endpoint, Manner
 from afa.elicit.record import Question
 from afa.errors import ElicitationError, Fault
@@ -282,35 +281,27 @@ def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
     DataFrame : phenotype, group, definition
 
     """
-    rows = RowFaults(path)
-    key, columns = (
-        ("phenotype", ("group", "definition")) if path.name == PHENOTYPES_FILE else ("entity", ("definition",))
-    )
-    table = read_table(path, required=(key, *columns), faults=rows)
-    codes = name_column(table, key, rows)
+    own = path.name == PHENOTYPES_FILE
+    key, columns = ("phenotype", ("group", "definition")) if own else ("entity", ("definition",))
+    table = read_table(path, required=(key, *columns))
+    sound = name_column(table, key) >= 0
     names = pd.Series(list(table.columns[key]), dtype=object)
-    for row in np.flatnonzero(names.duplicated() & (codes >= 0)).tolist():
-        rows.add(int(table.lines[row]), key, f"{names[row]} again", f"each {key} once", "remove the row")
-    for row in np.flatnonzero(~names.map(_names_a_file).to_numpy(bool) & (codes >= 0)).tolist():
-        step = "leave out slashes and dots at the start"
-        rows.add(int(table.lines[row]), key, quoted(names[row]), "a name that a file can have", step)
-    faults += rows.listed()
+    twice, step = names.duplicated().to_numpy(bool) & sound, "leave out slashes and dots at the start"
+    table.wrong(twice, key, f"each {key} once", "remove the row", lambda row: f"{names[row]} again")
+    strange = names.str.contains(r"^\.|[/\\]").to_numpy(bool)
+    table.wrong(strange & sound, key, "a name that a file can have", step)
+    faults += table.faults.listed()
     if not faults and not len(table):
         faults.append(Fault(str(path), "no rows", f"at least one {key}", "add the rows"))
     return pd.DataFrame({"phenotype": names, "group": "", **{name: table.columns[name] for name in columns}})
 
 
 def _read_aliases(path: Path, faults: list[Fault]) -> dict[str, tuple[str, ...]]:
-    rows = RowFaults(path)
-    table = read_table(path, required=("feature", "alias"), faults=rows)
+    table = read_table(path, required=("feature", "alias"))
     for column in ("feature", "alias"):
-        name_column(table, column, rows)
-    faults += rows.listed()
+        name_column(table, column)
+    faults += table.faults.listed()
     aliases: dict[str, list[str]] = {}
     for gene, alias in zip(table.columns["feature"], table.columns["alias"], strict=True):
         aliases.setdefault(gene, []).append(alias)
     return {gene: tuple(names) for gene, names in aliases.items()}
-
-
-def _names_a_file(name: str) -> bool:
-    return "/" not in name and "\\" not in name and not name.startswith(".")

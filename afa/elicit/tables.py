@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from afa.csvfile import RowFaults, number_column, read_table
+from afa.csvfile import number_column, read_table
 from afa.elicit.answers import (
     AnchorAnswer,
     Answer,
@@ -295,12 +295,11 @@ def _write(path: Path, table: pd.DataFrame) -> None:
 
 
 def _read(path: Path, columns: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
-    rows = RowFaults(path)
-    read = read_table(path, required=columns, faults=rows)
+    read = read_table(path, required=columns)
     table = pd.DataFrame(dict(read.columns), columns=list(columns), dtype=object)
     for column in NUMBERS.keys() & set(columns):
         low, high, kind = NUMBERS[column]
-        numbers = number_column(read, column, rows, low=low, high=high)
+        numbers = number_column(read, column, low=low, high=high)
         table[column] = pd.Series(numbers).fillna(0.0).astype(kind)
-    faults += rows.listed()
+    faults += read.faults.listed()
     return table

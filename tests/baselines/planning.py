@@ -14,9 +14,7 @@ from elicit.llm_server import Document, Reply, Script
 
 from afa.cohort.cohort import Cohort
 from afa.elicit.abstracts import Abstract, AbstractCache, Search
-from afa.elicit.europepmc import EuropePmc
-from afa.elicit.pubmed import PubMed
-from afa.elicit.search import unary_query
+from afa.elicit.search import EuropePmc, PubMed, unary_query
 
 DISEASE = "colitis"
 CONTROL = "control"

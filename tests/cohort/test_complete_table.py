@@ -6,7 +6,7 @@ import pytest
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
 
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.cohort.complete_table import read_labels, read_patients
+from afa.cohort.tables import read_labels, read_patients
 from afa.errors import CohortError
 
 

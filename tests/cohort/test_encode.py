@@ -17,7 +17,7 @@ from afa.cohort.encode import (
     predictive_t_p,
     without_spread,
 )
-from afa.cohort.transform import choose_rows, log_values
+from afa.cohort.genes import choose_rows, log_values
 from afa.errors import CohortError
 
 # Multiples of 1/8 of moderate size: sums are exact, so that ties are ties.

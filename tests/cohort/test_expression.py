@@ -21,9 +21,9 @@ from cohort.geo_layout import (
     source,
 )
 
-from afa.cohort import gene_matrix as gene_matrix_module
+from afa.cohort import expression
+from afa.cohort.expression import read_sample_files
 from afa.cohort.geo import Source, read_expression, read_samples
-from afa.cohort.sample_files import read_sample_files
 from afa.errors import CohortError
 
 GSM = ["GSM11", "GSM12", "GSM13"]
@@ -122,7 +122,7 @@ def test_blocks_do_not_change_the_result(tmp_path, monkeypatch):
     text = gene_matrix(GSM, rows)
     config = expression_source(unit="tpm")
     whole = read_matrix(tmp_path, text, config, wanted={f"g{i}" for i in range(500)})
-    monkeypatch.setattr(gene_matrix_module, "_BLOCK", 300)
+    monkeypatch.setattr(expression, "_BLOCK", 300)
     parts = read_matrix(tmp_path, text, config, wanted={f"g{i}" for i in range(500)})
     pd.testing.assert_frame_equal(whole.values, parts.values, check_exact=True)
     pd.testing.assert_series_equal(whole.library_size, parts.library_size, check_exact=True)

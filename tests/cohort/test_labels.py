@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from afa.cohort.config import LabelRule
-from afa.cohort.labels import describe_labels, make_labels
+from afa.cohort.select import describe_labels, make_labels
 from afa.errors import CohortError
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 
-import numpy as np
 import pytest
 from cohort.geo_layout import put, series_matrix
 
@@ -14,8 +13,8 @@ TITLES = ["P_1_Biopsy_1, UC participants,Rectum I tissue", "P_1_Biopsy_2", "P_2_
 DIAGNOSIS = ["diagnosis: UC", "diagnosis: UC", "diagnosis: Control"]
 
 
-def read(tmp_path, text, name="GSE123456_series_matrix.txt.gz", **keys):
-    return read_series_matrix(put(tmp_path / name, text), **keys)
+def read(tmp_path, text, name="GSE123456_series_matrix.txt.gz"):
+    return read_series_matrix(put(tmp_path / name, text))
 
 
 def refusal(tmp_path, text) -> str:
@@ -25,12 +24,12 @@ def refusal(tmp_path, text) -> str:
 
 
 def characteristics(tmp_path, *lines):
-    return read(tmp_path, series_matrix(GSM, TITLES, lines)).samples.drop(columns="title")
+    return read(tmp_path, series_matrix(GSM, TITLES, lines)).drop(columns="title")
 
 
 @pytest.mark.parametrize("name", ["m.txt.gz", "m.txt"])
 def test_samples_have_titles_and_characteristics_by_accession(tmp_path, name):
-    samples = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS]), name).samples
+    samples = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS]), name)
     assert samples.index.tolist() == GSM
     assert samples.index.name == "sample"
     assert samples.columns.tolist() == ["title", "diagnosis"]
@@ -67,11 +66,11 @@ def test_a_value_that_ends_in_a_quote_and_doubled_quotes_are_read(tmp_path):
 
 def test_cells_without_quotes_are_read(tmp_path):
     text = series_matrix(GSM, TITLES, [DIAGNOSIS]).replace('"diagnosis: UC"\t"diagnosis: UC"', "diagnosis: UC\t")
-    assert read(tmp_path, text).samples["diagnosis"].tolist() == ["UC", "", "Control"]
+    assert read(tmp_path, text)["diagnosis"].tolist() == ["UC", "", "Control"]
 
 
 def test_a_cell_without_a_key_and_a_key_called_title_have_columns_of_their_own(tmp_path):
-    frame = read(tmp_path, series_matrix(GSM, TITLES, [["rectum", "title: Dr", "ileum"]])).samples
+    frame = read(tmp_path, series_matrix(GSM, TITLES, [["rectum", "title: Dr", "ileum"]]))
     assert frame["characteristics_ch1"].tolist() == ["rectum", "", "ileum"]
     assert frame["title_ch1"].tolist() == ["", "Dr", ""]
     assert frame["title"].tolist() == TITLES
@@ -80,34 +79,6 @@ def test_a_cell_without_a_key_and_a_key_called_title_have_columns_of_their_own(t
 def test_a_key_given_twice_keeps_both_values(tmp_path):
     frame = characteristics(tmp_path, ["drug: a", "drug: a", "drug: a"], ["drug: b", "drug: a", "drug: "])
     assert frame["drug"].tolist() == ["a; b", "a", "a"]
-
-
-def test_series_lines_are_gathered_by_key(tmp_path):
-    series = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS])).series
-    assert series["title"] == ["Rectal biopsies"]
-    assert series["relation"] == [
-        "BioProject: https://example.org/PRJ1",
-        "SRA: https://example.org/SRP1",
-    ]
-
-
-def test_a_table_without_rows_has_its_columns(tmp_path):
-    table = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS])).table
-    assert table.shape == (0, 3)
-    assert table.columns.tolist() == GSM
-
-
-def test_a_table_is_read_with_missing_values(tmp_path):
-    rows = [("1007_s_at", [7.25, "", 1e-3]), ("NA", ["null", -2, "NA"])]
-    table = read(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS], rows)).table
-    assert table.index.tolist() == ["1007_s_at", "NA"]
-    assert table.dtypes.eq("float64").all()
-    np.testing.assert_array_equal(table, [[7.25, np.nan, 0.001], [np.nan, -2, np.nan]])
-
-
-def test_the_table_can_be_passed_over(tmp_path):
-    text = series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3])])
-    assert read(tmp_path, text, with_table=False).table is None
 
 
 def test_a_file_without_the_tables_end_is_refused_with_its_line(tmp_path):
@@ -136,16 +107,6 @@ def test_a_line_with_too_few_cells_is_refused_with_its_number(tmp_path):
 def test_a_table_line_with_too_few_cells_is_refused_with_its_number(tmp_path):
     message = refusal(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3]), ("b", [1, 2])]))
     assert "line 14: found 3 cells; expected 4, as in the table's header" in message
-
-
-def test_a_table_cell_that_is_no_number_is_refused_with_line_and_column(tmp_path):
-    message = refusal(tmp_path, series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3]), ("b", [1, "many", 3])]))
-    assert "line 14, column GSM12: found 'many'; expected a number" in message
-
-
-def test_table_columns_that_are_not_the_samples_are_refused(tmp_path):
-    text = series_matrix(GSM, TITLES, [DIAGNOSIS]).replace('"ID_REF"\t"GSM11"', '"ID_REF"\t"GSM99"')
-    assert "GSM11, GSM99" in refusal(tmp_path, text)
 
 
 @pytest.mark.parametrize(

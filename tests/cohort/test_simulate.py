@@ -15,9 +15,8 @@ from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
 from afa.cohort.geo import fetch
-from afa.cohort.geo_writer import write_geo_layout
 from afa.cohort.series_matrix import read_series_matrix
-from afa.cohort.simulate import SimulatedCohort, simulate
+from afa.cohort.simulate import SimulatedCohort, simulate, write_geo_layout
 from afa.errors import CohortError, ConfigError
 
 DEMO = Path(__file__).parents[2] / "config" / "cohorts" / "demo.yaml"
@@ -355,7 +354,7 @@ def test_controls_answer_na_and_patients_yes_or_no_as_in_the_truth(demo):
 
 
 def test_the_projects_own_reader_gets_the_sample_table_back(written, demo):
-    samples = read_series_matrix(written / "matrix" / "GSE000000_series_matrix.txt.gz").samples
+    samples = read_series_matrix(written / "matrix" / "GSE000000_series_matrix.txt.gz")
     assert list(samples.index) == list(demo.samples.index)
     for key in demo.samples.columns:
         assert (samples[key].replace("", "NA") == demo.samples[key]).all(), key

@@ -3,12 +3,10 @@ from __future__ import annotations
 import gzip
 import sys
 
-import numpy as np
 import pytest
 from cohort.geo_layout import family_soft, put, series_matrix
 
-from afa.cohort.series_matrix import read_series_matrix
-from afa.cohort.soft import read_soft
+from afa.cohort.series_matrix import read_series_matrix, read_soft
 from afa.errors import CohortError
 
 SAMPLES = {
@@ -17,43 +15,28 @@ SAMPLES = {
 }
 
 
-def read(tmp_path, samples, name="GSE123456_family.soft.gz", **keys):
-    return read_soft(put(tmp_path / name, family_soft(samples)), **keys)
+def read(tmp_path, samples, name="GSE123456_family.soft.gz"):
+    return read_soft(put(tmp_path / name, family_soft(samples)))
 
 
 @pytest.mark.parametrize("name", ["f.soft.gz", "f.soft"])
 def test_samples_have_titles_and_characteristics_by_accession(tmp_path, name):
-    samples = read(tmp_path, SAMPLES, name).samples
+    samples = read(tmp_path, SAMPLES, name)
     assert samples.index.tolist() == ["GSM11", "GSM12"]
     assert samples["title"].tolist() == ["first, UC", "second"]
     assert samples["diagnosis"].tolist() == ["UC", "Control"]
     assert samples["total_mayo_score"].tolist() == ["NA", ""]
 
 
-def test_tables_are_joined_by_row_id(tmp_path):
-    table = read(tmp_path, SAMPLES).table
-    assert table.columns.tolist() == ["GSM11", "GSM12"]
-    np.testing.assert_array_equal(table.loc[["a", "b"]], [[1.5, 3.0], [np.nan, 4.0]])
-
-
-def test_a_family_without_tables_has_none(tmp_path):
-    assert read(tmp_path, {"GSM11": ("first", ["diagnosis: UC"], [])}).table is None
-
-
 def test_a_family_file_and_a_series_matrix_give_the_same_samples(tmp_path):
     lines = [["diagnosis: UC", "diagnosis: Control"], ["Total Mayo Score: NA", ""]]
     path = put(tmp_path / "m.txt.gz", series_matrix(list(SAMPLES), ["first, UC", "second"], lines))
-    assert read(tmp_path, SAMPLES).samples.equals(read_series_matrix(path).samples)
+    assert read(tmp_path, SAMPLES).equals(read_series_matrix(path))
 
 
 def test_nothing_is_printed(tmp_path, capfd):
     read(tmp_path, SAMPLES)
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_value_that_is_no_number_is_refused_naming_sample_and_row(tmp_path):
-    with pytest.raises(CohortError, match="GSM11, row b: found 'many'"):
-        read(tmp_path, {"GSM11": ("first", [], [("a", [1]), ("b", ["many"])])})
 
 
 def test_a_sample_given_twice_is_refused(tmp_path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from elicit.literature_server import Article, FakeClock, Site, preprint
 
-from afa.elicit.europepmc import EuropePmc
-from afa.elicit.pubmed import PubMed
-from afa.elicit.search import Query
+from afa.elicit.search import EuropePmc, PubMed, Query
 from afa.elicit.web import Bounds
 
 SECRET = "0123456789abcdef-secret"

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afa.elicit.consensus import agreement, check_voters, consensus, fleiss_kappa
-from afa.elicit.raw import read_recorded
+from afa.elicit.recorded import imported
 from afa.elicit.study import Settings, Study
+from afa.elicit.tables import genes_named, pairs_judged
 from afa.errors import ElicitationError
 
 RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
@@ -133,16 +134,19 @@ def test_a_run_that_names_a_gene_twice_is_refused() -> None:
 
 @pytest.mark.parametrize(("min_agree", "n_features"), [(2, 253), (3, 183)])
 def test_the_record_gives_the_known_number_of_features(min_agree: int, n_features: int) -> None:
-    result = consensus(read_recorded(RECORD).answers, min_agree=min_agree)
+    named = genes_named([each for each in imported(RECORD) if each.question.prompt == "unary"])
+    result = consensus(named, min_agree=min_agree)
     assert result.kept["gene"].nunique() == n_features
 
 
 def test_the_pairs_asked_in_the_record_are_all_pairs_of_the_two_of_three_survivors() -> None:
-    recorded = read_recorded(RECORD)
-    kept = consensus(recorded.answers, min_agree=2).kept
-    for phenotype in recorded.phenotypes["phenotype"]:
+    entries = imported(RECORD)
+    named = genes_named([each for each in entries if each.question.prompt == "unary"])
+    pairs = pairs_judged([each for each in entries if each.question.prompt == "pairwise"])
+    kept = consensus(named, min_agree=2).kept
+    for phenotype in named["phenotype"].unique():
         survivors = set(kept.loc[kept["phenotype"] == phenotype, "gene"])
-        asked = recorded.pairs[recorded.pairs["phenotype"] == phenotype]
+        asked = pairs[pairs["phenotype"] == phenotype]
         assert set(asked["gene_a"]) | set(asked["gene_b"]) == survivors
         assert len(asked) == len(survivors) * (len(survivors) - 1) // 2
 

@@ -15,12 +15,10 @@ from elicit.literature_server import EFETCH, ESEARCH, EUROPEPMC, Article, FakeCl
 from elicit.prompt_values import VALUES
 
 from afa.elicit.abstracts import Abstract, AbstractCache, Search
-from afa.elicit.europepmc import EuropePmc
 from afa.elicit.prompts import render
-from afa.elicit.pubmed import PubMed
 from afa.elicit.record import Question
 from afa.elicit.retrieval import ABSTRACT_COLUMNS, SEARCH_COLUMNS, Retriever, abstract_table, distinct, search_table
-from afa.elicit.search import Keywords
+from afa.elicit.search import EuropePmc, Keywords, PubMed
 from afa.elicit.web import Bounds
 from afa.errors import ElicitationError
 

@@ -21,7 +21,7 @@ from elicit.literature_server import (
 )
 from elicit.papers import QUERY, SECRET, STRUCTURED, europepmc, pubmed
 
-from afa.elicit.pubmed import PubMed
+from afa.elicit.search import PubMed
 from afa.elicit.web import LONGEST_WAIT, Bounds
 from afa.errors import ElicitationError
 

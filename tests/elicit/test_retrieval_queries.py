@@ -7,9 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa.elicit.europepmc import EuropePmc
-from afa.elicit.pubmed import PubMed
-from afa.elicit.search import Keywords, Query, pair_query, plain, read_keywords, unary_query
+from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, pair_query, plain, read_keywords, unary_query
 from afa.errors import ElicitationError
 
 RESOURCES = Path(__file__).parents[2] / "resources" / "elicitation"

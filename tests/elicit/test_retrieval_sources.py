@@ -21,9 +21,7 @@ from elicit.literature_server import (
 )
 from elicit.papers import PLAIN, QUERY, SECRET, STRUCTURED, europepmc, pubmed
 
-from afa.elicit.europepmc import EuropePmc
-from afa.elicit.pubmed import EMAIL, KEY, URL, PubMed
-from afa.elicit.search import Found, Query
+from afa.elicit.search import EMAIL, KEY, PUBMED_URL, EuropePmc, Found, PubMed, Query
 from afa.elicit.web import SLACK, Pace
 from afa.errors import ElicitationError
 
@@ -123,7 +121,7 @@ def test_without_a_key_none_is_sent(site: Site) -> None:
 
 
 def test_the_environment_gives_address_key_and_mail(site: Site) -> None:
-    PubMed.from_environment({EMAIL: "a@example.org", KEY: SECRET, URL: site.pubmed + "/"}).search(QUERY, 5)
+    PubMed.from_environment({EMAIL: "a@example.org", KEY: SECRET, PUBMED_URL: site.pubmed + "/"}).search(QUERY, 5)
     assert {fields["api_key"] for _, fields in site.requests} == {SECRET}
     with pytest.raises(ElicitationError, match=EMAIL):
         PubMed.from_environment({KEY: SECRET})

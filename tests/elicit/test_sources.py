@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from afa.elicit.record import Entry, Question
-from afa.elicit.stages import Recorded
+from afa.elicit.recorded import Recorded
 from afa.errors import ElicitationError
 
 FEVER = Question("unary", {"phenotype": "fever"}, "r1")

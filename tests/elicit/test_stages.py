@@ -11,9 +11,9 @@ from elicit.elicit_lab import Lab
 from typer.testing import CliRunner
 
 from afa.cli import app
-from afa.elicit.raw import imported
 from afa.elicit.record import UNKNOWN, Record
-from afa.elicit.stages import Recorded, all_stages, build_recorded_bundle
+from afa.elicit.recorded import Recorded, imported
+from afa.elicit.stages import all_stages, build_recorded_bundle
 from afa.elicit.study import load_study
 from afa.elicit.tables import COLUMNS, read_stage, write_stage
 from afa.errors import ElicitationError

@@ -14,11 +14,10 @@ import pytest
 from afa import TopKPlanner
 from afa.bundle import load_bundle, save_bundle
 from afa.cohort.config import load_cohort_config
-from afa.cohort.gene_matrix import read_gene_matrix
+from afa.cohort.expression import read_gene_matrix
 from afa.cohort.genes import read_aliases
-from afa.cohort.series_matrix import read_series_matrix
-from afa.cohort.soft import read_soft
-from afa.elicit.raw import read_recorded
+from afa.cohort.series_matrix import read_series_matrix, read_soft
+from afa.elicit.recorded import imported
 from afa.errors import LONGEST_PART, AfaError, BundleError, CohortError, ConfigError, ElicitationError, Fault
 from afa.stages.layer0_synthetic.portfolio import load_portfolio
 from afa.yamlfile import read_mapping
@@ -257,7 +256,7 @@ def test_a_story_that_is_a_list_is_refused(tmp_path: Path) -> None:
 def test_a_phenotype_cannot_name_a_file_outside_of_the_record(tmp_path: Path, name: str) -> None:
     (tmp_path / "phenotypes.csv").write_text(f"phenotype,group,definition\n{name},g,d\n", encoding="utf-8")
     with pytest.raises(ElicitationError, match=r"phenotypes\.csv, line 2, column phenotype"):
-        read_recorded(tmp_path)
+        imported(tmp_path)
 
 
 def record(folder: Path, answer: str) -> Path:
@@ -287,7 +286,7 @@ def record(folder: Path, answer: str) -> Path:
 def test_a_hostile_answer_is_refused_at_once_by_its_file(tmp_path: Path, answer: str, said: str) -> None:
     begin = time.process_time()
     with pytest.raises(ElicitationError) as caught:
-        read_recorded(record(tmp_path, answer))
+        imported(record(tmp_path, answer))
     assert said in str(caught.value)
     assert "fever.json" in str(caught.value)
     assert time.process_time() - begin < 5
@@ -307,15 +306,6 @@ def test_a_sample_that_geoparse_passes_over_is_no_silent_loss(tmp_path: Path) ->
     text = "^SERIES = GSE1\n!Series_title = t\n^SAMPLE = GSM1\n!Sample_title = a\n^SAMPL = GSM2\n!Sample_title = b\n"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(CohortError, match="Cannot recognize type SAMPL"):
-        read_soft(path)
-
-
-def test_a_row_of_a_soft_table_without_its_id_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.soft"
-    rows = "!sample_table_begin\nID_REF\tVALUE\nA\t1\n\t2\n!sample_table_end\n"
-    text = "^SERIES = GSE1\n!Series_title = t\n^SAMPLE = GSM1\n!Sample_title = a\n#ID_REF = \n#VALUE = \n" + rows
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(CohortError, match="a row without ID_REF in the table of 'GSM1'"):
         read_soft(path)
 
 

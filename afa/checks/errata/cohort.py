@@ -16,9 +16,8 @@ from afa.cohort.build import read_values
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
 from afa.cohort.encode import Test, encode
-from afa.cohort.genes import Names, first_tier_present
+from afa.cohort.genes import Names, choose_rows, first_tier_present, log_values
 from afa.cohort.geo import Source
-from afa.cohort.transform import choose_rows, log_values
 from afa.engine.paths import sign_paths
 from afa.errors import CohortError, Fault
 from afa.inference.meanfield import Solver

@@ -27,8 +27,7 @@ from afa.cohort import geo
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import load_cohort_config, simulation_config
-from afa.cohort.geo_writer import write_geo_layout
-from afa.cohort.simulate import simulate
+from afa.cohort.simulate import simulate, write_geo_layout
 from afa.errors import CohortError
 from afa.inference.meanfield import Solver
 

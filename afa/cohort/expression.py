@@ -1,16 +1,22 @@
-"""A genes x samples text table, read in blocks: no more than one block and the wanted rows are in memory.
+"""Expression values of a series: one genes x samples table, or a tar of one two-column file for each sample.
 
-Two shapes occur: a table with a name over every column, and R's `write.table`, whose header lacks the first one.
+A table is read in blocks: no more than one block and the wanted rows are in memory. Two shapes occur: a table with a
+name over every column, and R's `write.table`, whose header lacks the first one. Members of GEO's `<series>_RAW.tar` are
+read from its stream, one at a time; nothing is extracted, so no name in it can reach the disk.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import math
+import re
+import tarfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 import numpy as np
@@ -18,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import GZIP_ERRORS, open_binary
+from afa.cohort.archive import GZIP_ERRORS, LARGEST_UNPACKED, damage_of, largest_unpacked, open_binary, tar_damage
 from afa.csvfile import quoted
 from afa.errors import CohortError, Fault
 
@@ -171,9 +177,7 @@ def _blocks(path: Path, layout: Layout) -> Iterator[tuple[list[str], np.ndarray]
 def _first_fault(path: Path, layout: Layout) -> Fault:
     try:
         with open_binary(path) as stream:
-            lines = lines_of(stream)
-            next(lines)
-            return wrong_cell(lines, layout)
+            return wrong_cell(lines_of(stream), layout)
     except GZIP_ERRORS as error:
         return _damaged(path, error).faults[0]
 
@@ -199,10 +203,10 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def wrong_cell(lines: Iterable[bytes], layout: Layout) -> Fault:
-    """The first line or cell that cannot be read, found by plain Python after the fast reader has refused the file."""
+    """The first line or cell below the header that cannot be read, found by plain Python after the fast reader."""
     number_expected = f"a finite number{'' if layout.allow_negative else ', not negative'}"
-    for number, line in enumerate(lines, 2):
-        if not line.strip():
+    for number, line in enumerate(lines, 1):
+        if number == 1 or not line.strip():
             continue
         try:
             row_id, *cells = fields(line, layout.separator)
@@ -231,3 +235,124 @@ def _acceptable(cell: str, allow_negative: bool) -> bool:
     except ValueError:
         return False
     return math.isfinite(value) and (allow_negative or value >= 0)
+
+
+_MEMBERS_SHARE = 8
+"""A member is held in memory whole, so it may unpack to this part of what a file that is streamed may."""
+_TAR_AGAIN = "fetch the archive again"
+
+
+def read_sample_files(
+    path: Path,
+    samples: Sequence[str],
+    wanted: Collection[str],
+    *,
+    allow_negative: bool = False,
+    largest_member: int | None = None,
+) -> Expression:
+    """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
+
+    Rows are those of the first member read; another order is joined by id. A `CohortError` names the member and row of
+    a value that is no finite number (or, unless allowed, negative), a damaged member, one of more than
+    `largest_member` bytes unpacked (an eighth of `largest_unpacked` unless given), other row ids, and samples that are
+    missing or come twice.
+    """
+    try:
+        damage = damage_of(path) or tar_damage(path)
+    except OSError as error:
+        fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
+        raise CohortError(fault) from None
+    if damage is not None:
+        raise CohortError(Fault(str(path), damage.found, damage.expected, _TAR_AGAIN))
+    ids: pd.Index[str] | None = None
+    kept = np.empty(0, dtype=bool)
+    values: dict[str, np.ndarray] = {}
+    total: dict[str, float] = {}
+    largest = largest_unpacked() // _MEMBERS_SHARE if largest_member is None else largest_member
+    for sample, where, text in _members(path, frozenset(samples), largest):
+        if sample in values:
+            raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", "remove one of them"))
+        own_ids, column = _columns(where, text, allow_negative)
+        if ids is None:
+            ids, kept = own_ids, own_ids.isin(list(wanted))
+        elif not own_ids.equals(ids):
+            column = _in_order(where, own_ids, column, ids)
+        values[sample] = column[kept]
+        # Added in file order, as a joined matrix is, so that both forms agree to the last digit.
+        with np.errstate(over="ignore"):
+            total[sample] = float(np.cumsum(column)[-1])
+        if not np.isfinite(total[sample]):
+            raise CohortError(endless(where))
+    missing = [sample for sample in samples if sample not in values]
+    if missing or ids is None:
+        found = f"no file for {len(missing)} of {len(samples)} samples: {', '.join(missing[:10])}"
+        step = "check that the archive is this series', or drop these samples in `select`"
+        raise CohortError(Fault(str(path), found, "a file `<GSM>_*.txt.gz` for each selected sample", step))
+    index = pd.Index(list(samples), name="sample")
+    table = pd.DataFrame({sample: values[sample] for sample in samples}, index=ids[kept].rename("row"))
+    table.columns = index
+    return Expression(table, pd.Series(total, name="library_size").reindex(index), len(ids))
+
+
+def _members(path: Path, samples: frozenset[str], largest: int) -> Iterator[tuple[str, str, bytes]]:
+    """Accession, name for messages, and unpacked text of the members that belong to `samples`."""
+    with tarfile.open(path, "r:") as archive:
+        for member in archive:
+            match = re.fullmatch(r"(GSM[0-9]+)_.*\.txt\.gz", PurePosixPath(member.name).name)
+            if match is None or match[1] not in samples or not member.isfile():
+                continue
+            where = f"{path}, member {member.name}"
+            stream = archive.extractfile(member)
+            assert stream is not None
+            try:
+                with gzip.GzipFile(fileobj=stream) as unpacked:
+                    content = unpacked.read(largest + 1)
+            except (*GZIP_ERRORS, tarfile.TarError) as error:
+                found = f"a truncated or damaged gzip file ({error})"
+                raise CohortError(Fault(where, found, "one that reads to its end", _TAR_AGAIN)) from None
+            if len(content) > largest:
+                found = f"more than {largest} bytes unpacked"
+                step = f"{_TAR_AGAIN}, or set the environment variable {LARGEST_UNPACKED} to more"
+                raise CohortError(Fault(where, found, "a two-column table of one sample", step))
+            yield match[1], where, content
+
+
+def _columns(where: str, text: bytes, allow_negative: bool) -> tuple[pd.Index[str], np.ndarray]:
+    """Row ids and values (rows,) of one member."""
+    try:
+        header = fields(text[: text.find(b"\n") + 1], "\t")
+    except csv.Error as error:
+        found = f"a line that is no header ({error})"
+        raise CohortError(Fault(f"{where}, line 1", found, "two fields: row id and sample", _TAR_AGAIN)) from None
+    if len(header) != 2:
+        raise CohortError(Fault(f"{where}, line 1", f"{len(header)} fields", "two: row id and sample", _TAR_AGAIN))
+    layout = Layout(where, "\t", header[1:], (0,), allow_negative)
+    try:
+        table = pa_csv.read_csv(
+            io.BytesIO(text),
+            pa_csv.ReadOptions(use_threads=False, skip_rows=1, column_names=["id", "value"]),
+            pa_csv.ParseOptions(delimiter="\t"),
+            pa_csv.ConvertOptions(column_types={"id": pa.string(), "value": pa.float64()}, null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        raise CohortError(wrong_cell(lines_of(io.BytesIO(text)), layout)) from None
+    values = table["value"].to_numpy()
+    if not len(values):
+        raise CohortError(Fault(where, "no row after the header", "at least one", _TAR_AGAIN))
+    if not layout.acceptable(values):
+        raise CohortError(wrong_cell(lines_of(io.BytesIO(text)), layout))
+    return pd.Index(table["id"].to_pylist(), dtype=str), values
+
+
+def _in_order(where: str, own: pd.Index[str], column: np.ndarray, ids: pd.Index[str]) -> np.ndarray:
+    """The member's values in the order of `ids`; refused where the ids differ or, not being unique, are ambiguous."""
+    others = own.symmetric_difference(ids)
+    if len(others):
+        raise CohortError(
+            Fault(f"{where}, row {others[0]!r}", "other row ids", "those of the first member", _TAR_AGAIN)
+        )
+    if not (own.is_unique and ids.is_unique):
+        twice = ids[ids.duplicated()].union(own[own.duplicated()])[0]
+        found = f"row id {twice!r} more than once, and another order of rows"
+        raise CohortError(Fault(where, found, "the order of the first member", _TAR_AGAIN))
+    return column[own.get_indexer(ids)]

@@ -13,8 +13,11 @@ import pytest
 import yaml
 
 from afa.bundle import Bundle, load_bundle, validate_bundle
-from afa.elicit.raw import read_recorded
+from afa.elicit.record import Entry
+from afa.elicit.recorded import imported
 from afa.elicit.stages import build_recorded_bundle
+from afa.elicit.study import load_study
+from afa.elicit.tables import genes_named, pairs_judged
 from afa.errors import ElicitationError
 from afa.files import sha256_of
 
@@ -69,18 +72,22 @@ def edit(path: Path, change: Callable[[dict], object]) -> None:
 
 def refused(record: Path) -> str:
     with pytest.raises(ElicitationError) as caught:
-        read_recorded(record)
+        imported(record)
     assert len(caught.value.faults) == 1, str(caught.value)
     return str(caught.value).replace(f"{record}/", "")
 
 
+def by_prompt(folder: Path) -> tuple[list[Entry], list[Entry]]:
+    entries = imported(folder)
+    return tuple([each for each in entries if each.question.prompt == prompt] for prompt in ("unary", "pairwise"))
+
+
 def test_answers_and_pairs_are_read_row_by_row(record: Path) -> None:
-    recorded = read_recorded(record)
-    assert recorded.phenotypes["phenotype"].tolist() == ["colitis"]
+    answers, pairs = by_prompt(record)
+    named, judged = genes_named(answers), pairs_judged(pairs)
     columns = ["run", "phenotype", "gene", "direction", "lit_prob", "mechanism"]
-    assert list(recorded.answers.columns) == columns
-    assert recorded.answers.iloc[1].tolist() == ["r1", "colitis", "B", "Downregulated", 0.5, "B acts"]
-    assert recorded.pairs[["gene_a", "gene_b", "sign", "lit_prob"]].values.tolist() == [
+    assert named[columns].iloc[1].tolist() == ["r1", "colitis", "B", "Downregulated", 0.5, "B acts"]
+    assert judged[["gene_a", "gene_b", "sign", "lit_prob"]].values.tolist() == [
         ["B", "A", -1, 0.7],
         ["A", "C", 1, 0.8],
         ["B", "C", 0, 0.5],
@@ -88,11 +95,13 @@ def test_answers_and_pairs_are_read_row_by_row(record: Path) -> None:
 
 
 def test_the_project_record_holds_three_runs_of_every_phenotype_in_order() -> None:
-    recorded = read_recorded(RECORD)
-    assert len(recorded.phenotypes) == 25
-    assert recorded.phenotypes["phenotype"].iloc[0] == "chronic_diarrhea"
-    assert len(recorded.answers.groupby(["run", "phenotype"])) == 75
-    assert (len(recorded.answers), len(recorded.pairs)) == (1808, 5879)
+    answers, pairs = by_prompt(RECORD)
+    named = genes_named(answers)
+    phenotypes = list(dict.fromkeys(named["phenotype"]))
+    assert len(phenotypes) == 25
+    assert phenotypes[0] == "chronic_diarrhea"
+    assert len(named.groupby(["run", "phenotype"])) == len(answers) == 75
+    assert (len(named), len(pairs)) == (1808, 5879)
 
 
 def test_a_missing_run_is_refused(record: Path) -> None:
@@ -188,7 +197,7 @@ def test_a_faulty_pair_is_named_by_line_and_column(record: Path, old: str, new: 
     path = record / "raw" / "pairwise" / "colitis.csv"
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(ElicitationError, match=re.escape(f"raw/pairwise/colitis.csv, {fault}")):
-        read_recorded(record)
+        imported(record)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +217,7 @@ def test_all_faults_of_a_record_are_raised_at_once(record: Path) -> None:
     edit(answer_of(record, "r1"), lambda document: document["genes"][0].update(lit_prob=2))
     edit(answer_of(record, "r3"), lambda document: document["genes"][0].update(lit_prob=-2))
     with pytest.raises(ElicitationError) as caught:
-        read_recorded(record)
+        imported(record)
     assert len(caught.value.faults) == 2
 
 
@@ -261,7 +270,7 @@ def test_the_bundle_of_the_project_record_is_sound_and_has_the_known_size(
 ) -> None:
     bundle, folder = built(min_agree)
     assert len(bundle.features) == n_features
-    assert bundle.entities == tuple(read_recorded(RECORD).phenotypes["phenotype"])
+    assert bundle.entities == tuple(load_study(RECORD).names)
     assert validate_bundle(folder) == ([], ["bundle.yaml: no licence"])
     assert load_bundle(folder).digest == bundle.digest
 

@@ -1,0 +1,294 @@
+"""Recorded answers: as files of a folder, read strictly; as a source that finds each by its question; and merged."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from afa.csvfile import LONGEST_NAME, earlier_row, name_column, number_column, read_table
+from afa.elicit.record import (
+    ENTRIES,
+    MERGED,
+    RETRIEVED,
+    TRIES,
+    UNKNOWN,
+    WORDINGS,
+    Entry,
+    Lines,
+    Question,
+    Record,
+    first_answer,
+)
+from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
+from afa.elicit.tables import PAIR_SIGN, SIGN
+from afa.errors import ElicitationError, Fault, first_of
+from afa.files import atomic_file
+from afa.files import read_whole
+
+RUNS = ("r1", "r2", "r3")
+GENE_KEYS = (
+    "gene_symbol",
+    "category",
+    "direction_in_disease",
+    "mechanism_of_action",
+    "tissue",
+    "lit_prob",
+    "evidence_source",
+)
+PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")
+
+
+def imported(folder: str | Path) -> list[Entry]:
+    """The entries of a folder with `phenotypes.csv` and `raw/`: each unary file, and each row of a pairwise file.
+
+    raw : a unary answer is the file's text; a pair's is its row as JSON, by the columns of the file.
+
+    Raises
+    ------
+    ElicitationError : every fault of the files.
+
+    """
+    root, faults = Path(folder), list[Fault]()
+    names = [str(name) for name in read_entities(root / "phenotypes.csv", faults)["phenotype"]]
+    if faults:
+        raise ElicitationError(faults)
+    answers = {root / "raw" / "unary" / run / f"{name}.json": (name, run) for run in RUNS for name in names}
+    pairs = {root / "raw" / "pairwise" / f"{name}.csv": name for name in names}
+    found = {path for path in (root / "raw").rglob("*") if path.is_file() and not path.name.startswith(".")}
+    step = f"the runs are {', '.join(RUNS)}, the phenotypes those of phenotypes.csv; rename or remove the file"
+    faults += [
+        Fault(str(path), "a file of no known run and phenotype", "only answers to what was asked", step)
+        for path in sorted(found - answers.keys() - pairs.keys())
+    ]
+    entries = [_unary(path, name, run, faults) for path, (name, run) in answers.items()]
+    entries += [each for path, name in pairs.items() for each in _pairs(path, name, faults)]
+    if faults:
+        raise ElicitationError(first_of(faults, root))
+    return entries
+
+
+def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
+    """The entry of one answer file; what is wrong with it is added to `faults`."""
+    text = ""
+    try:
+        text = read_whole(path).decode("utf-8-sig").replace("\r\n", "\n")
+        faults += _answer_faults(path, json.loads(text, object_pairs_hook=_unique_keys), phenotype, run)
+    except OSError as error:
+        faults.append(Fault(str(path), error.strerror or "an error", "the answer of this run", "add the file"))
+    except (ValueError, RecursionError) as error:
+        faults.append(Fault(str(path), f"text that is not JSON ({error})", "one JSON object", "mend the file"))
+    return _entry(Question(UNARY, {"phenotype": phenotype}, run), text)
+
+
+def _answer_faults(path: Path, document: Any, phenotype: str, run: str) -> Iterator[Fault]:
+    if not isinstance(document, dict) or not isinstance(document.get("genes"), list) or not document["genes"]:
+        expected = "an object with phenotype, run and a list of genes that is not empty"
+        yield Fault(f"{path}, key genes", "no such list", expected, "correct the answer")
+        return
+    for key, value in (("phenotype", phenotype), ("run", run)):
+        if document.get(key) != value:
+            expected = f"{value!r}, as the file is named"
+            yield Fault(f"{path}, key {key}", _short(document.get(key)), expected, "move or correct it")
+    yield from _key_faults(str(path), document, ("phenotype", "run", "genes"), missing=False)
+    seen: dict[str, int] = {}
+    for index, gene in enumerate(document["genes"]):
+        where = f"{path}, gene {index}"
+        yield from _gene_faults(where, gene)
+        symbol = gene.get("gene_symbol") if isinstance(gene, dict) else None
+        if isinstance(symbol, str) and seen.setdefault(symbol, index) != index:
+            found = f"{symbol}, as in gene {seen[symbol]}"
+            yield Fault(f"{where}, key gene_symbol", found, "each gene once in an answer", "remove one")
+
+
+def _gene_faults(where: str, gene: Any) -> Iterator[Fault]:
+    """What is wrong with one gene of an answer; genes are counted from 0, as in the JSON list."""
+    if not isinstance(gene, dict):
+        yield Fault(where, _short(gene), "an object", "correct the answer")
+        return
+    yield from _key_faults(where, gene, GENE_KEYS, missing=True)
+    for key in (key for key in GENE_KEYS if key in gene and key != "lit_prob"):
+        value = gene[key]
+        if not isinstance(value, str) or (key == "gene_symbol" and (not value or value != value.strip())):
+            yield Fault(f"{where}, key {key}", _short(value), "text", "correct the answer")
+        elif not _can_be_written(value):
+            expected = "text without NUL and halves of characters"
+            yield Fault(f"{where}, key {key}", _short(value), expected, "correct the answer")
+        elif key == "gene_symbol" and not (value.isprintable() and len(value) <= LONGEST_NAME):
+            expected = f"a name of at most {LONGEST_NAME} characters, none of them invisible"
+            yield Fault(f"{where}, key {key}", _short(value), expected, "correct the answer")
+        elif key == "direction_in_disease" and value not in SIGN:
+            yield Fault(f"{where}, key {key}", _short(value), " or ".join(SIGN), "correct the answer")
+    probability = gene.get("lit_prob", 0.0)
+    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
+        yield Fault(f"{where}, key lit_prob", _short(probability), "a number in [0, 1]", "correct the answer")
+
+
+def _key_faults(where: str, document: Mapping[str, Any], keys: Sequence[str], *, missing: bool) -> list[Fault]:
+    step = f"the keys are {', '.join(keys)}"
+    faults = [
+        Fault(f"{where}, key {key}", "an unknown key", "no such key", step) for key in document if key not in keys
+    ]
+    if missing:
+        faults += [Fault(f"{where}, key {key}", "nothing", "a value", step) for key in keys if key not in document]
+    return faults
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"key {twice[:LONGEST_NAME]!r} given twice")
+    return document
+
+
+def _pairs(path: Path, phenotype: str, faults: list[Fault]) -> Iterator[Entry]:
+    """The entries of one file of pairs; what is wrong with it is added to `faults`."""
+    table = read_table(path, required=PAIR_COLUMNS)
+    genes = table.columns["gene1"], table.columns["gene2"]
+    known = {name: index for index, name in enumerate(dict.fromkeys((*genes[0], *genes[1])))}
+    codes = np.column_stack([name_column(table, column, known) for column in ("gene1", "gene2")])
+    codes.sort(axis=1)
+    sound = (codes >= 0).all(axis=1)
+    same, step = sound & (codes[:, 0] == codes[:, 1]), "remove the row"
+    table.wrong(same, "gene2", "two different genes", step, lambda row: f"{genes[0][row]} paired with itself")
+    earlier = earlier_row(np.where(sound, codes[:, 0] * (len(known) + 1) + codes[:, 1], -1))
+    expected, step = "each pair once, in either order", "remove one of the two rows"
+    table.wrong(earlier >= 0, "", expected, step, lambda row: f"the same pair as line {table.lines[earlier[row]]}")
+    strange = [row for row, direction in enumerate(table.columns["lit_direction"]) if direction not in PAIR_SIGN]
+    table.wrong(strange, "lit_direction", ", ".join(PAIR_SIGN), "correct the answer")
+    probability = number_column(table, "lit_prob", low=0.0, high=1.0).tolist()
+    faults += table.faults.listed()
+    for gene1, gene2, *texts, number in zip(*(table.columns[name] for name in PAIR_COLUMNS), probability, strict=True):
+        answer = {**dict(zip(PAIR_COLUMNS[2:], texts, strict=True)), "lit_prob": number}
+        question = Question(PAIRWISE, {"phenotype": phenotype, "gene1": gene1, "gene2": gene2}, PAIR_RUN)
+        yield _entry(question, json.dumps(answer, ensure_ascii=False))
+
+
+def _entry(question: Question, raw: str) -> Entry:
+    names = ("model", "parameters", "prompt_digest", "messages", "time", "tokens")
+    unknown: dict[str, Any] = dict.fromkeys(names, UNKNOWN)
+    return Entry(question=question, outcome="answered", raw=raw, detail="", attempt=1, **unknown)
+
+
+def _can_be_written(text: str) -> bool:
+    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
+
+
+def _short(value: Any) -> str:
+    return reprlib.repr(value)[:60]
+
+
+class Recorded:
+    """A record: found by question, whatever model and wording it had, as long as it is one.
+
+    models : voter -> model; of a voter that is named only answers of that model count. place : its folder.
+    """
+
+    def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
+        self._place = place or "the record"
+        self._entries: dict[tuple[object, ...], list[Entry]] = {}
+        for entry in entries:
+            if (models or {}).get(entry.question.run, entry.model) == entry.model:
+                self._entries.setdefault(entry.question.name, []).append(entry)
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
+        """The recorded entry of each question; of a pair in either order of its genes.
+
+        Raises
+        ------
+        ElicitationError : a question has answers of several models, or to several wordings.
+
+        """
+        del kept
+        found = [self._entries.get(question.name, []) for question in questions]
+        for entries in found:
+            self._check_one(entries)
+        return [first_answer(entries) for entries in found]
+
+    def _check_one(self, entries: Sequence[Entry]) -> None:
+        """Refuse answers of which nothing says which one counts."""
+        answered = [entry for entry in entries if entry.outcome == "answered"]
+        if len({entry.key for entry in answered}) < 2:
+            return
+        question, models = answered[0].question, sorted({entry.model for entry in answered})
+        where = f"{self.place}, {question}"
+        if len(models) > 1:
+            step = f"name the model of voter {question.run} under models in study.yaml"
+            raise ElicitationError(Fault(where, f"answers of {', '.join(models)}", "answers of one model", step))
+        count = len({entry.key for entry in answered})
+        step = (
+            "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or ask live, "
+            "which knows its wording"
+        )
+        found = f"answers of {models[0]} to {count} wordings or manners of asking"
+        raise ElicitationError(Fault(where, found, "answers to one", step))
+
+
+def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int:
+    """Write entries as `<name>.jsonl` into a folder, each once, sorted by question; the number of them.
+
+    Raises
+    ------
+    ElicitationError : the folder holds other entries already, which this would lie among.
+
+    """
+    path = Path(folder) / f"{name}{ENTRIES}"
+    if others := sorted(file.name for file in Path(folder).glob(f"*{ENTRIES}") if file != path):
+        step = "name an empty folder; `afa elicit merge` puts several into one"
+        raise ElicitationError(Fault(str(folder), f"a record already ({others[0]})", f"nothing but {path.name}", step))
+    lines = sorted({(_place(entry), json.dumps(entry.document, sort_keys=True)) for entry in entries})
+    _write_lines(path, [line.encode() for _, line in lines])
+    return len(lines)
+
+
+def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
+    """Write what several records hold into one folder, the same for any order of them; the number of entries.
+
+    model : only answers of this model. prompt : only those to the template whose digest begins so. Tries are merged
+    whole: what was spent stays spent.
+
+    Raises
+    ------
+    ElicitationError : a folder that holds no record, a fault of one, or a destination with another record in it.
+
+    """
+    chosen: list[Entry] = []
+    for record in records:
+        entries = list(Record(record).entries())
+        if not entries:
+            raise ElicitationError(Fault(str(record), "no answers", "a record", "name folders with files of answers"))
+        chosen += [entry for entry in entries if model in ("", entry.model) and entry.prompt_digest.startswith(prompt)]
+    count = write_record(chosen, destination, MERGED)
+    for suffix in (WORDINGS, TRIES):
+        faults: list[Fault] = []
+        lines = sorted({line for record in records for _, _, line in Lines(record, suffix).new(faults)})
+        if faults:
+            raise ElicitationError(faults)
+        if lines:
+            _write_lines(destination / f"{MERGED}{suffix}", lines)
+    for record in records:
+        if (record / RETRIEVED).is_dir():
+            shutil.copytree(record / RETRIEVED, destination / RETRIEVED, dirs_exist_ok=True)
+    return count
+
+
+def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _place(entry: Entry) -> tuple[str, ...]:
+    question = entry.question
+    return question.prompt, question.run, *(value for _, value in sorted(question.values.items())), entry.time
