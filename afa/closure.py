@@ -10,7 +10,7 @@ p_0(x) = p_1(-x), so that Z_0 = Z_1 and E_Q[sign S] = 0 at no observation hold e
 and the couplings predict what has not been observed. A prior is halved between the classes either way.
 
 Where a bundle says how often each value occurs with and without the entity, nothing has to be closed: `explicit` takes
-the two classes as they are stated (`afa.bundle.explicit`).
+the two classes as they are stated (`afa.bundle.rates`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from afa.bundle import Bundle, PackedCouplings
-from afa.bundle.explicit import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
-from afa.bundle.explicit import bundle_models
-from afa.bundle.rates import CONDITION, NONE_STATED, SHARED
+from afa.bundle.rates import CONDITION, NONE_STATED, SHARED, bundle_models
+from afa.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.errors import Fault, InferenceError, PlannerError
 from afa.inference.exact import MEMORY_LIMIT, exact
 from afa.inference.meanfield import MeanField, Solver, mean_field

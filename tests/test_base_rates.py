@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.bracket import duel_interval
-from afa.bundle.explicit import explicit_models, slopes_bound
+from afa.bundle.rates import explicit_models, slopes_bound
 from afa.errors import BundleError, PlannerError
 from afa.gain import cmi, wald_magnitude
 from afa.inference.exact import exact

@@ -26,7 +26,7 @@ from afa.cohort.table_cohort import (
 )
 from afa.config import RunConfig
 from afa.doctor.inputs import check_cohort_file
-from afa.elicit.knowledge import pool_answers
+from afa.elicit.consensus import pool_answers
 from afa.errors import AfaError, CohortError, ConfigError
 from afa.features import read_features
 from afa.field import build_field_bundle, import_field, read_record

@@ -14,11 +14,13 @@
 Where `bundle.yaml` lists `entities` or `features`, a row that names another is a fault. Where it does not, entities
 come in the order of their first appearance in unary.csv and then pairwise.csv, and features in that of features.csv
 or, without it, in sorted order.
+
+The rows of each table are checked here: indices and numbers, and every fault by line and column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,9 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from afa.bundle.rates import FLOOR, Holds, Rates
-from afa.csvfile import LONGEST_NAME
-from afa.features import FEATURE_COLUMNS
+from afa.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
+from afa.csvfile import LONGEST_NAME, CsvTable, earlier_row, name_column, number_column, quoted, suggestion
+from afa.errors import CohortError, Fault
+from afa.features import FEATURE_COLUMNS, Features, read_features
 from afa.files import sha256_of
 
 HEADER = "bundle.yaml"
@@ -128,3 +131,249 @@ class Content:
 def digests_of(folder: str | Path) -> dict[str, str]:
     """The SHA-256 of every CSV file of the format that a folder holds, by file name."""
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
+
+
+TOO_MUCH = 1.0 + 1e-9
+
+
+def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
+    """The potentials of unary.csv or pairwise.csv; 0 where a row of unary.csv states probabilities instead.
+
+    codes : (n_rows,) indices of the entities and of each column of features, -1 where a name is unknown.
+    """
+    entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
+    paired = features.shape[1] == 2
+    value = number_column(table, "potential", empty=None if paired else np.nan)
+    if not paired:
+        empty = table.empty("potential")
+        table.wrong(empty & ~_states(table), "potential", "a finite number", "correct the number")
+        value = np.where(empty, 0.0, value)
+    number_column(table, "confidence", low=0.0, high=1.0, empty=np.nan)
+    sound = (entity >= 0) & (features >= 0).all(axis=1)
+    if paired:
+        same = sound & (features[:, 0] == features[:, 1])
+        step, names = "remove the row", table.columns["feature_a"]
+        table.wrong(same, "feature_b", "two different features", step, lambda row: f"{names[row]} paired with itself")
+        sound &= ~same
+    base = int(features.max(initial=0)) + 1
+    key = entity
+    for column in features.T:
+        key = key * base + column
+    what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
+    _once(table, np.where(sound, key, -1), what)
+    return Potentials(entity, features, value, _scopes(table) if paired else None)
+
+
+def _scopes(table: CsvTable) -> NDArray[np.int8] | None:
+    known = {word: i for i, word in enumerate(SCOPES)}
+    codes = np.array([known.get(word, -1) for word in table.columns["scope"]], dtype=np.int8)
+    table.wrong(codes < 0, "scope", "shared, condition or nothing", "choose one of them")
+    return np.maximum(codes, 0) if (codes > 0).any() else None
+
+
+def _states(table: CsvTable) -> NDArray[np.bool_]:
+    """(n_rows,) whether a row of unary.csv states any probability."""
+    stated: NDArray[np.bool_] = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
+    return stated
+
+
+def stated_rows(
+    table: CsvTable, unary: Potentials, possible: NDArray[np.bool_], background: NDArray[np.bool_]
+) -> Stated:
+    """The rows of unary.csv that state probabilities.
+
+    possible : (M, 3), which values a feature can take. background : (M,) bool, whether features.csv states it.
+    """
+    shares = {name: number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in SHARES}
+    empty = {name: table.empty(name) for name in SHARES}
+    entity, feature = unary.entity, unary.features[:, 0]
+    rows = np.flatnonzero(_states(table) & (entity >= 0) & (feature >= 0))
+    wrong = np.zeros(len(table), dtype=bool)
+    both = {}
+    for state in ("with", "without"):
+        low, high = f"p_low_{state}", f"p_high_{state}"
+        for name, other, side in ((low, high, 0), (high, low, 2)):
+            can_be, share = possible[feature[rows], side], shares[name][rows]
+            word = name.split("_")[1]
+            strange = (share > 0) & ~can_be
+            lacking = can_be & empty[name][rows] & ~empty[other][rows]
+            wrong[rows[strange | lacking]] = True
+            for row in rows[strange].tolist():
+                found = f"{shares[name][row]:g}, though it cannot be {word}"
+                table.wrong(
+                    [row], name, "nothing or 0", f"empty it, or give the cut point {word} in features.csv", found
+                )
+            said = "nothing beside the other side's share"
+            table.wrong(rows[lacking], name, "both shares, or neither", "add it", said)
+        for row in rows[shares[low][rows] + shares[high][rows] > TOO_MUCH].tolist():
+            found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
+            table.wrong([row], high, "at most 1 together", "correct them", found)
+            wrong[row] = True
+        spoken = ~(empty[low] & empty[high])
+        filled = three_values(*(np.where(spoken, np.nan_to_num(shares[name]), np.nan) for name in (low, high)))
+        both[state] = np.maximum(filled, 0.0, where=np.isfinite(filled), out=filled)
+    says = {state: np.isfinite(both[state][:, 0]) for state in both}
+    pooled = background.copy()
+    pooled[feature[rows[says["without"][rows]]]] = True
+    for state, other, known in (("without", "with", pooled), ("with", "without", background)):
+        bare = ~wrong[rows] & says[other][rows] & ~says[state][rows] & ~known[feature[rows]]
+        found = f"nothing beside the shares {other} the entity, of a feature without a background"
+        step = "add them, or p_low and p_high of the feature to features.csv"
+        table.wrong(rows[bare], f"p_high_{state}", f"the shares {state} it", step, found)
+    order = rows[np.lexsort((feature[rows], entity[rows]))]
+    directed = ~table.empty("potential")[order]
+    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
+
+
+def prior_rows(table: CsvTable, entity: NDArray[np.int64], n_entities: int) -> NDArray[np.float64]:
+    """(n_entities,) log-odds; 0 without a row."""
+    value = number_column(table, "log_odds")
+    _once(table, entity, "each entity once")
+    priors = np.zeros(n_entities)
+    priors[entity[entity >= 0]] = value[entity >= 0]
+    return priors
+
+
+def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
+    """(n_features,) costs; NaN for a feature without a row, of its own or of the measurement that it comes from.
+
+    item : (n_rows,) indices of features and, behind them, of measurements. One of a measurement is divided among its
+    features, so that together they cost what it says.
+    """
+    value = number_column(table, "cost", low=0.0)
+    _once(table, item, "each feature once")
+    costs = np.full(n_features, np.nan)
+    own = (item >= 0) & (item < n_features)
+    costs[item[own]] = value[own]
+    for row in np.flatnonzero(item >= n_features):
+        members = list(measurements[item[row] - n_features][1])
+        if np.isfinite(costs[members]).any():
+            found = "a cost of it, and of a feature that it measures"
+            table.wrong([row], "feature", "one of the two", "remove one of the two rows", found)
+        costs[members] = value[row] / len(members)
+    return costs
+
+
+def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Other names by feature."""
+    name_column(table, "alias")
+    known = set(features)
+    first: dict[str, int] = {}
+    aliases: dict[str, list[str]] = {}
+    for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
+        if index < 0 or not alias:
+            continue
+        if alias in known:
+            found, expected, step = f"{alias}, the name of a feature", "a name that no feature has", "remove the row"
+            table.faults.add(line, "alias", found, expected, step)
+        elif alias in first:
+            found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
+            table.faults.add(line, "alias", found, "each alias once", step)
+        else:
+            first[alias] = line
+            aliases.setdefault(features[index], []).append(alias)
+    return {name: tuple(others) for name, others in aliases.items()}
+
+
+def feature_table(path: Path, features: Sequence[str], known_from: str) -> tuple[Features | None, list[Fault]]:
+    """`features.csv` in the order of `features`, each of which must have a row; None where there is no file.
+
+    known_from : where `features` are listed.
+    """
+    if not path.exists():
+        return None, []
+    try:
+        table = read_features(path)
+    except CohortError as error:
+        return None, list(error.faults)
+    known, rows = set(features), set(table.names)
+    strange = [name for name in table.names if name not in known]
+    if strange:
+        where, expected = f"{path}, column feature", f"a name {known_from}"
+        return None, [Fault(where, quoted(name), expected, suggestion(name, features)) for name in strange]
+    lacking = [name for name in features if name not in rows]
+    if lacking:
+        return None, lacking_faults(path, "row for", lacking, "a row for every feature")
+    return table if table.names == tuple(features) else table.chosen(features), []
+
+
+def lacking_faults(path: Path, what: str, names: Sequence[str], expected: str) -> list[Fault]:
+    """One line for the features that a file has no such thing of; nothing where there is none."""
+    named = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    step = "add the missing rows or remove the file"
+    return [Fault(str(path), f"no {what} {named}", expected, step)] if names else []
+
+
+def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
+    """Measurements with the features that come of each, and groups of features that exclude each other."""
+    _once(table, feature, "each feature once")
+    groups, known = list[Group](), set(features)
+    for column in ("measurement", "exclusive"):
+        words = table.columns[column]
+        members: dict[str, list[int]] = {}
+        for row, word in enumerate(words):
+            if word and (word != word.strip() or not word.isprintable()):
+                expected = "a name without spaces around it or invisible characters"
+                table.wrong([row], column, expected, "correct the name")
+            elif word in known:
+                found, step = f"{word}, the name of a feature", "give the group a name of its own"
+                table.wrong([row], column, "another name", step, found)
+            elif word and feature[row] >= 0:
+                members.setdefault(word, []).append(int(feature[row]))
+        groups.append(tuple((word, tuple(sorted(found))) for word, found in members.items()))
+    neither = table.empty("measurement") & table.empty("exclusive")
+    table.wrong(neither, "measurement", "a measurement or an exclusive group", "name one, or remove the row")
+    return groups
+
+
+def parent_rows(
+    table: CsvTable, codes: list[NDArray[np.int64]], features: Sequence[str]
+) -> tuple[tuple[int, int], ...]:
+    """(child, parent) pairs, each once, without a circle."""
+    child, parent = codes
+    sound = (child >= 0) & (parent >= 0)
+    _once(table, np.where(sound, child * max(len(features), 1) + parent, -1), "each feature and parent once")
+    above: dict[int, set[int]] = {}
+    for row in np.flatnonzero(sound).tolist():
+        c, p = int(child[row]), int(parent[row])
+        if c == p or c in _ancestors(p, above):
+            found = f"{features[c]}, which is above itself then"
+            table.wrong([row], "parent", "no circle", "remove a row of the circle", found)
+            continue
+        above.setdefault(c, set()).add(p)
+    return tuple((c, p) for c in sorted(above) for p in sorted(above[c]))
+
+
+def _ancestors(start: int, above: Mapping[int, set[int]]) -> set[int]:
+    found, waiting = set(), [start]
+    while waiting:
+        for parent in above.get(waiting.pop(), ()):
+            if parent not in found:
+                found.add(parent)
+                waiting.append(parent)
+    return found
+
+
+def group_faults(folder: Path, rates: Rates, features: Sequence[str], pairwise: Potentials) -> list[Fault]:
+    """What does not fit in the exclusive groups: features that can be -1, couplings, a single member."""
+    faults, where = [], str(folder / "groups.csv")
+    pairs = pairwise.features[pairwise.value != 0]
+    for name, members in rates.exclusive:
+        below = [features[j] for j in members if rates.possible[j, 0]]
+        if below:
+            found, expected = f"{below[0]} in {name}, which can be -1", "features that are 0 or +1"
+            step = "call it binary in features.csv, or leave it out"
+            faults.append(Fault(f"{where}, column exclusive", found, expected, step))
+        if len(members) < 2:
+            found, step = f"{name}, of one feature", "name it in the rows of the others too"
+            faults.append(Fault(f"{where}, column exclusive", found, "two or more that exclude each other", step))
+        for j, k in np.unique(pairs[np.isin(pairs, members).any(axis=1)], axis=0).tolist():
+            found = f"a coupling of {features[j]} and {features[k]}, of which the exclusive group {name} has one"
+            faults.append(Fault(str(folder / "pairwise.csv"), found, "no coupling of its features", "remove the row"))
+    return faults
+
+
+def _once(table: CsvTable, codes: NDArray[np.int64], expected: str) -> None:
+    earlier = earlier_row(codes)
+    step = "remove one of the two rows"
+    table.wrong(earlier >= 0, "", expected, step, lambda row: f"the same as line {table.lines[earlier[row]]}")

@@ -16,9 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from afa.bundle.explicit import bundle_models, exclusive_log_odds
 from afa.bundle.format import Potentials
-from afa.bundle.rates import CONDITION, FLOOR, SHARED, Rates
+from afa.bundle.rates import CONDITION, FLOOR, SHARED, Rates, bundle_models, exclusive_log_odds
 from afa.csvfile import suggestion
 from afa.errors import BundleError, Fault
 from afa.mrf import PairwiseMRF
@@ -129,7 +128,7 @@ class Bundle:
         <Bundle leaves 1: 2 entities, 1 features>
 
         """
-        from afa.bundle.frame import bundle_of_frames  # noqa: PLC0415 (it reads bundles, which are this class)
+        from afa.bundle.write import bundle_of_frames  # noqa: PLC0415 (it reads bundles, which are this class)
 
         return bundle_of_frames(unary, pairwise, name, version, costs, priors)
 

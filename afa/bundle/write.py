@@ -1,10 +1,15 @@
-"""Writing a bundle folder in canonical form, and stamping one with the digests of its files."""
+"""Writing a bundle folder in canonical form, stamping one with the digests of its files, and beginning a new one.
+
+A bundle from tables in memory is written as a folder for a moment, so that one reader checks them all.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,13 +21,14 @@ from afa.bundle.format import (
     HEADER,
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
+    REQUIRED_FILES,
     SHARES,
     VALUE_DOMAIN,
     digests_of,
 )
 from afa.bundle.model import Bundle
 from afa.bundle.rates import NONE_STATED, SCOPES, Rates
-from afa.bundle.read import read_folder
+from afa.bundle.read import load_bundle, read_folder
 from afa.errors import BundleError, ConfigError, Fault
 from afa.features import Features
 from afa.files import atomic_file, atomic_folder
@@ -266,3 +272,99 @@ def _with_digests(text: str, digests: Mapping[str, str]) -> str:
 
 def _renamed(fault: Fault, old: str, new: str) -> Fault:
     return replace(fault, where=fault.where.replace(old, new), next_step=fault.next_step.replace(old, new))
+
+
+LONG = ["entity", "feature", "potential"]
+PAIRS = ["entity", "feature_a", "feature_b", "potential"]
+
+
+def bundle_of_frames(
+    unary: pd.DataFrame,
+    pairwise: pd.DataFrame | None,
+    name: str,
+    version: str,
+    costs: Mapping[str, float] | None,
+    priors: Mapping[str, float] | None,
+) -> Bundle:
+    """`Bundle.from_frame`."""
+    if not isinstance(unary, pd.DataFrame):
+        step = "give pandas.DataFrame(potentials, index=entities, columns=features)"
+        raise BundleError(Fault("from_frame", type(unary).__name__, "a DataFrame", step))
+    rows, features = _rows(unary)
+    couplings = pd.DataFrame(columns=PAIRS) if pairwise is None else pairwise
+    entities = list(dict.fromkeys([*rows["entity"], *couplings.get("entity", [])]))
+    paired = [str(feature) for side in PAIRS[1:3] for feature in couplings.get(side, [])]
+    header = {"name": name, "version": version, "entities": [str(entity) for entity in entities]}
+    header["features"] = list(dict.fromkeys([*features, *paired]))
+    tables = {"unary.csv": rows, "pairwise.csv": couplings}
+    if costs is not None:
+        tables["costs.csv"] = pd.DataFrame(list(dict(costs).items()), columns=["feature", "cost"])
+    if priors is not None:
+        tables["priors.csv"] = pd.DataFrame(list(dict(priors).items()), columns=["entity", "log_odds"])
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "bundle.yaml").write_text(yaml.safe_dump(header, allow_unicode=True), encoding="utf-8")
+        for file, table in tables.items():
+            table.to_csv(Path(folder) / file, index=False)
+        try:
+            return load_bundle(folder)
+        except BundleError as error:
+            here = f"{folder}/"
+            raise BundleError(
+                Fault(fault.where.replace(here, "from_frame, "), fault.found, fault.expected, fault.next_step)
+                for fault in error.faults
+            ) from None
+
+
+def _rows(unary: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Rows of `LONG`, and the features in their order."""
+    if "potential" in unary.columns:
+        return unary, [str(feature) for feature in dict.fromkeys(unary.get("feature", []))]
+    wide = unary.rename_axis(index="entity", columns=None)
+    rows = wide.reset_index().melt("entity", var_name="feature", value_name="potential").dropna(subset="potential")
+    return rows, [str(feature) for feature in unary.columns]
+
+
+TEMPLATE = """\
+# Add rows to the files beside this one, then run `afa bundle validate {folder}`: it names every fault.
+#
+# unary.csv: what an entity does to a feature, with values -1 (less than usual), 0 (as usual) and 1 (more).
+#   drought,soil_moisture,-1
+#   Above 0: tends to be 1 where the entity holds; below 0: tends to be -1. The size, in nats, says how strongly:
+#   1 is usual. A row left out means nothing known.
+# pairwise.csv: two features that go together within an entity. It may stay as it is.
+#   drought,leaf_firmness,soil_moisture,1
+#   Above 0: they deviate in one direction; below 0: in opposite ones.
+# More files may be added: priors.csv (entity,log_odds), costs.csv (feature,cost; all features), aliases.csv
+# (feature,alias), and features.csv with units and ranges, so that numbers can be typed (docs/bundle.md).
+name: "{name}"
+version: "1"
+# With these lists a name that is misspelt in a row is a fault; without them it is one more entity or feature.
+# entities: [drought, overwatering]
+# features: [soil_moisture, leaf_firmness]
+# Where it comes from, for whoever uses it:
+# licence: <licence>
+# provenance:
+#   model: <who or what said so>
+#   prompts: <how it was asked>
+#   date: <when>
+#   consensus: <how several answers became one>
+"""
+
+
+def write_template(name: str, folder: Path) -> Path:
+    """Write the folder `<folder>/<name>`; a `BundleError` where the name is unfit or something is there already."""
+    path = folder / name
+    if not re.fullmatch(r"\w[\w-]*", name):
+        raise BundleError(
+            Fault("the name of a bundle", repr(name), "letters, digits, - and _", "choose another name, and --folder")
+        )
+    if path.exists():
+        found = "a folder" if path.is_dir() else "a file"
+        raise BundleError(
+            Fault(str(path), found, "nothing of this name yet", "choose another name, or edit what is there")
+        )
+    with atomic_folder(path) as temporary:
+        (temporary / HEADER).write_text(TEMPLATE.format(name=name, folder=path), encoding="utf-8")
+        for file in REQUIRED_FILES:
+            (temporary / file).write_text(",".join(REQUIRED_COLUMNS[file]) + "\n", encoding="utf-8")
+    return path

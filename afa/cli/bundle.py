@@ -69,7 +69,7 @@ def bundle_new(
     folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
 ) -> None:
     """Write the files of a bundle, to be filled in."""
-    from afa.bundle.template import write_template
+    from afa.bundle.write import write_template
 
     made = write_template(name, folder)
     typer.echo(f"wrote {made}: fill in its files, then run `afa bundle validate {made}`")

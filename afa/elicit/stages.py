@@ -1,25 +1,35 @@
 """The stages from questions to a bundle (app. `supp:llm-elicitation`): each takes tables and gives tables by name.
 
-`unary` and `pairwise` ask, or look up what was recorded; `consensus` and `evidence` filter what `unary` named.
+`unary` and `pairwise` ask, or look up what was recorded; `consensus` and `evidence` filter what `unary` named; the last
+one writes the bundle that kept genes and judged pairs make, with where its answers come from.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
-from afa.bundle import Bundle
+from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.elicit.abstracts import Abstract
-from afa.elicit.bundle import write_elicited_bundle
 from afa.elicit.citations import checked, citation_counts, citation_table, reference_table, retrieved_references
-from afa.elicit.consensus import agreement, check_voters, consensus, evidence_filter
+from afa.elicit.consensus import (
+    SAME_MODEL,
+    agreement,
+    check_voters,
+    consensus,
+    evidence_filter,
+    pooled_shares,
+    read_voters,
+)
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.recorded import Recorded, imported
 from afa.elicit.study import (
     Ends,
+    PairMode,
     Study,
     cut_questions,
     known_features,
@@ -42,12 +52,19 @@ from afa.errors import ElicitationError, Fault
 from afa.features import Features
 from afa.files import atomic_folder
 
-if TYPE_CHECKING:  # its ranking is slow to import, and most runs retrieve nothing
+if TYPE_CHECKING:
     from afa.elicit.retrieval import Literature, Retrieved
+
 
 Tables = Mapping[str, pd.DataFrame]
 RATE_COLUMNS = ("direction", "p_high_with", "p_high_without", "p_low_with", "p_low_without", "confidence", "reason")
 UNCLEAR = "unclear: no coupling, which equals a zero"
+SIGNS = "same +1, opposite -1; unclear pairs are left out, which equals a zero"
+COUPLINGS: Mapping[PairMode, str] = {
+    "each": SIGNS,
+    "by_anchor": f"{SIGNS}; all pairs of an anchor gene were judged in one answer",
+    "conditional": "ln of P(gene_b shifts as gene_a does) with the phenotype over that without it",
+}
 
 
 class Source(Protocol):
@@ -73,20 +90,16 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 
     """
     questions = unary_questions(study)
-    entries = source.answers(questions)
-    asked = outcomes(questions, entries)
-    check_answered(asked, source.place)
+    entries, asked = _asked(source, questions)
     _check_voters(entries, study)
-    if literature is not None:
-        literature.check(entries, study)
-    retrieved = _retrieved(questions, literature)
+    retrieved, abstracts = _retrieved(literature, questions, entries, study)
     named, dropped = usable_genes(genes_named(entries, source.place), **study.usable)
-    shown = {question.values["phenotype"]: own for question, own in zip(questions, retrieved, strict=True)}
-    numbers = [len(_abstracts(shown[name])) for name in named["phenotype"]]
+    shown = {question.values["phenotype"]: len(own) for question, own in zip(questions, abstracts, strict=True)}
+    numbers = named["phenotype"].map(shown)
     named["references"] = list(map(retrieved_references, named["references"], numbers))
-    references = reference_table(entries, map(_abstracts, retrieved), study)
+    references = reference_table(entries, abstracts, study)
     tables = {"asked": asked, "named": named, "dropped": dropped, "references": references}
-    return {**tables, **_citations(entries, retrieved, literature)}
+    return {**tables, **_citations(entries, abstracts, retrieved, literature)}
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
@@ -102,14 +115,9 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 
     """
     features = known_features(study)
-    cuts = source.answers(cut_questions(study))
-    asked = outcomes(cut_questions(study), cuts)
-    check_answered(asked, source.place)
+    cuts, asked = _asked(source, cut_questions(study))
     ends = {voter: _ends(features, voter, cuts, source.place) for voter in study.settings.voters}
-    questions = rate_questions(study, ends)
-    entries = source.answers(questions)
-    found = outcomes(questions, entries)
-    check_answered(found, source.place)
+    entries, found = _asked(source, rate_questions(study, ends))
     _check_voters(entries, study)
     rows = _rows(entries, source.place)
     if not rows["direction"].any():
@@ -166,15 +174,11 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
 
     """
     questions = pair_questions(study, kept)
-    entries = source.answers(questions, kept)
-    asked = outcomes(questions, entries)
-    check_answered(asked, source.place)
-    if literature is not None:
-        literature.check(entries, study, kept)
-    retrieved = _retrieved(questions, literature)
+    entries, asked = _asked(source, questions, kept)
+    retrieved, abstracts = _retrieved(literature, questions, entries, study, kept)
     pairs = pairs_judged(entries, source.place)
     dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR)
-    return {"asked": asked, "pairs": pairs, "dropped": dropped, **_citations(entries, retrieved, literature)}
+    return {"asked": asked, "pairs": pairs, "dropped": dropped, **_citations(entries, abstracts, retrieved, literature)}
 
 
 def bundle_stage(
@@ -189,22 +193,59 @@ def bundle_stage(
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle that the tables of the stages `unary`, `consensus`, `evidence` and `pairwise` make.
 
-    probabilities : as of `write_elicited_bundle`. Returns the bundle and the genes left out (phenotype, gene, reason)
-    by any of the stages.
+    The same answers give the same bytes. Potentials are +1 and -1; of pairs that were asked for conditionally,
+    logarithms of a ratio. A pair that is `unclear` is left out, which equals a zero, and counted. probabilities : a
+    folder of voters who say how often (`afa.elicit.consensus.read_voters`); their answers stand beside the potentials,
+    for the encoding by controls. Returns the bundle and the genes left out (phenotype, gene, reason) by any of the
+    stages.
     """
-    left_out = [stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")]
-    dropped = _joined(left_out)
-    tables = {
-        "asked": _joined([stages["unary"]["asked"], stages["pairwise"]["asked"]]),
-        "named": stages["unary"]["named"],
-        "kept": stages["evidence"]["kept"],
-        "pairs": stages["pairwise"]["pairs"],
-        "dropped": dropped,
-    }
-    bundle = write_elicited_bundle(
-        study, tables, destination, min_agree=min_agree, name=name, version=version, probabilities=probabilities
+    voters, kept, pairs = len(study.settings.voters), stages["evidence"]["kept"], stages["pairwise"]["pairs"]
+    asked = _joined([stages["unary"]["asked"], stages["pairwise"]["asked"]])
+    dropped = _joined([stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")])
+    clear = pairs[pairs["sign"] != 0]
+    unary = pd.DataFrame(
+        {
+            "entity": kept["phenotype"],
+            "feature": kept["gene"],
+            "potential": kept["potential"],
+            "confidence": kept["confidence"].round(4),
+            "evidence": _mechanisms(stages["unary"]["named"], kept, voters),
+        }
     )
-    return bundle, dropped
+    counts = {
+        "genes_kept": len(kept),
+        "genes_dropped": len(dropped),
+        "pairs_asked_of_survivors": len(pairs),
+        "pairs_same": int((pairs["sign"] == 1).sum()),
+        "pairs_opposite": int((pairs["sign"] == -1).sum()),
+        "pairs_unclear": int((pairs["sign"] == 0).sum()),
+    }
+    provenance = _provenance(study, asked, counts, min_agree)
+    if probabilities is not None:
+        said = read_voters(probabilities, unary)
+        unary = unary.join(pooled_shares(said, unary))
+        provenance["probabilities"] = f"of {said['voter'].nunique()} voters, pooled by the mean of log-probabilities"
+    write_bundle(
+        destination,
+        name=name or f"{study.settings.name}-{min_agree}of{voters}{'' if probabilities is None else '-rates'}",
+        version=version,
+        entities=study.names,
+        features=sorted(kept["gene"].unique()),
+        unary=unary,
+        pairwise=pd.DataFrame(
+            {
+                "entity": clear["phenotype"],
+                "feature_a": clear["gene_a"],
+                "feature_b": clear["gene_b"],
+                "potential": clear["coupling"] if study.settings.pairs == "conditional" else clear["sign"],
+                "confidence": clear["lit_prob"],
+                "evidence": clear["text"],
+            }
+        ),
+        provenance=provenance,
+        encoding=None if probabilities is None else "controls",
+    )
+    return load_bundle(destination), dropped
 
 
 def all_stages(study: Study, source: Source, literature: Literature | None, *, min_agree: int) -> dict[str, Tables]:
@@ -244,34 +285,87 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
         raise ElicitationError(Fault(where, "no gene left of any phenotype", "one or more", step))
 
 
-def _retrieved(questions: Sequence[Question], literature: Literature | None) -> list[Retrieved | None]:
-    """What was retrieved for each question; None where the study asks without retrieval."""
-    return [None if literature is None else literature.retrieved(question) for question in questions]
+def _asked(
+    source: Source, questions: Sequence[Question], kept: pd.DataFrame | None = None
+) -> tuple[list[Entry], pd.DataFrame]:
+    """The answer to each question, and a row each of what came of it; an error counts those without an answer."""
+    entries = source.answers(questions, kept)
+    asked = outcomes(questions, entries)
+    check_answered(asked, source.place)
+    return [entry for entry in entries if entry is not None], asked
 
 
-def _abstracts(retrieved: Retrieved | None) -> Sequence[Abstract]:
-    return () if retrieved is None else retrieved.abstracts
+def _retrieved(
+    literature: Literature | None,
+    questions: Sequence[Question],
+    entries: Sequence[Entry],
+    study: Study,
+    kept: pd.DataFrame | None = None,
+) -> tuple[list[Retrieved], list[Sequence[Abstract]]]:
+    """What was retrieved for each question, to which its answer must belong, and its abstracts; maybe nothing."""
+    if literature is None:
+        return [], [()] * len(questions)
+    literature.check(entries, study, kept)
+    retrieved = [literature.retrieved(question) for question in questions]
+    return retrieved, [each.abstracts for each in retrieved]
 
 
 def _citations(
-    entries: Sequence[Entry | None], retrieved: Sequence[Retrieved | None], literature: Literature | None
+    entries: Sequence[Entry],
+    abstracts: Sequence[Sequence[Abstract]],
+    retrieved: Sequence[Retrieved],
+    literature: Literature | None,
 ) -> Tables:
     """Tables of what answers cite; none for a record made elsewhere, which has no citations by number."""
     judged = [
         part
-        for entry, own in zip(entries, retrieved, strict=True)
-        if entry is not None and entry.prompt_digest != UNKNOWN
-        for part in checked(entry.question, answer_of(entry), _abstracts(own))
+        for entry, own in zip(entries, abstracts, strict=True)
+        if entry.prompt_digest != UNKNOWN
+        for part in checked(entry.question, answer_of(entry), own)
     ]
     if not judged:
         return {}
     tables = {"citations": citation_table(judged), "citation_counts": citation_counts(judged)}
-    return tables if literature is None else {**tables, **literature.tables(filter(None, retrieved))}
+    return tables if literature is None else {**tables, **literature.tables(retrieved)}
 
 
-def _check_voters(entries: Sequence[Entry | None], study: Study) -> None:
-    given = {entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries if entry is not None}
-    check_voters(given, study)
+def _check_voters(entries: Sequence[Entry], study: Study) -> None:
+    check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
+
+
+def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
+    """For each kept gene how many runs named it, and the mechanism that the first of them gave."""
+    first = named.drop_duplicates(["phenotype", "gene"])
+    told = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
+    return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in told.itertuples()]
+
+
+def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
+    """What is known of the answers: by the study of a record made elsewhere, else by the answers themselves."""
+    settings = study.settings
+    known = {
+        "model": ", ".join(sorted(asked["model"].unique())),
+        "prompts": ", ".join(sorted((asked["prompt"] + " " + asked["prompt_digest"].str[:12]).unique())),
+        "date": _dates(asked),
+        "evidence": f"{settings.abstracts} abstracts retrieved per question" if settings.abstracts else "no retrieval",
+    }
+    caveats = [*settings.provenance.get("caveats", ()), *([SAME_MODEL] if settings.same_model else ())]
+    return {
+        **known,
+        **{key: value for key, value in settings.provenance.items() if key != "caveats"},
+        "consensus": f"a gene is kept for a phenotype where at least {min_agree} of {len(settings.voters)} runs name it"
+        " and all runs that name it agree on its direction; confidence is the mean over those runs",
+        "references": "a gene needs a supported reference" if settings.references else "no filter by references",
+        "couplings": COUPLINGS[settings.pairs],
+        "counts": dict(counts),
+        **({"caveats": caveats} if caveats else {}),
+        "record_sha256": hashlib.sha256("\n".join(sorted(asked["answer"])).encode()).hexdigest(),
+    }
+
+
+def _dates(asked: pd.DataFrame) -> str:
+    days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
+    return UNKNOWN if not days else days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -280,20 +374,19 @@ def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True) if filled else tables[0]
 
 
-def _ends(features: Features, voter: str, entries: Sequence[Entry | None], place: str) -> Ends:
+def _ends(features: Features, voter: str, entries: Sequence[Entry], place: str) -> Ends:
     """A voter's cut points of all features; a binary one is high where it is there."""
     given: Ends = dict.fromkeys(features.names, (None, 0.5))
     for entry in entries:
-        if entry is not None and entry.question.run == voter:
+        if entry.question.run == voter:
             given |= {cut.feature: (cut.low, cut.high) for cut in answer_of(entry, place).features}
     return given
 
 
-def _rows(entries: Sequence[Entry | None], place: str) -> pd.DataFrame:
+def _rows(entries: Sequence[Entry], place: str) -> pd.DataFrame:
     rows = [
         {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
         for entry in entries
-        if entry is not None
         for rate in answer_of(entry, place).features
     ]
     return pd.DataFrame(rows, columns=["voter", "entity", "feature", *RATE_COLUMNS])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.bundle.explicit import bundle_models, exclusive_of, with_groups
+from afa.bundle.rates import bundle_models, exclusive_of, with_groups
 from afa.closure import STRENGTH, Closure, closed_bundle, known_log_ratio
 from afa.engine.compile import in_threads, kernel
 from afa.engine.course import CALLS, DUELS, ENTITIES, Followed

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.bundle.explicit import bundle_models
+from afa.bundle.rates import bundle_models
 from afa.errors import BundleError, Fault
 from afa.formats.assemble import Pair, assemble
 from afa.formats.extra import library

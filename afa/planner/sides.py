@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.bundle.explicit import bundle_models, group_states, hypotheses_of
+from afa.bundle.rates import bundle_models, group_states, hypotheses_of
 from afa.closure import known_log_ratio, log_ratio
 from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from afa.bundle import Bundle, load_bundle, save_bundle, validate_bundle
-from afa.bundle.explicit import bundle_models
+from afa.bundle.rates import bundle_models
 from afa.cli import app
 from afa.closure import closed_bundle, half_potentials, kappa_of
 from afa.engine.layout import pack

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from afa.bundle.template import write_template
+from afa.bundle.write import write_template
 from afa.cli import app
 from afa.errors import BundleError
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.bundle.rates import floored, pool, three_values
-from afa.elicit.knowledge import SHARES, cuts_apart, pool_answers, pool_cuts
+from afa.elicit.consensus import SHARES, cuts_apart, pool_answers, pool_cuts
 from afa.features import features_of
 
 ALL, NO_LOW, NO_HIGH = (True, True, True), (False, True, True), (True, True, False)

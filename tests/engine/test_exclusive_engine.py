@@ -7,7 +7,7 @@ import pytest
 from rated import rated
 from scipy.special import log_softmax
 
-from afa.bundle.explicit import exclusive_log_odds, group_states
+from afa.bundle.rates import exclusive_log_odds, group_states
 from afa.engine.course import CERTAIN, DUELS, ENTITIES, MISSING
 from afa.engine.follow import choose, follow
 from afa.engine.tasks import classes_of, elbo_differences, follow_gain, follow_orders, task_of

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afa.bracket import duel_interval
-from afa.bundle.explicit import explicit_models
+from afa.bundle.rates import explicit_models
 from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models

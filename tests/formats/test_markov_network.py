@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from rated import FEVERS, rated, written
 
 from afa.bundle import load_bundle
-from afa.bundle.explicit import bundle_models
+from afa.bundle.rates import bundle_models
 from afa.errors import AfaError, BundleError
 from afa.formats import from_markov_networks, from_networkx, to_markov_network
 from afa.inference.exact import exact

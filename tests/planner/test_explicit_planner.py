@@ -12,7 +12,7 @@ from scipy.special import expit, logit, logsumexp, softmax
 from afa.allocate import RULES
 from afa.bracket import duel_interval
 from afa.bundle import load_bundle
-from afa.bundle.explicit import bundle_models, hypotheses_of
+from afa.bundle.rates import bundle_models, hypotheses_of
 from afa.closure import kappa_of
 from afa.errors import PlannerError
 from afa.inference.meanfield import Solver

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from afa.bundle.explicit import explicit_models
+from afa.bundle.rates import explicit_models
 from afa.cohort.table_cohort import field_cohort, nobody_is_complete
 from afa.engine.course import CERTAIN, MISSING
 from afa.engine.follow import choose

@@ -8,7 +8,7 @@ import pytest
 import rated as random_bundles
 from rated import rated
 
-from afa.bundle.explicit import bundle_models
+from afa.bundle.rates import bundle_models
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
 from afa.inference.meanfield import Solver

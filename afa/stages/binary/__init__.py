@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.bundle.explicit import bundle_models, exclusive_log_odds
+from afa.bundle.rates import bundle_models, exclusive_log_odds
 from afa.closure import STRENGTH
 from afa.closure import Closure as Gauge
 from afa.cohort.cohort import Cohort

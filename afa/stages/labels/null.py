@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.bundle.explicit import bundle_models, exclusive_log_odds
+from afa.bundle.rates import bundle_models, exclusive_log_odds
 from afa.engine.compile import in_threads
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from afa.bundle import Bundle
-from afa.bundle.explicit import STRENGTH, exclusive_of, hypotheses_of, with_groups
+from afa.bundle.rates import STRENGTH, exclusive_of, hypotheses_of, with_groups
 from afa.closure import Closure
 from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import choose, follow
