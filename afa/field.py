@@ -20,7 +20,8 @@ import yaml
 from scipy import stats
 
 from afa.bundle import Bundle, load_bundle, write_bundle
-from afa.cohort.encode_table import Coding, read_and_encode
+from afa.cohort.encode import Coding
+from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.csvfile import CsvTable, earlier_row, name_column, number_column, quoted, read_table
 from afa.elicit.consensus import SHARES, cuts_apart, pool_answers, pool_cuts

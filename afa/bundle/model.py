@@ -138,9 +138,8 @@ class Bundle:
             return self.entities.index(entity)
         except ValueError:
             step = suggestion(str(entity), self.entities)
-            raise BundleError(
-                Fault(f"bundle {self.name}", f"no entity {entity!r}", "one of its entities", step)
-            ) from None
+            where = f"bundle {self.name}"
+            raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
     def couplings(self, entity: str) -> sp.csr_array:
         """The couplings of an entity, (M, M) symmetric with zero diagonal."""

@@ -355,14 +355,12 @@ def write_template(name: str, folder: Path) -> Path:
     """Write the folder `<folder>/<name>`; a `BundleError` where the name is unfit or something is there already."""
     path = folder / name
     if not re.fullmatch(r"\w[\w-]*", name):
-        raise BundleError(
-            Fault("the name of a bundle", repr(name), "letters, digits, - and _", "choose another name, and --folder")
-        )
+        step = "choose another name, and --folder"
+        raise BundleError(Fault("the name of a bundle", repr(name), "letters, digits, - and _", step))
     if path.exists():
         found = "a folder" if path.is_dir() else "a file"
-        raise BundleError(
-            Fault(str(path), found, "nothing of this name yet", "choose another name, or edit what is there")
-        )
+        step = "choose another name, or edit what is there"
+        raise BundleError(Fault(str(path), found, "nothing of this name yet", step))
     with atomic_folder(path) as temporary:
         (temporary / HEADER).write_text(TEMPLATE.format(name=name, folder=path), encoding="utf-8")
         for file in REQUIRED_FILES:

@@ -49,7 +49,8 @@ def encode(
     threshold: Threshold = 0.5,
 ) -> None:
     """Encode a table of numbers by the ranges of its features; what was cut where stands beside it."""
-    from afa.cohort.encode_table import Coding, control_rows, read_and_encode, write_encoded
+    from afa.cohort.encode import Coding
+    from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.features import read_features
 
     rows = control_rows(controls)
@@ -189,8 +190,9 @@ def cohort_by_cohort(
     import pandas as pd
 
     from afa.bundle import load_bundle
-    from afa.cohort.build import Coding, build_cohorts
+    from afa.cohort.build import build_cohorts
     from afa.cohort.cohort import write_codes
+    from afa.cohort.encode import Coding
     from afa.cohort.genes import read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, codes_by_cohort, load_cohort_file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from afa.cohort import geo
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
 from afa.cohort.encode import (
+    Coding,
     Reference,
     Test,
     encode,
@@ -47,36 +48,24 @@ class Coded(NamedTuple):
     controls: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class Coding:
-    """How values become ternary: by a test against the controls, or by distance from the cohort's own median.
+def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
+    """What a cohort's own file says in the place of the run's."""
+    return replace(coding, **own.model_dump(exclude_none=True))
 
-    `test` and `level` matter to the reference `controls` alone, `threshold` to `cohort`.
-    """
 
-    test: Test = "empirical"
-    level: float = 0.05
-    reference: Reference = "controls"
-    threshold: float = 0.5
-
-    def overridden(self, own: EncodingOverrides) -> Coding:
-        """With what a cohort's own file says in the place of the run's."""
-        threshold = self.threshold if own.threshold is None else own.threshold
-        return Coding(own.test or self.test, own.level or self.level, own.reference or self.reference, threshold)
-
-    def encode(self, values: pd.DataFrame, chosen: Selected) -> Coded:
-        """The code of the patients and of the controls, of `(n_genes, n_samples)` values in log2 units."""
-        patients, controls = values[list(chosen.patients)], values[list(chosen.controls)]
-        if self.reference == "cohort":
-            flat = without_robust_spread(patients.to_numpy(dtype=np.float64))
-            coded = encode_by_cohort(patients, threshold=self.threshold)
-            return Coded(coded.T, flat, {"reference": "cohort", "threshold": self.threshold}, controls.iloc[:, :0].T)
-        is_control = np.isin(values.columns, chosen.controls)
-        coded = encode(values, is_control, test=self.test, level=self.level)[list(chosen.patients)]
-        flat = without_spread(controls.to_numpy(dtype=np.float64))
-        healthy, used = encode_controls(controls, test=self.test, level=self.level)
-        said = {"test": self.test, "level": self.level} | ({} if used == self.test else {"test_of_controls": used})
-        return Coded(coded.T, flat, said, healthy.T)
+def encoded(coding: Coding, values: pd.DataFrame, chosen: Selected) -> Coded:
+    """The code of the patients and of the controls, of `(n_genes, n_samples)` values in log2 units."""
+    patients, controls = values[list(chosen.patients)], values[list(chosen.controls)]
+    if coding.reference == "cohort":
+        flat = without_robust_spread(patients.to_numpy(dtype=np.float64))
+        found = encode_by_cohort(patients, threshold=coding.threshold)
+        return Coded(found.T, flat, {"reference": "cohort", "threshold": coding.threshold}, controls.iloc[:, :0].T)
+    how: dict[str, Any] = {"test": coding.test, "level": coding.level}
+    found = encode(values, np.isin(values.columns, chosen.controls), **how)[list(chosen.patients)]
+    flat = without_spread(controls.to_numpy(dtype=np.float64))
+    healthy, used = encode_controls(controls, **how)
+    said = how | ({} if used == coding.test else {"test_of_controls": used})
+    return Coded(found.T, flat, said, healthy.T)
 
 
 def build_cohort(
@@ -98,7 +87,7 @@ def build_cohort(
     each symbol's other names, `ensembl` its Ensembl ids (for a series whose rows are those). Errors are `CohortError`s
     and, while fetching, `DownloadError`s.
     """
-    coding = Coding(test, level, reference, threshold).overridden(config.encoding)
+    coding = overridden(Coding(reference, test, level, threshold), config.encoding)
     return build_cohorts(config, source, features, entities, [coding], aliases=aliases, ensembl=ensembl)[0]
 
 
@@ -170,7 +159,7 @@ def assemble(
     cohort's own file says where empty; `files` is recorded as it is. Missing samples, missing genes, encoding and
     labels raise `CohortError`s.
     """
-    coding = coding or Coding().overridden(config.encoding)
+    coding = coding or overridden(Coding("controls"), config.encoding)
     names = [*chosen.controls, *chosen.patients]
     raw = _columns(expression.values, names, f"cohort {config.name}")
     log = log_values(raw, config.expression.unit, expression.library_size)
@@ -181,7 +170,7 @@ def assemble(
     if needed or len(absent) == len(found_in):
         raise CohortError(_missing_genes(config, needed or absent, tiers))
     values, read_from = choose_rows(log, found_in, chosen.controls)
-    coded = coding.encode(values, chosen)
+    coded = encoded(coding, values, chosen)
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
     record = {

@@ -61,23 +61,16 @@ class Cohort:
         ]
         if values.shape != (len(self.patients), len(self.features)):
             expected = f"({len(self.patients)}, {len(self.features)})"
-            faults.append(
-                Fault(f"cohort {self.name}, values", f"shape {values.shape}", expected, "pass the whole table")
-            )
+            step = "pass the whole table"
+            faults.append(Fault(f"cohort {self.name}, values", f"shape {values.shape}", expected, step))
         else:
             table = pd.DataFrame(values, self.patients, self.features)
             faults += _value_faults(table, f"cohort {self.name}", (-1, 0, 1), blank=False)
         faults += _value_faults(labels, f"cohort {self.name}, labels", (0, 1), blank=True)
         faults += _control_faults(self.controls, self.features, f"cohort {self.name}, controls")
         if tuple(labels.index) != tuple(self.patients):
-            faults.append(
-                Fault(
-                    f"cohort {self.name}, labels",
-                    "other patients than the values",
-                    "the same, in the same order",
-                    "align them",
-                )
-            )
+            where = f"cohort {self.name}, labels"
+            faults.append(Fault(where, "other patients than the values", "the same, in the same order", "align them"))
         if faults:
             raise CohortError(faults)
         held = np.array(values, dtype=np.int8, order="C")

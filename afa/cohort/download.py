@@ -13,25 +13,22 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent import futures
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 import pooch
 import requests
 
 from afa.cohort.archive import Damage, damage_of
+from afa.elicit.web import TRANSIENT, Clock, seconds_asked_for
 from afa.errors import DownloadError, Fault
 from afa.files import atomic_file, sha256_of
 
 LONGEST_WAIT = 300.0
-_LONGEST_ASKED = 1e9
 BY_HAND = "try again later, or put the file in this place by hand"
 _CHUNK = 1 << 20
-_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +42,6 @@ class AttemptError(Exception):
         super().__init__(found)
         self.found, self.expected, self.next_step = found, expected, next_step
         self.again, self.retry_after = again, retry_after
-
-
-class Clock(Protocol):
-    """What is asked of a clock; the module `time` is one."""
-
-    def monotonic(self) -> float: ...
-    def time(self) -> float: ...
-    def sleep(self, seconds: float, /) -> None: ...
 
 
 def download(
@@ -220,7 +209,7 @@ def _refused(reply: _Reply) -> AttemptError:
         step = "check the series and the file name in the cohort's config against GEO's folder"
         return AttemptError(found, "the file", step)
     retry_after = reply.header("Retry-After") if status in {429, 503} else ""
-    return AttemptError(found, "the file", BY_HAND, again=status in _RETRIED_STATUS, retry_after=retry_after)
+    return AttemptError(found, "the file", BY_HAND, again=status in TRANSIENT, retry_after=retry_after)
 
 
 def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
@@ -277,7 +266,7 @@ def _until_done(
         try:
             once(end - clock.monotonic())
         except AttemptError as failed:
-            asked = _seconds_asked(failed.retry_after, clock.time())
+            asked = seconds_asked_for({"Retry-After": failed.retry_after}, clock.time())
             wait = min(backoff * 2 ** (number - 1) if asked is None else asked, LONGEST_WAIT)
             if number > 1:
                 failed.found += f" ({number} attempts)"
@@ -292,19 +281,6 @@ def _until_done(
             clock.sleep(wait)
         else:
             return
-
-
-def _seconds_asked(retry_after: str, now: float) -> float | None:
-    """Seconds that a Retry-After header asks for at `now` (seconds), as a number or a date; None where neither."""
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        try:
-            when = parsedate_to_datetime(retry_after)
-        except (ValueError, OverflowError):
-            return None
-        seconds = max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
-    return seconds if 0 <= seconds <= _LONGEST_ASKED else None
 
 
 def _plan(asked: float | None, wait: float) -> str:

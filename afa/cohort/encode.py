@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,9 +19,22 @@ Floats = npt.NDArray[np.float64]
 MAD_TO_SD = 1.4826
 """The standard deviation of a normal law in units of its median absolute deviation."""
 
-# Two distances from the control mean that differ by less than this share of the values they come from are equal:
-# what separates them is the rounding of the mean.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
+"""Share of a value below which a difference from a mean or a cut point is that of rounding; ranges are exact."""
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How values become ternary: by a test against the controls, or by distance from the cohort's own median.
+
+    reference : `controls` or `cohort`; None where every feature has a range. test, level : of the controls.
+    threshold : of the cohort, in robust standard deviations from the median.
+    """
+
+    reference: Reference | None = None
+    test: Test = "empirical"
+    level: float = 0.05
+    threshold: float = 0.5
 
 
 def encode(
@@ -101,7 +115,7 @@ def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _slack(values: Floats) -> Floats:
-    return np.asarray(_ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
+    return np.asarray(ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
 
 
 def empirical_p(values: Floats, controls: Floats) -> Floats:
@@ -113,7 +127,7 @@ def empirical_p(values: Floats, controls: Floats) -> Floats:
     n_controls = controls.shape[1]
     centre = controls.mean(axis=1, keepdims=True)
     control_distance = np.sort(np.abs(controls - centre), axis=1)
-    slack = _ROUNDING * (np.abs(controls).max(axis=1, initial=0.0, keepdims=True) + np.abs(values))
+    slack = ROUNDING * (np.abs(controls).max(axis=1, initial=0.0, keepdims=True) + np.abs(values))
     least = np.abs(values - centre) - slack
     nearer = np.empty(values.shape, dtype=np.intp)
     for gene in range(len(values)):
@@ -139,7 +153,7 @@ def predictive_t_p(values: Floats, controls: Floats) -> Floats:
 
 def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
     """Which genes of `controls` `(n_genes, n_controls)` have one value only, up to rounding: `(n_genes,)`."""
-    return np.asarray(np.ptp(controls, axis=1) <= _ROUNDING * np.abs(controls).max(axis=1))
+    return np.asarray(np.ptp(controls, axis=1) <= ROUNDING * np.abs(controls).max(axis=1))
 
 
 def least_controls(level: float) -> int:
@@ -162,38 +176,22 @@ def _check_finite(values: pd.DataFrame, known: Floats) -> None:
     wrong = ~np.isfinite(known)
     if wrong.any():
         gene, sample = divmod(int(wrong.argmax()), wrong.shape[1])
-        raise CohortError(
-            Fault(
-                f"gene {values.index[gene]}, sample {values.columns[sample]}",
-                f"{known[gene, sample]} ({wrong.sum()} such cells)",
-                "a finite number",
-                "correct the expression file or drop the sample",
-            )
-        )
+        where = f"gene {values.index[gene]}, sample {values.columns[sample]}"
+        step = "correct the expression file or drop the sample"
+        raise CohortError(Fault(where, f"{known[gene, sample]} ({wrong.sum()} such cells)", "a finite number", step))
 
 
 def _check_controls(n_controls: int, test: Test, level: float) -> None:
     needed = least_controls(level) if test == "empirical" else 2
     if n_controls < needed:
         step = "set `encoding: {test: t}` in the cohort file" if test == "empirical" else "add controls to the cohort"
-        raise CohortError(
-            Fault(
-                "controls",
-                f"{n_controls} controls",
-                f"at least {needed} for the test {test!r} to reach p < {level:g}",
-                step if n_controls > 1 else "add controls to the cohort",
-            )
-        )
+        found, expected = f"{n_controls} controls", f"at least {needed} for the test {test!r} to reach p < {level:g}"
+        raise CohortError(Fault("controls", found, expected, step if n_controls > 1 else "add controls to the cohort"))
 
 
 def _check_flat(genes: pd.Index[str], n_controls: int, level: float) -> None:
     needed = least_controls(level)
     if n_controls < needed:
-        raise CohortError(
-            Fault(
-                "controls",
-                f"{len(genes)} genes without spread among {n_controls} controls: {', '.join(map(str, genes))}",
-                f"at least {needed} controls, such genes being tested by 'empirical' only",
-                "leave these genes out of the bundle, or add controls",
-            )
-        )
+        found = f"{len(genes)} genes without spread among {n_controls} controls: {', '.join(map(str, genes))}"
+        expected = f"at least {needed} controls, such genes being tested by 'empirical' only"
+        raise CohortError(Fault("controls", found, expected, "leave these genes out of the bundle, or add controls"))

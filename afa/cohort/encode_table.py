@@ -10,44 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from afa.cohort.cohort import PATIENT
-from afa.cohort.encode import Test, encode_controls, least_controls, robust_scale
+from afa.cohort.encode import ROUNDING, Coding, Floats, Reference, Test, encode_controls, least_controls, robust_scale
 from afa.cohort.tables import Cells, cells_fault, cells_of_frame, numbers_of, read_cells
 from afa.csvfile import quoted, suggestion, visible
 from afa.errors import CohortError, Fault
 from afa.features import Features, features_of
 from afa.files import atomic_file
 
-Reference = Literal["controls", "cohort"]
-Floats = npt.NDArray[np.float64]
-ROUNDING = 1e-12
-"""Share of a value below which a difference from a cut point is that of rounding; ranges are exact."""
 ONE_SIDED = 0.95
 """A share of values on one side of the cut points that may be a matter of units."""
-
-
-@dataclass(frozen=True)
-class Coding:
-    """How features without a range are cut.
-
-    Parameters
-    ----------
-    reference : `controls` or `cohort`; None where every feature has a range
-    test, level : of the controls, as in `afa.cohort.encode`
-    threshold : of the cohort, in robust standard deviations from the median
-
-    """
-
-    reference: Reference | None = None
-    test: Test = "empirical"
-    level: float = 0.05
-    threshold: float = 0.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,9 +113,8 @@ def _header(path: Path) -> tuple[str, list[str]]:
         fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
         raise CohortError(fault) from None
     if LONGEST_LINE in (len(header), len(row)):
-        raise CohortError(
-            Fault(f"{path}, lines 1 and 2", f"{LONGEST_LINE} bytes or more in one", "shorter ones", _AGAIN)
-        )
+        where = f"{path}, lines 1 and 2"
+        raise CohortError(Fault(where, f"{LONGEST_LINE} bytes or more in one", "shorter ones", _AGAIN))
     if not row.strip():
         raise CohortError(Fault(f"{path}, line 2", "nothing", "a header and at least one row", _AGAIN))
     separator = "\t" if b"\t" in row else " "
@@ -348,9 +347,8 @@ def _in_order(where: str, own: pd.Index[str], column: np.ndarray, ids: pd.Index[
     """The member's values in the order of `ids`; refused where the ids differ or, not being unique, are ambiguous."""
     others = own.symmetric_difference(ids)
     if len(others):
-        raise CohortError(
-            Fault(f"{where}, row {others[0]!r}", "other row ids", "those of the first member", _TAR_AGAIN)
-        )
+        found = "other row ids"
+        raise CohortError(Fault(f"{where}, row {others[0]!r}", found, "those of the first member", _TAR_AGAIN))
     if not (own.is_unique and ids.is_unique):
         twice = ids[ids.duplicated()].union(own[own.duplicated()])[0]
         found = f"row id {twice!r} more than once, and another order of rows"

@@ -116,16 +116,14 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
     except (UnicodeDecodeError, csv.Error) as error:
         raise CohortError(Fault(str(path), f"no table ({error})", "a CSV table in UTF-8", "mend the file")) from None
     if missing := [name for name in (key, value) if name not in header]:
-        raise CohortError(
-            Fault(str(path), f"columns {', '.join(header)[:80]}", f"{key} and {value}", f"add {' and '.join(missing)}")
-        )
+        step = f"add {' and '.join(missing)}"
+        raise CohortError(Fault(str(path), f"columns {', '.join(header)[:80]}", f"{key} and {value}", step))
     pairs: dict[str, dict[str, None]] = {}
     for number, row in enumerate(rows, start=2):
         name, other = (row[key] or "").strip(), (row[value] or "").strip()
         if not name or not other:
-            raise CohortError(
-                Fault(f"{path}, row {number}", "an empty field", f"{key} and {value}", "fill or remove it")
-            )
+            step = "fill or remove it"
+            raise CohortError(Fault(f"{path}, row {number}", "an empty field", f"{key} and {value}", step))
         pairs.setdefault(name, {})[other] = None
     return {name: tuple(others) for name, others in pairs.items()}
 
@@ -196,11 +194,6 @@ def _refuse_cells(values: pd.DataFrame, wrong: np.ndarray, expected: str) -> Non
     """Raise a `CohortError` that names gene and sample of the first cell where `wrong` holds."""
     if wrong.any():
         row, place = divmod(int(wrong.argmax()), wrong.shape[1])
-        raise CohortError(
-            Fault(
-                f"gene {values.index[row]}, sample {values.columns[place]}",
-                f"{float(values.to_numpy()[row, place]):g} ({wrong.sum()} such cells)",
-                expected,
-                "correct the expression file, or `unit` in the cohort file",
-            )
-        )
+        found = f"{float(values.to_numpy()[row, place]):g} ({wrong.sum()} such cells)"
+        step = "correct the expression file, or `unit` in the cohort file"
+        raise CohortError(Fault(f"gene {values.index[row]}, sample {values.columns[place]}", found, expected, step))

@@ -42,11 +42,8 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
     """The characteristic `key` of every sample, as strings; a `CohortError` lists the keys that there are."""
     if key not in samples.columns:
         known = ", ".join(map(str, samples.columns))
-        raise CohortError(
-            Fault(
-                asked_by, f"no sample characteristic {key!r}", f"one of: {known}", "correct the key in the cohort file"
-            )
-        )
+        step = "correct the key in the cohort file"
+        raise CohortError(Fault(asked_by, f"no sample characteristic {key!r}", f"one of: {known}", step))
     return samples[key].fillna("").astype(str)
 
 
@@ -89,21 +86,14 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
     for name, rule in derive.items():
         place = f"{where}, key select.derive.{name}"
         if name in samples.columns:
-            raise CohortError(
-                Fault(place, "a characteristic of the series by that name", "a new name", "rename what is derived")
-            )
+            step = "rename what is derived"
+            raise CohortError(Fault(place, "a characteristic of the series by that name", "a new name", step))
         source = column(samples, rule.source, place)
         matches = [re.search(rule.pattern, value) for value in source]
         samples[name] = [(match.group(1) or "") if match else "" for match in matches]
         if len(samples) and not any(matches):
-            raise CohortError(
-                Fault(
-                    place,
-                    f"no sample whose {rule.source} matches {rule.pattern!r}, the first being {source.iloc[0]!r}",
-                    "at least one",
-                    "correct the pattern",
-                )
-            )
+            found = f"no sample whose {rule.source} matches {rule.pattern!r}, the first being {source.iloc[0]!r}"
+            raise CohortError(Fault(place, found, "at least one", "correct the pattern"))
     return samples
 
 
@@ -149,9 +139,8 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expected: str) -> None:
     if len(names):
         shown = ", ".join(map(str, names[:3]))
-        raise CohortError(
-            Fault(where, f"{found} in {len(names)} samples, such as {shown}", expected, "correct the rule or drop them")
-        )
+        step = "correct the rule or drop them"
+        raise CohortError(Fault(where, f"{found} in {len(names)} samples, such as {shown}", expected, step))
 
 
 _BOUND = re.compile(r"^\s*(≥|>=|>|≤|<=|<)\s*(.+)$")
@@ -219,9 +208,8 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
     values = column(samples, rule.key, where)
     if rule.positive is not None and rule.negative is not None:
         if both := sorted(set(rule.positive) & set(rule.negative)):
-            raise CohortError(
-                Fault(where, f"{', '.join(both)} both positive and negative", "each value once", "remove it from one")
-            )
+            step = "remove it from one"
+            raise CohortError(Fault(where, f"{', '.join(both)} both positive and negative", "each value once", step))
         meaning = dict.fromkeys(rule.negative, 0) | dict.fromkeys(rule.positive, 1)
         labels = [meaning.get(value) for value in values]
     else:
@@ -254,14 +242,9 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
         number = math.nan
     label = None if math.isnan(number) else _decide(sign, number, rule)
     if label is None:
-        raise CohortError(
-            Fault(
-                f"{where}, sample {sample}",
-                f"{rule.key} = {value!r}",
-                f"a number, or a bound that decides `{rule_text(rule)}`",
-                "use `positive` and `negative` values in the rule, or drop the sample",
-            )
-        )
+        expected = f"a number, or a bound that decides `{rule_text(rule)}`"
+        step = "use `positive` and `negative` values in the rule, or drop the sample"
+        raise CohortError(Fault(f"{where}, sample {sample}", f"{rule.key} = {value!r}", expected, step))
     return label
 
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from afa.cohort.cohort import PATIENT, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.cohort.encode import least_controls
-from afa.cohort.encode_table import Coding, Encoded, Reference, read_and_encode
+from afa.cohort.encode import Coding, Reference, least_controls
+from afa.cohort.encode_table import Encoded, read_and_encode
 from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table

@@ -13,7 +13,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,8 +211,8 @@ class AbstractCache:
         document = {**vars(search), "abstracts": digests, "left_out": dict(search.left_out)}
         _write(self._folder_of(search.source, search.query, search.most) / f"{search.retrieved}.json", document)
 
-    def latest(self, source: SourceName, query: str, most: int, as_of: date | None = None) -> Search | None:
-        """The last search with these words, of those made until `as_of`; None where there is none.
+    def latest(self, source: SourceName, query: str, most: int) -> Search | None:
+        """The last search with these words; None where there is none.
 
         Raises
         ------
@@ -221,10 +220,9 @@ class AbstractCache:
 
         """
         made = sorted(self._folder_of(source, query, most).glob("????-??-??.json"))
-        until = [path for path in made if as_of is None or path.stem <= as_of.isoformat()]
-        if not until:
+        if not made:
             return None
-        path = until[-1]
+        path = made[-1]
         document = _read(path)
         asked = {"source": source, "query": query, "most": most, "retrieved": path.stem}
         if set(document) != _KEYS or any(document[key] != value for key, value in asked.items()):
@@ -234,11 +232,10 @@ class AbstractCache:
             raise _damaged(path, "no search")
         return Search(source, query, most, path.stem, total, tuple(map(self._abstract, digests)), left_out)
 
-    def lacks(self, source: SourceName, query: str, as_of: date | None = None) -> ElicitationError:
+    def lacks(self, source: SourceName, query: str) -> ElicitationError:
         """The error for a search that is not here and may not be made."""
-        until = f" until {as_of.isoformat()}" if as_of else ""
         step = "run once with retrieval switched on, or copy a cache that has it"
-        return ElicitationError(Fault(str(self.folder), f"no search of {source}{until} for {query}", "one", step))
+        return ElicitationError(Fault(str(self.folder), f"no search of {source} for {query}", "one", step))
 
     def _abstract(self, digest: str) -> Abstract:
         path = self._abstract_path(digest)

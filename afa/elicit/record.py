@@ -226,7 +226,7 @@ def request_key(
 
 
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
-    """The first answer, else the last attempt."""
+    """The first answer, which later ones never replace, else the last attempt; None without any."""
     answered = (entry for entry in entries if entry.outcome == "answered")
     return next(answered, entries[-1] if entries else None)
 
@@ -268,10 +268,6 @@ class Record:
         """Every attempt at a request, in the order of time."""
         with self._lock:
             return list(self._known().get(key, ()))
-
-    def answer(self, key: str) -> Entry | None:
-        """The first answer to a request, or None: later ones never replace it."""
-        return next((entry for entry in self.attempts(key) if entry.outcome == "answered"), None)
 
     def entries(self) -> Iterator[Entry]:
         """All entries, by key and time, the same whatever files they lie in."""

@@ -72,11 +72,11 @@ class Retrieved:
 
 
 @dataclass(frozen=True)
-class Retriever:
-    """Retrieves `shown` abstracts for a question out of `candidates` from each source.
+class Literature:
+    """Abstracts for questions, `most` for each out of `candidates` from each source; kept in memory once retrieved.
 
     online : whether a search that the cache lacks is made; by default it is an error. A search that the cache has is
-    not made again. as_of : searches retrieved later are passed over. today : the date that a search made now gets.
+    not made again. today : the date that a search made now gets.
     """
 
     sources: Sequence[Source]
@@ -84,26 +84,52 @@ class Retriever:
     keywords: Keywords
     disease: str
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    shown: int = 8
+    most: int = 8
     candidates: int = 50
     online: bool = False
-    as_of: date | None = None
     today: date = field(default_factory=lambda: datetime.now(UTC).date())
-
-    def __call__(self, question: Question) -> list[dict[str, str]]:
-        """What the prompt of a question shows."""
-        return quoted(self.retrieved(question).abstracts)
+    _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """What there is for a question: on its phenotype, or on its genes, by all their names, beside the phenotype.
-
-        Where the sources have fewer publications than are shown on two genes and the phenotype, those on the genes and
-        the disease are ranked with them.
+        """What there is for a question; the same for every voter.
 
         Raises
         ------
         ElicitationError : a source fails, or without a network the cache lacks a search.
 
+        """
+        name = tuple(sorted(question.values.items()))
+        if name not in self._known:
+            self._known[name] = self._found(question)
+        return self._known[name]
+
+    def shown(self, question: Question) -> list[dict[str, str]]:
+        """What the prompt of a question shows."""
+        return quoted(self.retrieved(question).abstracts)
+
+    def expected(self, question: Question) -> list[dict[str, str]]:
+        """What the prompt of a question shows, or where it was not retrieved yet, as much as it may show at most."""
+        try:
+            return self.shown(question)
+        except ElicitationError:
+            longest = {"title": "", "source": "", "text": "x" * LONGEST_TEXT}
+            return [longest] * self.most
+
+    def check(self, entries: Iterable[Entry | None], study: Study, kept: pd.DataFrame | None = None) -> None:
+        """Refuse answers that were given to other abstracts; `kept` as `afa.elicit.prompts.request` has it."""
+        for entry in filter(None, entries):
+            check_wording(entry, study, self.shown, kept)
+
+    def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
+        """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""
+        once = list({tuple(sorted(each.question.values.items())): each for each in retrieved}.values())
+        return {"abstracts": abstract_table(once), "searches": search_table(once)}
+
+    def _found(self, question: Question) -> Retrieved:
+        """On the phenotype of a question, or on its genes, by all their names, beside the phenotype.
+
+        Where the sources have fewer publications than are shown on two genes and the phenotype, those on the genes and
+        the disease are ranked with them.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
@@ -112,11 +138,11 @@ class Retriever:
         query = pair_query(names, phenotype, disease) if genes else unary_query(phenotype, disease)
         searches, notes = self._searched(query), [note, other]
         candidates = distinct(abstract for search in searches for abstract in search.abstracts)
-        if genes and len(candidates) < self.shown:
+        if genes and len(candidates) < self.most:
             searches = (*searches, *self._searched(pair_query(names, (), disease)))
             candidates = distinct(abstract for search in searches for abstract in search.abstracts)
             notes.append(f"widened to {' and '.join(genes)} without the phenotype")
-        chosen = ranked(candidates, query.phrases, self.shown)
+        chosen = ranked(candidates, query.phrases, self.most)
         return Retrieved(question, chosen, searches, tuple(filter(None, notes)))
 
     def _searched(self, query: Query) -> tuple[Search, ...]:
@@ -124,10 +150,10 @@ class Retriever:
 
     def _search(self, source: Source, query: Query) -> Search:
         text = source.written(query)
-        if (kept := self.cache.latest(source.name, text, self.candidates, self.as_of)) is not None:
+        if (kept := self.cache.latest(source.name, text, self.candidates)) is not None:
             return kept
         if not self.online:
-            raise self.cache.lacks(source.name, text, self.as_of)
+            raise self.cache.lacks(source.name, text)
         found = source.search(query, self.candidates)
         search = Search(
             source.name, text, self.candidates, self.today.isoformat(), found.total, found.abstracts, found.left_out
@@ -149,49 +175,6 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
     ]
 
 
-class Literature:
-    """Abstracts for questions; those of a question are retrieved once and kept in memory."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-        self._found: dict[tuple[tuple[str, str], ...], Retrieved] = {}
-
-    def retrieved(self, question: Question) -> Retrieved:
-        """What there is for a question; the same for every voter.
-
-        Raises
-        ------
-        ElicitationError : a service fails, or offline the cache lacks a search.
-
-        """
-        name = tuple(sorted(question.values.items()))
-        if name not in self._found:
-            self._found[name] = self._retriever.retrieved(question)
-        return self._found[name]
-
-    def shown(self, question: Question) -> list[dict[str, str]]:
-        """What the prompt of a question shows."""
-        return quoted(self.retrieved(question).abstracts)
-
-    def expected(self, question: Question) -> list[dict[str, str]]:
-        """What the prompt of a question shows, or where it was not retrieved yet, as much as it may show at most."""
-        try:
-            return self.shown(question)
-        except ElicitationError:
-            longest = {"title": "", "source": "", "text": "x" * LONGEST_TEXT}
-            return [longest] * self._retriever.shown
-
-    def check(self, entries: Iterable[Entry | None], study: Study, kept: pd.DataFrame | None = None) -> None:
-        """Refuse answers that were given to other abstracts; `kept` as `afa.elicit.prompts.request` has it."""
-        for entry in filter(None, entries):
-            check_wording(entry, study, self.shown, kept)
-
-    def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
-        """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""
-        once = list({tuple(sorted(each.question.values.items())): each for each in retrieved}.values())
-        return {"abstracts": abstract_table(once), "searches": search_table(once)}
-
-
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
     """The literature of a study: its `keywords.csv` where it has one, and the cache in the folder of its record.
 
@@ -199,16 +182,14 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
     """
     path = folder / KEYWORDS_FILE
     return Literature(
-        Retriever(
-            # Offline the address that NCBI asks for is not sent.
-            (PubMed.from_environment() if online else PubMed(""), EuropePmc.from_environment()),
-            AbstractCache(record / RETRIEVED),
-            read_keywords(path) if path.exists() else Keywords({}),
-            study.settings.disease,
-            study.aliases,
-            shown=study.settings.abstracts,
-            online=online,
-        )
+        # Offline the address that NCBI asks for is not sent.
+        (PubMed.from_environment() if online else PubMed(""), EuropePmc.from_environment()),
+        AbstractCache(record / RETRIEVED),
+        read_keywords(path) if path.exists() else Keywords({}),
+        study.settings.disease,
+        study.aliases,
+        most=study.settings.abstracts,
+        online=online,
     )
 
 

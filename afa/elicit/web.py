@@ -31,6 +31,7 @@ SLACK = 1.1
 """The service counts requests as they arrive: these are sent further apart by this factor than its limit has it."""
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CHUNK = 1 << 16
+_MOST_ASKED = 1e9
 
 Parsed = TypeVar("Parsed")
 log = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ def unreadable(body: bytes, form: str) -> str:
 
 
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or a date; None where it asks for none."""
+    """Seconds that a Retry-After header asks for, as a number or a date; None where it asks for none, or too many."""
     retry_after = headers.get("Retry-After", "")
     try:
         seconds = float(retry_after)
@@ -277,4 +278,4 @@ def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
         except (ValueError, OverflowError):
             return None
         seconds = max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
-    return seconds if 0 <= seconds < math.inf else None
+    return seconds if 0 <= seconds <= _MOST_ASKED else None

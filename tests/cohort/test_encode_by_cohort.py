@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from test_build import CONFIG, ENTITIES, expression, samples
 
-from afa.cohort.build import Coding, assemble, row_tiers
+from afa.cohort.build import assemble, overridden, row_tiers
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
-from afa.cohort.encode import MAD_TO_SD, encode_by_cohort, robust_scale
+from afa.cohort.encode import MAD_TO_SD, Coding, encode_by_cohort, robust_scale
 from afa.cohort.select import select
 from afa.errors import CohortError
 
@@ -84,4 +84,4 @@ def test_a_given_coding_goes_before_the_cohorts_own() -> None:
     coding = Coding(reference="cohort")
     cohort = assemble(config, select(samples(), config), expression(), tiers, ENTITIES, coding=coding)
     assert cohort.provenance["encoding"]["reference"] == "cohort"
-    assert Coding().overridden(config.encoding) == Coding("t", 0.01)
+    assert overridden(Coding("controls"), config.encoding) == Coding("controls", "t", 0.01)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import afa
+from afa.cohort.encode import Coding, encode_by_cohort
 from afa.cohort.encode import encode as encode_series
-from afa.cohort.encode import encode_by_cohort
-from afa.cohort.encode_table import Coding, encode_cells, read_and_encode, write_encoded
+from afa.cohort.encode_table import encode_cells, read_and_encode, write_encoded
 from afa.cohort.tables import cells_of_frame
 from afa.errors import CohortError
 from afa.features import features_of

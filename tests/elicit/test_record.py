@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from afa.elicit.record import UNKNOWN, Entry, Messages, Question, Record, request_key
+from afa.elicit.record import UNKNOWN, Entry, Messages, Question, Record, first_answer, request_key
 from afa.errors import ElicitationError
 
 ENTRY = Entry(
@@ -49,13 +49,13 @@ def test_an_entry_is_read_back_as_it_was_written(tmp_path):
     for entry in (ENTRY, odd):
         Record(tmp_path).append(entry)
     assert sorted(Record(tmp_path).entries(), key=lambda entry: entry.detail) == [ENTRY, odd]
-    assert Record(tmp_path).answer(ENTRY.key) == ENTRY
+    assert first_answer(Record(tmp_path).attempts(ENTRY.key)) == ENTRY
 
 
 def test_a_store_whose_folder_does_not_exist_is_empty_and_makes_none(tmp_path):
     store = Record(tmp_path / "new")
     assert list(store.entries()) == []
-    assert store.answer(ENTRY.key) is None
+    assert first_answer(store.attempts(ENTRY.key)) is None
     assert not store.folder.exists()
 
 
@@ -86,8 +86,8 @@ def test_later_answers_never_replace_the_first(tmp_path):
     first, later = _at(1, outcome="answered", raw="first"), _at(2, raw="later")
     for entry in (_at(0, outcome="refused", raw=""), first, later):
         store.append(entry)
-    assert store.answer(ENTRY.key) == first
-    assert Record(tmp_path).answer(ENTRY.key) == first
+    assert first_answer(store.attempts(ENTRY.key)) == first
+    assert first_answer(Record(tmp_path).attempts(ENTRY.key)) == first
     assert [entry.raw for entry in Record(tmp_path).attempts(ENTRY.key)] == ["", "first", "later"]
 
 
@@ -213,7 +213,7 @@ def test_all_faulty_lines_are_named_at_once_and_no_entry_is_given(tmp_path):
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text("{}\n[]\n")
     with pytest.raises(ElicitationError) as raised:
-        Record(tmp_path).answer(ENTRY.key)
+        first_answer(Record(tmp_path).attempts(ENTRY.key))
     assert [fault.where.removeprefix(f"{tmp_path}/") for fault in raised.value.faults] == [
         "a.jsonl, line 1",
         "a.jsonl, line 2",
@@ -249,7 +249,7 @@ def test_folders_of_two_people_merge_by_copying_their_files(tmp_path):
         shutil.copytree(folder, both, dirs_exist_ok=True)
     merged = Record(both)
     assert len(list(merged.entries())) == 4
-    assert merged.answer(ENTRY.key) == theirs
+    assert first_answer(merged.attempts(ENTRY.key)) == theirs
     turned = Record(tmp_path / "turned")
     for number, path in enumerate(reversed(_files(both))):
         turned.folder.mkdir(exist_ok=True)
