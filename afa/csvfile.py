@@ -34,6 +34,7 @@ ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbag
 SHOWN_PER_KIND = 50
 LARGEST_UNPACKED = 2 << 30
 LONGEST_NAME = 200
+MOST_FAULTS = 1_000
 LARGEST = 1e100
 """Of larger numbers neither sums nor squares are sure to be finite."""
 _LONGEST_SHOWN = 60
@@ -80,6 +81,13 @@ class RowFaults:
             )
             for (column, expected), count in self._unshown.items()
         ]
+
+
+def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
+    """The first `MOST_FAULTS` of many faults, and a line that counts the others."""
+    more = f"{len(faults) - MOST_FAULTS} more faults"
+    rest = [Fault(str(where), more, "none", f"mend those named above and {again}")]
+    return faults if len(faults) <= MOST_FAULTS else [*faults[:MOST_FAULTS], *rest]
 
 
 @dataclass(frozen=True)

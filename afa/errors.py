@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST_PART = 4_000
-MOST_FAULTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,6 @@ def _shown(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
-    """The first `MOST_FAULTS` of many faults, and a line that counts the others."""
-    more = f"{len(faults) - MOST_FAULTS} more faults"
-    rest = [Fault(str(where), more, "none", f"mend those named above and {again}")]
-    return faults if len(faults) <= MOST_FAULTS else [*faults[:MOST_FAULTS], *rest]
 
 
 class AfaError(Exception):

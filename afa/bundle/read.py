@@ -37,8 +37,8 @@ from afa.bundle.format import (
 )
 from afa.bundle.model import Bundle, packed_couplings
 from afa.bundle.rates import Rates
-from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, is_name, name_column, read_table
-from afa.errors import AfaError, BundleError, ConfigError, Fault, first_of
+from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, first_of, is_name, name_column, read_table
+from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
 
 USED_IN = ("unary.csv", "pairwise.csv")

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException
 
-from afa.csvfile import LONGEST_NAME, is_name, quoted, visible
-from afa.errors import AfaError, CohortError, Fault, first_of
+from afa.csvfile import LONGEST_NAME, first_of, is_name, quoted, visible
+from afa.errors import AfaError, CohortError, Fault
 from afa.files import atomic_file, atomic_folder, sha256_of
 from afa.yamlfile import read_mapping
 

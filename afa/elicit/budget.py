@@ -139,8 +139,9 @@ class Budget:
         """
         while True:
             with self._mutex, self._lock():
-                self.record.refresh()
                 self._read()
+                # After the tries: an attempt is written down before its try ends, so that none that ended is missed.
+                self.record.refresh()
                 others = [each for each in self._tries.values() if each.key == key and self._is_going_on(each)]
                 if others or len(self.record.attempts(key)) != attempts:
                     return None

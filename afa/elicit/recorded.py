@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.csvfile import LONGEST_NAME, earlier_row, name_column, number_column, read_table
+from afa.csvfile import LONGEST_NAME, earlier_row, first_of, name_column, number_column, read_table
 from afa.elicit.record import (
     ENTRIES,
     MERGED,
@@ -29,7 +29,7 @@ from afa.elicit.record import (
 )
 from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN, SIGN
-from afa.errors import ElicitationError, Fault, first_of
+from afa.errors import ElicitationError, Fault
 from afa.files import atomic_file
 from afa.files import read_whole
 

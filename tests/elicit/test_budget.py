@@ -96,6 +96,30 @@ def test_a_rerun_begins_at_what_earlier_runs_have_used(tmp_path, counted):
         again.begin("another", TEN)
 
 
+@pytest.mark.parametrize("when", ["before the tries are read", "before the record is read", "after both"])
+def test_a_question_that_another_process_answers_meanwhile_is_not_asked_again(tmp_path, monkeypatch, when):
+    theirs, ours = a_budget(tmp_path), a_budget(tmp_path)
+    tokens = {"tokens": (3, 1), "served_model": "m"}
+    asked = {"model": "m", "parameters": {}, "prompt_digest": "p", "messages": "w", "time": "2026-01-01T00:00:00+00:00"}
+    question = Question("unary", {"phenotype": "fever"}, "r1")
+    entry = Entry(question=question, outcome="answered", raw="{}", detail="", attempt=1, **asked, **tokens)
+    name = str(theirs.begin(entry.key, TEN))
+
+    def answered(then):
+        def first():
+            theirs.record.append(entry)
+            theirs.end(name, (3, 1))
+            return then()
+
+        return first
+
+    if when == "before the tries are read":
+        monkeypatch.setattr(ours, "_read", answered(ours._read))
+    elif when == "before the record is read":
+        monkeypatch.setattr(ours.record, "refresh", answered(ours.record.refresh))
+    assert ours.begin(entry.key, TEN) is None
+
+
 def test_a_try_is_on_the_disk_before_it_is_sent(tmp_path):
     a_budget(tmp_path).begin("question", TEN)
     (path,) = tmp_path.glob("*.tries")
