@@ -21,15 +21,30 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class GeneAnswer(Answer):
-    """One gene that shifts under the phenotype; `reference_indices` count the abstracts of the prompt from 1."""
+class RecordedGene(Answer):
+    """A gene of a record made elsewhere, which has neither snippet nor references."""
 
-    gene_symbol: Annotated[str, Field(min_length=1)]
+    gene_symbol: str
     category: str
     direction_in_disease: Literal["Upregulated", "Downregulated"]
     mechanism_of_action: str
     tissue: str
     lit_prob: Probability
+    evidence_source: str
+
+
+class RecordedUnary(Answer):
+    """The genes of one phenotype in a record made elsewhere."""
+
+    phenotype: str
+    run: str
+    genes: list[RecordedGene]
+
+
+class GeneAnswer(RecordedGene):
+    """One gene that shifts under the phenotype; `reference_indices` count the abstracts of the prompt from 1."""
+
+    gene_symbol: Annotated[str, Field(min_length=1)]
     evidence_source: Literal["literature", "model_knowledge"]
     snippet: str
     reference_indices: list[Annotated[int, Field(ge=1)]]
@@ -51,11 +66,18 @@ class UnaryAnswer(Answer):
     references: list[Reference] = []
 
 
-class PairAnswer(Answer):
-    """Whether two genes shift together under a phenotype."""
+class RecordedPair(Answer):
+    """A pair in a record made elsewhere, which has no references."""
 
     lit_direction: Literal["same", "opposite", "unclear"]
     lit_prob: Probability
+    evidence_source: str
+    supporting_text: str
+
+
+class PairAnswer(RecordedPair):
+    """Whether two genes shift together under a phenotype."""
+
     evidence_source: Literal["literature", "model_knowledge", "none"]
     supporting_text: Annotated[str, Field(max_length=TEXT_LENGTH)]
     reference_indices: list[Annotated[int, Field(ge=1)]]
@@ -128,35 +150,6 @@ class RatesAnswer(Answer):
 
     phenotype: str
     features: Annotated[list[RateAnswer], Field(min_length=1)]
-
-
-class RecordedGene(Answer):
-    """A gene of a record made elsewhere, which has neither snippet nor references."""
-
-    gene_symbol: str
-    category: str
-    direction_in_disease: Literal["Upregulated", "Downregulated"]
-    mechanism_of_action: str
-    tissue: str
-    lit_prob: Probability
-    evidence_source: str
-
-
-class RecordedUnary(Answer):
-    """The genes of one phenotype in a record made elsewhere."""
-
-    phenotype: str
-    run: str
-    genes: list[RecordedGene]
-
-
-class RecordedPair(Answer):
-    """A pair in a record made elsewhere, which has no references."""
-
-    lit_direction: Literal["same", "opposite", "unclear"]
-    lit_prob: Probability
-    evidence_source: str
-    supporting_text: str
 
 
 class BinaryTurn(Answer):

@@ -32,15 +32,8 @@ LOCK = ".lock"
 POLL = 0.02
 """Seconds between two looks at whether open calls have left room."""
 ACCOUNT_COLUMNS = [
-    "prompt",
-    "run",
-    "model",
-    "outcome",
-    "attempts",
-    "prompt_tokens",
-    "answer_tokens",
-    "uncounted",
-    "money",
+    *("prompt", "run", "model", "outcome"),
+    *("attempts", "prompt_tokens", "answer_tokens", "uncounted", "money"),
 ]
 
 
@@ -272,17 +265,10 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     uncounted : attempts of which the endpoint reported no tokens. The last row, `tries`, is what caps count: every try
     that was sent, those that failed too, at what it used or else at the most that it can have used.
     """
-    rows = [
-        (
-            entry.question.prompt,
-            entry.question.run,
-            entry.model,
-            entry.outcome,
-            1,
-            *((0, 0, 1) if isinstance(entry.tokens, str) else (*entry.tokens, 0)),
-        )
-        for entry in record.entries()
-    ]
+    rows = []
+    for entry in record.entries():
+        counted = (0, 0, 1) if isinstance(entry.tokens, str) else (*entry.tokens, 0)
+        rows.append((entry.question.prompt, entry.question.run, entry.model, entry.outcome, 1, *counted))
     table = pd.DataFrame(rows, columns=ACCOUNT_COLUMNS[:-1])
     table = table.groupby(ACCOUNT_COLUMNS[:4], sort=True, as_index=False).sum()
     spent = [prices.of(p, a) for p, a in zip(table["prompt_tokens"], table["answer_tokens"], strict=True)]

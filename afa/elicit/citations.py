@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pandas as pd
 
@@ -33,12 +33,7 @@ Verdict = Literal["retrieved", "not retrieved", "cannot be checked"]
 CITATION_COLUMNS = ["prompt", "run", "phenotype", "gene1", "gene2", "item", "kind", "citation", "verdict"]
 COUNT_COLUMNS = [
     *CITATION_COLUMNS[:6],
-    "claims_literature",
-    "cited",
-    "retrieved",
-    "not_retrieved",
-    "cannot_be_checked",
-    "flagged",
+    *("claims_literature", "cited", "retrieved", "not_retrieved", "cannot_be_checked", "flagged"),
 ]
 
 _NUMBERS = re.compile(r"\[\s*\d{1,4}(?:\s*[,;\u2013-]\s*\d{1,4})*\s*\]", re.ASCII)
@@ -85,6 +80,12 @@ class Checked:
     item: str
     claims_literature: bool
     citations: tuple[Citation, ...]
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What a row begins with: the first columns of `CITATION_COLUMNS`."""
+        prompt, *others = self.question.asked
+        return prompt, self.question.run, *others, self.item
 
     def count(self, verdict: Verdict) -> int:
         """How many of the citations got a verdict."""
@@ -165,25 +166,16 @@ def retrieved_references(references: str, shown: int) -> str:
 def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
     """One row per citation, with the columns of `CITATION_COLUMNS`."""
     rows = [
-        (*_named(each), citation.kind, citation.name, citation.verdict)
-        for each in answers
-        for citation in each.citations
+        (*each.place, citation.kind, citation.name, citation.verdict) for each in answers for citation in each.citations
     ]
     return pd.DataFrame(rows, columns=CITATION_COLUMNS)
 
 
 def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
     """One row per answer, or gene of one, with the columns of `COUNT_COLUMNS`; those that cite nothing too."""
+    verdicts = get_args(Verdict)
     rows = [
-        (
-            *_named(each),
-            each.claims_literature,
-            len(each.citations),
-            each.count("retrieved"),
-            each.count("not retrieved"),
-            each.count("cannot be checked"),
-            each.flagged,
-        )
+        (*each.place, each.claims_literature, len(each.citations), *map(each.count, verdicts), each.flagged)
         for each in answers
     ]
     return pd.DataFrame(rows, columns=COUNT_COLUMNS)
@@ -252,9 +244,3 @@ def _without_end(doi: str) -> str:
     while doi and (doi[-1] in ".:" or (doi[-1] == ")" and doi.count("(") < doi.count(")"))):
         doi = doi[:-1]
     return doi
-
-
-def _named(each: Checked) -> tuple[str, str, str, str, str, str]:
-    values = each.question.values
-    names = (values.get("phenotype", ""), values.get("gene1", ""), values.get("gene2", ""))
-    return (each.question.prompt, each.question.run, *names, each.item)

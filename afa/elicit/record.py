@@ -122,6 +122,7 @@ RETRIEVED = "retrieved"
 MERGED = "merged"
 TIME = rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$|^{UNKNOWN}$"
 Count = Annotated[int, Field(ge=0)]
+ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,12 @@ class Question:
         genes = frozenset(self.values[key] for key in ("gene1", "gene2") if key in self.values)
         others = tuple(sorted((key, value) for key, value in self.values.items() if key not in ("gene1", "gene2")))
         return self.prompt, self.run, others, genes
+
+    @property
+    def asked(self) -> tuple[str, str, str, str]:
+        """Its prompt, its phenotype and its two genes, empty where it has none; columns `ASKED` of a table."""
+        phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
+        return self.prompt, phenotype, gene1, gene2
 
     def __str__(self) -> str:
         return f"{self.prompt} {' '.join(self.values.values())}, run {self.run}"

@@ -17,26 +17,13 @@ import pandas as pd
 
 from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, quoted, words
 from afa.elicit.prompts import check_wording
-from afa.elicit.record import RETRIEVED, Entry, Question
+from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
 from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, pair_query, read_keywords, unary_query
 from afa.elicit.study import KEYWORDS_FILE, Study
 from afa.errors import ElicitationError
 
-ABSTRACT_COLUMNS = [
-    "prompt",
-    "phenotype",
-    "gene1",
-    "gene2",
-    "number",
-    "source",
-    "id",
-    "year",
-    "journal",
-    "title",
-    "score",
-]
-SEARCH_COLUMNS = ["prompt", "phenotype", "gene1", "gene2", "source", "query", "retrieved", "total", "taken", "left_out"]
-
+ABSTRACT_COLUMNS = [*ASKED, "number", "source", "id", "year", "journal", "title", "score"]
+SEARCH_COLUMNS = [*ASKED, "source", "query", "retrieved", "total", "taken", "left_out"]
 K1, B = 1.5, 0.75
 """The usual saturation of a word's count, and how much a text's length counts."""
 DECIMALS = 9
@@ -220,7 +207,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
     """One row per abstract shown, with the columns of `ABSTRACT_COLUMNS`; number : as the prompt counts them."""
     rows = [
-        (*_named(each.question), number, a.source, a.id, a.year, a.journal, a.title, one.score)
+        (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, one.score)
         for each in retrievals
         for number, one in enumerate(each.ranking, start=1)
         for a in [one.abstract]
@@ -230,22 +217,10 @@ def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
 
 def search_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
     """One row per search, with the columns of `SEARCH_COLUMNS`; total : of the source, taken : with an abstract."""
-    rows = [
-        (
-            *_named(each.question),
-            search.source,
-            search.query,
-            search.retrieved,
-            search.total,
-            len(search.abstracts),
-            "; ".join(f"{count} {reason}" for reason, count in sorted(search.left_out.items())),
-        )
-        for each in retrievals
-        for search in each.searches
-    ]
+    rows = []
+    for each in retrievals:
+        for search in each.searches:
+            left_out = "; ".join(f"{count} {reason}" for reason, count in sorted(search.left_out.items()))
+            found = search.source, search.query, search.retrieved, search.total, len(search.abstracts), left_out
+            rows.append((*each.question.asked, *found))
     return pd.DataFrame(rows, columns=SEARCH_COLUMNS)
-
-
-def _named(question: Question) -> tuple[str, str, str, str]:
-    values: Mapping[str, str] = question.values
-    return question.prompt, values.get("phenotype", ""), values.get("gene1", ""), values.get("gene2", "")

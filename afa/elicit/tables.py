@@ -42,18 +42,8 @@ GENE_COLUMNS = ["run", "phenotype", "gene", "direction", "lit_prob", "mechanism"
 PAIR_KEY = ["phenotype", "gene_a", "gene_b"]
 PAIR_COLUMNS = [*PAIR_KEY, "sign", "coupling", "lit_prob", "text", "evidence_source", "references"]
 OUTCOME_COLUMNS = [
-    "prompt",
-    "run",
-    "phenotype",
-    "gene_a",
-    "gene_b",
-    "outcome",
-    "detail",
-    "attempt",
-    "model",
-    "prompt_digest",
-    "time",
-    "answer",
+    *("prompt", "run", "phenotype", "gene_a", "gene_b"),
+    *("outcome", "detail", "attempt", "model", "prompt_digest", "time", "answer"),
 ]
 KEPT_COLUMNS = ["phenotype", "gene", "potential", "confidence", "n_runs"]
 DROPPED_COLUMNS = ["phenotype", "gene", "reason"]
@@ -103,23 +93,14 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
     answer : `Entry.digest`, empty where nothing was asked.
     """
-    rows = [
-        (
-            question.prompt,
-            question.run,
-            question.values.get("phenotype", ""),
-            question.values.get("gene1", ""),
-            question.values.get("gene2", question.values.get("partners", "")),
-            NEVER_ASKED if entry is None else entry.outcome,
-            "" if entry is None else plain(entry.detail),
-            0 if entry is None else entry.attempt,
-            UNKNOWN if entry is None else entry.model,
-            UNKNOWN if entry is None else entry.prompt_digest,
-            UNKNOWN if entry is None else entry.time,
-            "" if entry is None else entry.digest,
-        )
-        for question, entry in zip(questions, entries, strict=True)
-    ]
+    rows = []
+    for question, entry in zip(questions, entries, strict=True):
+        prompt, phenotype, gene1, gene2 = question.asked
+        came: tuple[object, ...] = (NEVER_ASKED, "", 0, UNKNOWN, UNKNOWN, UNKNOWN, "")
+        if entry is not None:
+            known = entry.model, entry.prompt_digest, entry.time, entry.digest
+            came = entry.outcome, plain(entry.detail), entry.attempt, *known
+        rows.append((prompt, question.run, phenotype, gene1, gene2 or question.values.get("partners", ""), *came))
     return pd.DataFrame(rows, columns=OUTCOME_COLUMNS)
 
 
@@ -142,9 +123,7 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
     references : numbers of the abstracts relied on, as text with blanks between; `UNKNOWN` where the record has none.
     All are here; `usable_genes` says which count.
     """
-    rows = [
-        row for entry in entries if entry is not None and entry.outcome == "answered" for row in _genes(entry, place)
-    ]
+    rows = [row for entry in _answered(entries) for row in _genes(entry, place)]
     return pd.DataFrame(rows, columns=GENE_COLUMNS)
 
 
@@ -154,9 +133,7 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
     sign : +1 (same), -1 (opposite), 0. coupling : the sign; of conditional probabilities ln(p_with / p_without), each
     within `RAREST` of 0 and 1, and `sign` is its sign.
     """
-    rows = [
-        row for entry in entries if entry is not None and entry.outcome == "answered" for row in _pairs(entry, place)
-    ]
+    rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)
 
 
@@ -246,18 +223,15 @@ def plain(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
+def _answered(entries: Sequence[Entry | None]) -> Iterator[Entry]:
+    return (entry for entry in entries if entry is not None and entry.outcome == "answered")
+
+
 def _genes(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
     for gene in answer_of(entry, place).genes:
-        yield (
-            entry.question.run,
-            entry.question.values["phenotype"],
-            gene.gene_symbol.strip(),
-            gene.direction_in_disease,
-            float(gene.lit_prob),
-            plain(gene.mechanism_of_action),
-            plain(gene.evidence_source),
-            _references(gene),
-        )
+        named = entry.question.run, entry.question.values["phenotype"], gene.gene_symbol.strip()
+        told = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
+        yield (*named, gene.direction_in_disease, float(gene.lit_prob), *told)
 
 
 def _pairs(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
