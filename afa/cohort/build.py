@@ -174,9 +174,14 @@ def assemble(
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
     record = {
-        **_origin(config, files),
+        "title": config.title,
+        "series": config.series,
+        "origin": config.origin,
+        "files": [dict(entry) for entry in files],
         "encoding": {**coded.record, "unit": config.expression.unit},
-        **_groups(chosen),
+        "controls": len(chosen.controls),
+        "patients": len(chosen.patients),
+        "selection": [{"step": step, "samples": left} for step, left in chosen.steps],
         "dropped_features": absent,
         **(
             {"dropped_because": {name: allowed[name] for name in absent}}
@@ -184,7 +189,7 @@ def assemble(
             else {}
         ),
         "genes_without_spread": [str(gene) for gene in values.index[coded.flat]],
-        "aliases_used": _aliases_used(tiers, read_from),
+        "aliases_used": {name: row_id for name, row_id in read_from.items() if row_id not in tiers[name][0]},
         "labels": describe_labels(patients, config.labels, labels),
         **_shares(coded.patients.to_numpy()),
     }
@@ -225,28 +230,6 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) ->
         for genes, found, expected, step in groups
         if genes
     ]
-
-
-def _origin(config: CohortConfig, files: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    return {
-        "title": config.title,
-        "series": config.series,
-        "origin": config.origin,
-        "files": [dict(entry) for entry in files],
-    }
-
-
-def _groups(chosen: Selected) -> dict[str, Any]:
-    return {
-        "controls": len(chosen.controls),
-        "patients": len(chosen.patients),
-        "selection": [{"step": step, "samples": left} for step, left in chosen.steps],
-    }
-
-
-def _aliases_used(tiers: Tiers, read_from: Mapping[str, str]) -> dict[str, str]:
-    """The features that were not found under their first name, and the row id that each was read from."""
-    return {feature: row_id for feature, row_id in read_from.items() if row_id not in tiers[feature][0]}
 
 
 def _shares(coded: np.ndarray) -> dict[str, Any]:

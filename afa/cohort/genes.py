@@ -62,11 +62,6 @@ def undo_date(row_id: str) -> tuple[str, ...]:
     return ()
 
 
-def redo_date(symbol: str) -> tuple[str, ...]:
-    """The row ids under which `undo_date` finds a symbol, for the year 2018 of the files in hand; empty for most."""
-    return _DATED.get(symbol, ())
-
-
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
     """For each feature the row ids to look for, in tiers: its symbol, then each alias, then what a date made of them.
 
@@ -75,7 +70,7 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
         names = (feature, *aliases.get(feature, ()))
-        dated = tuple(dict.fromkeys(row_id for name in names for row_id in redo_date(name)))
+        dated = tuple(dict.fromkeys(row_id for name in names for row_id in _DATED.get(name, ())))
         tiers[feature] = tuple((name,) for name in (*names, *dated))
     return tiers
 
@@ -138,6 +133,7 @@ def _dates() -> dict[str, tuple[str, ...]]:
 
 
 _DATED = _dates()
+"""Symbol -> the row ids under which `undo_date` finds it, for the year 2018 of the files in hand."""
 
 
 def log_values(

@@ -185,15 +185,18 @@ def describe_labels(
         if rule.off is None and entity not in labels:
             entry["unused"] = "the bundle has no such entity"
         elif rule.off is None:
-            label = labels[entity]
-            entry["positive"] = int((label == 1).sum())
-            entry["negative"] = int((label == 0).sum())
-            entry["missing"] = int(label.isna().sum())
+            entry |= label_counts(labels[entity])
         else:
             entry["off"] = rule.off
             entry.update(key_quantiles(samples, rule.key, f"key labels.{entity}"))
         described[entity] = entry
     return described
+
+
+def label_counts(label: pd.Series[int]) -> dict[str, int]:
+    """How many patients have a label of 1, of 0, and none."""
+    positive, negative = (int((label == value).sum()) for value in (1, 0))
+    return {"positive": positive, "negative": negative, "missing": int(label.isna().sum())}
 
 
 def key_quantiles(samples: pd.DataFrame, key: str, asked_by: str) -> dict[str, object]:

@@ -276,7 +276,9 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
         series = temporary / place
         write_gzip(series / "matrix" / config.metadata_file, _series_matrix(cohort.samples, config))
         write_gzip(series / "suppl" / config.expression.file, _count_matrix(cohort.counts))
-        _write_truth(cohort.truth, temporary / TRUTH)
+        (temporary / TRUTH).mkdir()
+        for name, table in vars(cohort.truth).items():
+            table.to_csv(temporary / TRUTH / f"{name}.csv", index=name != "effects", float_format="%.9g")
         (temporary / TRUTH / "simulation.json").write_text(cohort.config.model_dump_json(indent=2) + "\n")
 
 
@@ -330,11 +332,3 @@ def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
     yield " ".join(f'"{name}"' for name in counts.columns) + "\n"
     for gene, row in zip(counts.index, counts.to_numpy().tolist(), strict=True):
         yield f'"{gene}" ' + " ".join(map(str, row)) + "\n"
-
-
-def _write_truth(truth: Truth, folder: Path) -> None:
-    folder.mkdir()
-    truth.effects.to_csv(folder / "effects.csv", index=False, float_format="%.9g")
-    truth.genes.to_csv(folder / "genes.csv", float_format="%.9g")
-    truth.people.to_csv(folder / "people.csv", float_format="%.9g")
-    truth.labels.to_csv(folder / "labels.csv")

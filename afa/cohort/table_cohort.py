@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,6 +17,7 @@ from afa.cohort.cohort import PATIENT, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, Reference, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
+from afa.cohort.select import label_counts
 from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
@@ -84,19 +85,13 @@ class TableFiles:
     @property
     def digests(self) -> list[dict[str, str]]:
         """A row a file: content, file, sha256."""
-        given = {"values": self.table, "features": self.features, "labels": self.labels}
-        return [
-            {"content": content, "file": path.name, "sha256": sha256_of(path)}
-            for content, path in given.items()
-            if path is not None
-        ]
+        given = (("values", self.table), ("features", self.features), ("labels", self.labels))
+        return [{"content": what, "file": path.name, "sha256": sha256_of(path)} for what, path in given if path]
 
     def write(self, path: str | Path) -> None:
         """Write down where the files lie, and their digests."""
-        places = {"table": self.table, "features": self.features, "labels": self.labels}
-        document = {name: None if place is None else str(place) for name, place in places.items()}
         with atomic_file(path) as temporary:
-            text = json.dumps({**document, "files": self.digests}, indent=2)
+            text = json.dumps({**asdict(self), "files": self.digests}, indent=2, default=str)
             temporary.write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -349,9 +344,7 @@ def _record(
     told: dict[str, dict[str, object]] = {
         str(name): {
             "rule": f"column {name} of {files.labels.name if files.labels else ''}",
-            "positive": int((labels[name] == 1).sum()),
-            "negative": int((labels[name] == 0).sum()),
-            "missing": int(labels[name].isna().sum()),
+            **label_counts(labels[name]),
         }
         for name in labels.columns
     }

@@ -171,17 +171,17 @@ def _text(cell: object) -> str:
 
 def _name_faults(where: str, column: str, names: Sequence[str], rows: Sequence[str]) -> Iterator[Fault]:
     """One line for names that are none, one for those that stand twice."""
-    strange = [row for row, name in enumerate(names) if not is_name(name)]
-    if strange:
-        found = _listed([names[row] for row in strange], [rows[row] for row in strange])
-        expected = "a patient's name, printable, without spaces around it"
-        yield Fault(f"{where}, column {visible(column)}", found, expected, "name each patient, or remove the rows")
     counts = Counter(names)
+    strange = [row for row, name in enumerate(names) if not is_name(name)]
     twice = [row for row, name in enumerate(names) if counts[name] > 1 and is_name(name)]
-    if twice:
-        found = _listed([names[row] for row in twice], [rows[row] for row in twice])
-        where = f"{where}, column {visible(column)}"
-        yield Fault(where, found, "each patient once", "remove or rename the repeated rows")
+    printable, remove = "a patient's name, printable, without spaces around it", "name each patient, or remove the rows"
+    for places, expected, step in (
+        (strange, printable, remove),
+        (twice, "each patient once", "remove or rename the repeated rows"),
+    ):
+        if places:
+            found = _listed([names[row] for row in places], [rows[row] for row in places])
+            yield Fault(f"{where}, column {visible(column)}", found, expected, step)
 
 
 def _listed(texts: Sequence[str], rows: Sequence[str]) -> str:
