@@ -242,19 +242,13 @@ _TAR_AGAIN = "fetch the archive again"
 
 
 def read_sample_files(
-    path: Path,
-    samples: Sequence[str],
-    wanted: Collection[str],
-    *,
-    allow_negative: bool = False,
-    largest_member: int | None = None,
+    path: Path, samples: Sequence[str], wanted: Collection[str], *, allow_negative: bool = False
 ) -> Expression:
     """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
 
     Rows are those of the first member read; another order is joined by id. A `CohortError` names the member and row of
-    a value that is no finite number (or, unless allowed, negative), a damaged member, one of more than
-    `largest_member` bytes unpacked (an eighth of `largest_unpacked` unless given), other row ids, and samples that are
-    missing or come twice.
+    a value that is no finite number (or, unless allowed, negative), a damaged member, one that unpacks to
+    more than an eighth of `largest_unpacked` bytes, other row ids, and samples that are missing or come twice.
     """
     try:
         damage = damage_of(path) or tar_damage(path)
@@ -267,8 +261,7 @@ def read_sample_files(
     kept = np.empty(0, dtype=bool)
     values: dict[str, np.ndarray] = {}
     total: dict[str, float] = {}
-    largest = largest_unpacked() // _MEMBERS_SHARE if largest_member is None else largest_member
-    for sample, where, text in _members(path, frozenset(samples), largest):
+    for sample, where, text in _members(path, frozenset(samples), largest_unpacked() // _MEMBERS_SHARE):
         if sample in values:
             raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", "remove one of them"))
         own_ids, column = _columns(where, text, allow_negative)

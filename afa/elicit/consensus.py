@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.bundle.rates import FLOOR, pool, three_values
+from afa.bundle.rates import pool, three_values
 from afa.csvfile import earlier_row, number_column, read_table
 from afa.elicit.record import UNKNOWN
 from afa.elicit.study import Kind, Study
@@ -301,7 +301,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(voters, ignore_index=True)
 
 
-def pooled_shares(voters: pd.DataFrame, unary: pd.DataFrame, floor: float = FLOOR) -> pd.DataFrame:
+def pooled_shares(voters: pd.DataFrame, unary: pd.DataFrame) -> pd.DataFrame:
     """The pooled `SHARES` of each row of `unary`, of features with three values; NaN where no voter speaks (F7).
 
     Parameters
@@ -310,8 +310,6 @@ def pooled_shares(voters: pd.DataFrame, unary: pd.DataFrame, floor: float = FLOO
         As `read_voters` gives them.
     unary
         Columns entity, feature.
-    floor
-        As in `pool`.
 
     Returns
     -------
@@ -323,12 +321,12 @@ def pooled_shares(voters: pd.DataFrame, unary: pd.DataFrame, floor: float = FLOO
     table = pd.DataFrame(index=unary.index)
     for state in ("with", "without"):
         each = np.stack([three_values(rows[f"p_low_{state}"], rows[f"p_high_{state}"]) for rows in said])
-        pooled = pool(each, np.ones(3, dtype=bool), floor)
+        pooled = pool(each, np.ones(3, dtype=bool))
         table[f"p_low_{state}"], table[f"p_high_{state}"] = pooled[:, 0].round(6), pooled[:, 2].round(6)
     return table[list(SHARES)]
 
 
-def pool_answers(answers: pd.DataFrame, features: Features, floor: float = FLOOR) -> pd.DataFrame:
+def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
     """One row for each entity and feature of several voters' rows, in the columns of a bundle's `unary.csv`.
 
     Parameters
@@ -337,8 +335,6 @@ def pool_answers(answers: pd.DataFrame, features: Features, floor: float = FLOOR
         Columns voter, entity, feature, direction (-1, 0, 1), `SHARES` and confidence in [0, 1].
     features
         Of the table; they say which values can occur.
-    floor
-        As in `pool`.
 
     Returns
     -------
@@ -355,7 +351,7 @@ def pool_answers(answers: pd.DataFrame, features: Features, floor: float = FLOOR
     pooled = {}
     for side in ("with", "without"):
         voted = three_values(whole[f"p_low_{side}"], whole[f"p_high_{side}"]).reshape((*shape, 3))
-        pooled[side] = pool(voted, features.possible, floor).reshape(-1, 3)
+        pooled[side] = pool(voted, features.possible).reshape(-1, 3)
     means = whole[["leaning", "confidence"]].groupby(level=["entity", "feature"], sort=False).mean()
     table = means.rename(columns={"leaning": "potential"}).reset_index()
     for name in SHARES:

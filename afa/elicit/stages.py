@@ -187,8 +187,6 @@ def bundle_stage(
     destination: str | Path,
     *,
     min_agree: int,
-    name: str | None = None,
-    version: str = "1",
     probabilities: str | Path | None = None,
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle that the tables of the stages `unary`, `consensus`, `evidence` and `pairwise` make.
@@ -227,8 +225,8 @@ def bundle_stage(
         provenance["probabilities"] = f"of {said['voter'].nunique()} voters, pooled by the mean of log-probabilities"
     write_bundle(
         destination,
-        name=name or f"{study.settings.name}-{min_agree}of{voters}{'' if probabilities is None else '-rates'}",
-        version=version,
+        name=f"{study.settings.name}-{min_agree}of{voters}{'' if probabilities is None else '-rates'}",
+        version="1",
         entities=study.names,
         features=sorted(kept["gene"].unique()),
         unary=unary,
@@ -258,26 +256,18 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def build_recorded_bundle(
-    folder: str | Path,
-    destination: str | Path,
-    *,
-    min_agree: int,
-    name: str | None = None,
-    version: str = "1",
-    probabilities: str | Path | None = None,
+    folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle that a consensus of `min_agree` runs makes of a record; the same record gives the same bytes.
 
-    folder : with `study.yaml`, `phenotypes.csv` and `raw/`. The bundle's name is `recorded-2of3` or the like unless
-    given. probabilities : a folder of voters who say how often, or None. Returns the bundle and the table of dropped
-    genes (phenotype, gene, reason). An `ElicitationError` lists what is wrong with the files, or counts the pairs of
+    folder : with `study.yaml`, `phenotypes.csv` and `raw/`. The bundle's name is `recorded-2of3` or the like.
+    probabilities : a folder of voters who say how often, or None. Returns the bundle and the table of dropped genes
+    (phenotype, gene, reason). An `ElicitationError` lists what is wrong with the files, or counts the pairs of
     kept genes that the record does not hold.
     """
     study = load_study(folder)
     stages = all_stages(study, Recorded(imported(folder), place=str(folder)), None, min_agree=min_agree)
-    return bundle_stage(
-        study, stages, destination, min_agree=min_agree, name=name, version=version, probabilities=probabilities
-    )
+    return bundle_stage(study, stages, destination, min_agree=min_agree, probabilities=probabilities)
 
 
 def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
