@@ -14,15 +14,7 @@ from afa.bundle.read import load_bundle, validate_bundle
 if TYPE_CHECKING:
     from afa.bundle.write import save_bundle, stamp_bundle, write_bundle
 
-__all__ = [
-    "Bundle",
-    "PackedCouplings",
-    "load_bundle",
-    "save_bundle",
-    "stamp_bundle",
-    "validate_bundle",
-    "write_bundle",
-]
+__all__ = ["Bundle", "PackedCouplings", "load_bundle", "save_bundle", "stamp_bundle", "validate_bundle", "write_bundle"]
 
 
 def __getattr__(name: str) -> Any:

@@ -189,11 +189,7 @@ def stamp_bundle(path: str | Path) -> None:
 
 
 def _potential_rows(
-    table: pd.DataFrame,
-    entities: Sequence[str],
-    features: Sequence[str],
-    columns: list[str],
-    where_said: Sequence[str],
+    table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str], where_said: Sequence[str]
 ) -> pd.DataFrame:
     """The rows of a potentials file in canonical order; names that are not listed come last, for validation to name."""
     entity_rank = {name: rank for rank, name in enumerate(entities)}

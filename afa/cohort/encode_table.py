@@ -131,10 +131,7 @@ def control_rows(text: str | None) -> tuple[str, str] | None:
 
 
 def read_and_encode(
-    path: str | Path,
-    features: Features,
-    coding: Coding,
-    controls: tuple[str, str] | None = None,
+    path: str | Path, features: Features, coding: Coding, controls: tuple[str, str] | None = None
 ) -> Encoded:
     """Read a table and encode it; `controls` is a column and the text that names a control in it."""
     path = Path(path)

@@ -207,11 +207,7 @@ def _extent(config: SimulationConfig, name: str, n_people: int) -> Floats:
 
 
 def _mean_counts(
-    config: SimulationConfig,
-    genes: pd.DataFrame,
-    people: pd.DataFrame,
-    effects: pd.DataFrame,
-    phenotypes: pd.DataFrame,
+    config: SimulationConfig, genes: pd.DataFrame, people: pd.DataFrame, effects: pd.DataFrame, phenotypes: pd.DataFrame
 ) -> Floats:
     """Expected counts (n_genes, n_people); each column sums to the person's sequencing depth, whatever is expressed."""
     log2_abundance = (

@@ -15,15 +15,7 @@ from typing import Literal, get_args
 import pandas as pd
 
 from afa.elicit.abstracts import Abstract, names_gene, words
-from afa.elicit.answers import (
-    AnchorAnswer,
-    Answer,
-    BinaryTurn,
-    ConditionalAnswer,
-    PairAnswer,
-    Reference,
-    UnaryAnswer,
-)
+from afa.elicit.answers import AnchorAnswer, Answer, BinaryTurn, ConditionalAnswer, PairAnswer, Reference, UnaryAnswer
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.study import Study
 from afa.elicit.tables import REFERENCE_COLUMNS, answer_of, plain

@@ -181,12 +181,7 @@ class Web:
     """
 
     def __init__(
-        self,
-        per_second: float,
-        bounds: Bounds = USUAL,
-        *,
-        transient: frozenset[int] = TRANSIENT,
-        clock: Clock = time,
+        self, per_second: float, bounds: Bounds = USUAL, *, transient: frozenset[int] = TRANSIENT, clock: Clock = time
     ) -> None:
         self._pace, self._bounds, self._transient, self._clock = Pace(per_second, clock), bounds, transient, clock
 
@@ -199,11 +194,7 @@ class Web:
         return self._asked("POST", url, fields, parse)
 
     def _asked(
-        self,
-        method: Literal["GET", "POST"],
-        url: str,
-        fields: Mapping[str, str],
-        parse: Callable[[bytes], Parsed],
+        self, method: Literal["GET", "POST"], url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]
     ) -> Parsed:
         """Attempts until one succeeds; `parse` may raise a `ReplyError` of its own.
 
