@@ -16,6 +16,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -85,9 +86,8 @@ class RowFaults:
 
 def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
     """The first `MOST_FAULTS` of many faults, and a line that counts the others."""
-    more = f"{len(faults) - MOST_FAULTS} more faults"
-    rest = [Fault(str(where), more, "none", f"mend those named above and {again}")]
-    return faults if len(faults) <= MOST_FAULTS else [*faults[:MOST_FAULTS], *rest]
+    more, step = f"{len(faults) - MOST_FAULTS} more faults", f"mend those named above and {again}"
+    return [*faults[:MOST_FAULTS], *([Fault(str(where), more, "none", step)] if len(faults) > MOST_FAULTS else [])]
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,15 @@ class CsvTable:
 
 def separator_of(path: str | Path) -> str:
     """A tab for `.tsv`, else a comma; `.gz` behind it does not matter."""
-    return "\t" if Path(str(path).removesuffix(".gz")).suffix == ".tsv" else ","
+    return "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
 
 
 def read_header(path: str | Path) -> list[str]:
     """The names of the columns; none where `read_table` will say why there are none."""
     text = _text_of(Path(path), RowFaults(path))
-    try:
-        reader = csv.reader(io.StringIO(text or "", newline=""), delimiter=separator_of(path), strict=True)
-        return next(reader, [])
-    except csv.Error:
-        return []
+    with suppress(csv.Error):
+        return next(csv.reader(io.StringIO(text or "", newline=""), delimiter=separator_of(path), strict=True), [])
+    return []
 
 
 def read_table(
@@ -149,8 +147,7 @@ def read_table(
     that cannot be read, or lacks a required column, gives a table without rows. most : of `RowFaults`.
     """
     faults = RowFaults(path, most)
-    wanted = [column for column in (*required, *optional) if column not in unread]
-    columns: dict[str, list[str]] = {column: [] for column in wanted}
+    columns: dict[str, list[str]] = {column: [] for column in (*required, *optional) if column not in unread}
     lines: list[int] = []
     text = _text_of(Path(path), faults)
     if text is None:
@@ -178,12 +175,7 @@ def read_table(
 
 
 def number_column(
-    table: CsvTable,
-    column: str,
-    *,
-    low: float = -math.inf,
-    high: float = math.inf,
-    empty: float | None = None,
+    table: CsvTable, column: str, *, low: float = -math.inf, high: float = math.inf, empty: float | None = None
 ) -> NDArray[np.float64]:
     """The numbers (n_rows,) of a column within [low, high] and of at most `LARGEST`; NaN where faulty.
 
@@ -195,9 +187,8 @@ def number_column(
         parsed[""] = empty
     values = np.fromiter(map(parsed.__getitem__, texts), dtype=np.float64, count=len(texts))
     with np.errstate(invalid="ignore"):
-        wrong = ~(np.isfinite(values) & (values >= low) & (values <= high))
         beyond = np.isfinite(values) & (np.abs(values) > LARGEST)
-    wrong |= beyond
+        wrong = ~(np.isfinite(values) & (values >= low) & (values <= high)) | beyond
     if empty is not None:
         wrong &= ~table.empty(column)
     expected = "a finite number"
@@ -217,10 +208,9 @@ def name_column(
     `known` it must be one of its keys; `known_from` says in a fault where those are listed. Without `known` every
     sound name gets index 0.
     """
-    texts = table.columns[column]
+    texts, unknown = table.columns[column], 0
     steps: dict[str, tuple[str, str]] = {}
     indices: dict[str, int] = {}
-    unknown = 0
     for text in dict.fromkeys(texts):
         indices[text] = -1
         if not text.strip():
@@ -249,8 +239,7 @@ def is_name(text: str) -> bool:
 def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each key (n_rows,), the first row with the same key; -1 for that row itself and for negative keys."""
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    earliest: NDArray[np.int64] = first[group].astype(np.int64)
-    return np.where((earliest == np.arange(len(keys))) | (keys < 0), -1, earliest)
+    return np.where((first[group] == np.arange(len(keys))) | (keys < 0), -1, first[group]).astype(np.int64)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -269,35 +258,32 @@ def visible(text: str) -> str:
 
 def quoted(text: str) -> str:
     """A short rendering of a text for a fault; an empty one reads "nothing"."""
-    if not text:
-        return "nothing"
-    return repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
+    short = repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
+    return short if text else "nothing"
 
 
 def _text_of(path: Path, faults: RowFaults) -> str | None:
+    line = 0
     try:
         data = read_whole(path)
         if path.suffix == ".gz":
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
                 data = packed.read(LARGEST_UNPACKED + 1)
-            if len(data) > LARGEST_UNPACKED:
-                faults.add(0, "", f"more than {LARGEST_UNPACKED:,} bytes unpacked", "a smaller table", "split it")
-                return None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        faults.add(0, "", f"what gzip refuses ({error})", "a packed text", "pack or fetch it again")
-        return None
-    except OSError as error:
-        faults.add(0, "", error.strerror or "an error", "a readable file", "check the path")
-        return None
-    if b"\0" in data:
-        faults.add(0, "", "binary data", "a text file with comma-separated values", "save it as CSV in UTF-8")
-        return None
-    try:
-        return data.decode("utf-8-sig")
+        if path.suffix == ".gz" and len(data) > LARGEST_UNPACKED:
+            wrong = f"more than {LARGEST_UNPACKED:,} bytes unpacked", "a smaller table", "split it"
+        elif b"\0" in data:
+            wrong = "binary data", "a text file with comma-separated values", "save it as CSV in UTF-8"
+        else:
+            return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        faults.add(line, "", f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8")
-        return None
+        wrong = f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8"
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        wrong = f"what gzip refuses ({error})", "a packed text", "pack or fetch it again"
+    except OSError as error:
+        wrong = error.strerror or "an error", "a readable file", "check the path"
+    faults.add(line, "", *wrong)
+    return None
 
 
 def _header_is_usable(
@@ -338,12 +324,11 @@ def _rows(
             return
         if row is None:
             return
-        if len(row) > width:
-            step = "put a text that holds a comma in quotes"
-            faults.add(begin, "", f"{len(row)} fields", f"{width}, as in the header", step)
-        elif row and whole and len(row) < width:
-            step = "complete the row: the file may have been cut short"
-            faults.add(begin, "", f"{len(row)} fields", f"all {width} of the header", step)
+        if len(row) > width or (row and whole and len(row) < width):
+            expected, step = f"all {width} of the header", "complete the row: the file may have been cut short"
+            if len(row) > width:
+                expected, step = f"{width}, as in the header", "put a text that holds a comma in quotes"
+            faults.add(begin, "", f"{len(row)} fields", expected, step)
         elif row:
             lines.append(begin)
             yield row if len(row) == width else row + [""] * (width - len(row))
@@ -391,7 +376,7 @@ def marked_table(table: pd.DataFrame) -> pd.DataFrame:
 
     A carriage return becomes a line feed: pandas puts no quotes round it, so that a reader would begin a row there.
     """
-    return _mapped(table, table.columns, lambda text: marked(_one_line_end(text))).rename(
+    return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name
     )
 
@@ -409,10 +394,6 @@ def _mapped(table: pd.DataFrame, columns: Iterable[str], change: Callable[[str],
         if new:
             replaced[name] = [new.get(cell, cell) if isinstance(cell, str) else cell for cell in table[name]]
     return table.assign(**replaced)
-
-
-def _one_line_end(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _is_formula(text: str) -> bool:

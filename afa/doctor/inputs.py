@@ -20,9 +20,9 @@ from afa.doctor.facts import Finding, counted, fault, of_error, ok, warning
 from afa.doctor.series import ALIASES, ENSEMBL
 from afa.elicit.consensus import check_voters, consensus
 from afa.elicit.endpoint import BASE_URL, KEY, MODEL
-from afa.elicit.search import EMAIL
 from afa.elicit.record import Record
 from afa.elicit.recorded import Recorded
+from afa.elicit.search import EMAIL
 from afa.elicit.study import RECORD_FOLDER, Study, load_study, unary_questions
 from afa.elicit.tables import check_answered, genes_named, outcomes, usable_genes
 from afa.errors import AfaError, Fault

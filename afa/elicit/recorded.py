@@ -30,8 +30,7 @@ from afa.elicit.record import (
 from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN, SIGN
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file
-from afa.files import read_whole
+from afa.files import atomic_file, read_whole
 
 RUNS = ("r1", "r2", "r3")
 GENE_KEYS = (
