@@ -84,9 +84,9 @@ def examine(
         found, fetched_mb = check_network(inputs.to_fetch, facts, ask=network)
         findings += found
     findings += check_environment(facts)
-    found, chosen = check_profile(profile, facts)
+    found, executor = check_profile(profile, facts)
     findings += found
-    on_cluster = chosen is not None and chosen.executor != "local"
+    on_cluster = executor not in (None, "local")
     found, stages = _check_machine(settings.run, inputs, facts, fetched_mb=fetched_mb, on_cluster=on_cluster)
     return Examination(settings.run.run_name, (*findings, *found), stages)
 

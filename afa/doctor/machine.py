@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -142,16 +141,8 @@ def _commands(facts: Facts) -> list[Finding]:
     return [fault("environment", f"no such command: {names}", "type make reproduce, which builds .venv")]
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A profile of Snakemake: where it lies and the executor that it names."""
-
-    path: Path
-    executor: str
-
-
-def check_profile(name: str | None, facts: Facts) -> tuple[list[Finding], Profile | None]:
-    """The profile that a run names, and the commands of its cluster; nothing where no profile is named."""
+def check_profile(name: str | None, facts: Facts) -> tuple[list[Finding], str | None]:
+    """The profile that a run names, with the commands of its cluster, and its executor; None where it names none."""
     if name is None:
         return [], None
     path = next(
@@ -168,7 +159,7 @@ def check_profile(name: str | None, facts: Facts) -> tuple[list[Finding], Profil
     findings = [ok("profile", f"{path}: executor {executor}")]
     if executor == "slurm":
         findings += _cluster(facts)
-    return findings, Profile(path, executor)
+    return findings, executor
 
 
 def _cluster(facts: Facts) -> list[Finding]:

@@ -175,13 +175,13 @@ def test_no_profile_is_nothing_to_check(machine):
 
 
 def test_a_cluster_with_its_commands_is_in_order(machine, slurm):
-    found, profile = check_profile("slurm", with_commands(machine, "sbatch", "scancel", "sacct", "squeue"))
+    found, executor = check_profile("slurm", with_commands(machine, "sbatch", "scancel", "sacct", "squeue"))
     assert levels(found) == ["ok", "ok"]
-    assert profile.executor == "slurm"
+    assert executor == "slurm"
 
 
 def test_a_profile_can_be_given_as_a_folder(machine, slurm):
-    assert check_profile("workflow/profiles/slurm", machine)[1].executor == "slurm"
+    assert check_profile("workflow/profiles/slurm", machine)[1] == "slurm"
 
 
 @pytest.mark.parametrize(
@@ -205,16 +205,16 @@ def test_one_command_for_the_state_of_jobs_is_enough(machine, slurm):
 
 def test_a_local_profile_asks_for_no_cluster(machine, slurm):
     slurm.write_text("cores: all\n")
-    found, profile = check_profile("slurm", with_commands(machine))
+    found, executor = check_profile("slurm", with_commands(machine))
     assert levels(found) == ["ok"]
-    assert profile.executor == "local"
+    assert executor == "local"
 
 
 def test_a_profile_that_is_not_there_is_a_fault_that_names_those_that_are(machine, slurm):
-    (found,), profile = check_profile("sge", machine)
+    (found,), executor = check_profile("sge", machine)
     assert found.level == "fault"
     assert "one of slurm" in found.found
-    assert profile is None
+    assert executor is None
 
 
 def test_a_profile_that_is_not_yaml_is_a_fault(machine, slurm):
