@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bundles import bundle_of
+from errata_rows import by_name
 from oracle import energies, posterior
 
 from afa.bundle import Bundle
@@ -24,7 +25,6 @@ from afa.checks.errata.bundle import (
     some_entities,
     two_elbo_target,
 )
-from afa.checks.errata.rows import Row
 from afa.closure import half_potentials
 from afa.errors import InferenceError
 from afa.inference.meanfield import Solver
@@ -42,10 +42,6 @@ def coupled(strength: float, n: int = 4, unary: float = 0.1) -> Bundle:
 
 def halves_of(bundle: Bundle) -> list[Halves]:
     return solve_entities(bundle, Solver())
-
-
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
 
 
 def enumerated_start(bundle: Bundle) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

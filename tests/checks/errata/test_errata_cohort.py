@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of, random_bundles
+from errata_rows import by_name, cohort_of
 from hypothesis import given
 
 from afa.bundle import Bundle
@@ -22,26 +23,14 @@ from afa.checks.errata.cohort import (
     vote_for_neither,
     written_code,
 )
-from afa.checks.errata.rows import Row
 from afa.cohort import geo
 from afa.cohort.build import build_cohort
-from afa.cohort.cohort import Cohort
 from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.simulate import simulate, write_geo_layout
 from afa.errors import CohortError
 from afa.inference.meanfield import Solver
 
 ROOT = Path(__file__).parents[3]
-
-
-def cohort_of(bundle: Bundle, values: list[list[int]] | np.ndarray) -> Cohort:
-    names = tuple(f"p{i}" for i in range(len(values)))
-    table = np.array(values, dtype=np.int8)
-    return Cohort("made", bundle.features, names, table, pd.DataFrame(index=list(names)))
-
-
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
 
 
 @given(random_bundles())

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
+from errata_rows import PAPER, by_name
 
 from afa.checks.errata import stages as paper_errata
 from afa.checks.errata.rows import Printed, Row
 from afa.errors import ConfigError
-
-PAPER = {
-    path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))
-}
 
 
 def with_cells(table: str, cells: dict[tuple[str, str], float]) -> Printed:
@@ -33,10 +28,6 @@ def with_claims(base: Printed, values: dict[str, float]) -> Printed:
     for identifier, value in values.items():
         claims.loc[claims["id"] == identifier, "value"] = value
     return Printed({**base.tables, "claims": claims})
-
-
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
 
 
 def verdicts(rows: list[Row]) -> set[bool | None]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from errata_rows import by_name
 
 from afa.checks.errata import small
 from afa.checks.errata.models import SmallModel, random_models
-from afa.checks.errata.rows import Row
 from afa.checks.errata.small import (
     common_gauge,
     dominating,
@@ -30,10 +30,6 @@ TRIANGLE = SmallModel(np.zeros(3), FULL, "ternary", 1.0)
 EDGE = SmallModel(np.zeros(2), np.ones((2, 2)) - np.eye(2), "ternary", 1.0)
 """S is 1 in 2 configurations, -1 in 2, and 0 in 5."""
 UNARY = SmallModel(np.array([1.0, -2.0]), np.zeros((2, 2)), "ternary", 0.0)
-
-
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
 
 
 def test_the_normalisers_of_a_triangle_by_hand() -> None:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
+from errata_rows import PAPER, by_name
 
 from afa.checks.errata import stages as stage_errata
 from afa.checks.errata.rows import Printed, Row
 from afa.stats.summary import COLUMNS
 
-PAPER = Printed(
-    {path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))}
-)
+PRINTED = Printed(PAPER)
 NOTHING = pd.DataFrame(columns=COLUMNS)
 
 
 def summary(*rows: dict[str, object]) -> pd.DataFrame:
     return pd.DataFrame(list(rows)).reindex(columns=COLUMNS)
-
-
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
 
 
 def vote(method: str, value: float, t: int = 9, **differs: str) -> dict[str, object]:
@@ -44,7 +37,7 @@ def test_sign_votes_are_read_at_full_observation() -> None:
         vote("kl", 0.1, stratum="prior_wrong"),
         vote("kl_nonzero", 0.94),
     )  # fmt: skip
-    found = by_name(stage_errata.sign_votes(rows, PAPER))
+    found = by_name(stage_errata.sign_votes(rows, PRINTED))
     assert [found[name].value for name in ("kl", "kl_reversed", "kl_nonzero")] == [0.5, 0.4, 0.94]
     assert [found[name].holds for name in ("kl", "kl_reversed", "kl_nonzero")] == [False, False, True]
     assert {row.claim_value for row in found.values()} == {0.945}
@@ -59,7 +52,7 @@ def test_agreement_of_the_gauges_is_the_least_and_largest_before_full_observatio
     rows = [
         agreement(score, t, value) for score in ("two_elbo", "stack_a") for t, value in enumerate((0.2, 0.8, 0.9, 1.0))
     ]
-    found = by_name(stage_errata.gauge_agreement(summary(*rows), PAPER))
+    found = by_name(stage_errata.gauge_agreement(summary(*rows), PRINTED))
     assert (found["agreement_two_elbo_least"].value, found["agreement_two_elbo_largest"].value) == (0.8, 0.9)
     assert (found["agreement_stack_a_least"].claim_value, found["agreement_two_elbo_largest"].claim_value) == (
         0.724,
@@ -71,7 +64,7 @@ def test_agreement_of_the_gauges_is_the_least_and_largest_before_full_observatio
 
 def test_gauges_that_always_agreed_would_pass() -> None:
     rows = [agreement(score, t, 1.0) for score in ("two_elbo", "stack_a") for t in range(4)]
-    found = by_name(stage_errata.gauge_agreement(summary(*rows), PAPER))
+    found = by_name(stage_errata.gauge_agreement(summary(*rows), PRINTED))
     assert found["agreement_two_elbo_least"].holds is True
 
 
@@ -87,7 +80,7 @@ def test_the_early_gain_is_read_over_all_features_and_over_the_support(over_supp
         {**cells, "t": 50, "value": 0.9},
         {**cells, "t": 10, "value": 0.8, "target": "clinical"},
     )
-    found = by_name(stage_errata.early_gain(rows, PAPER))
+    found = by_name(stage_errata.early_gain(rows, PRINTED))
     assert (found["early_gain"].value, found["early_gain_support"].value) == (0.3, over_support)
     assert found["early_gain_support"].holds is holds
     assert found["early_gain"].claim_value == pytest.approx(0.306)
@@ -97,7 +90,7 @@ def test_the_early_gain_is_read_over_all_features_and_over_the_support(over_supp
 def test_the_pooled_correlation_is_that_with_no_data(value: float, holds: bool) -> None:
     cells = {"table": "gauge_correlation", "metric": "correlation", "variant": "pooled", "value": value, "n": 5}
     rows = summary(*({**cells, "method": score, "t": 0} for score in ("two_elbo", "stack_a")))
-    found = by_name(stage_errata.pooled_correlation(rows, PAPER))
+    found = by_name(stage_errata.pooled_correlation(rows, PRINTED))
     assert {row.value for row in found.values()} == {value}
     assert {row.holds for row in found.values()} == {holds}
 
@@ -113,7 +106,7 @@ def test_who_gains_is_told_in_advance_where_the_groups_differ_on_other_orders(va
         {"table": "chaos_gap", "metric": "rate", "quantity": "found", "value": 0.4} | told,
         {"table": "chaos_gap", "metric": "rate", "quantity": "flagged", "value": 0.9} | told,
     )
-    found = by_name(stage_errata.chaos_in_advance(rows, PAPER))
+    found = by_name(stage_errata.chaos_in_advance(rows, PRINTED))
     assert (found["in_advance"].value, found["in_advance"].holds) == (value, holds)
     assert found["in_advance"].claim_value == pytest.approx(0.251)
     assert found["in_advance_selecting"].holds
@@ -142,10 +135,10 @@ def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
     unknown = summary(agreement("two_elbo", 2, float("nan")))
     for stages in (NOTHING, unknown):
         rows = [
-            *stage_errata.sign_votes(stages, PAPER),
-            *stage_errata.gauge_agreement(stages, PAPER)[1:],
-            *stage_errata.early_gain(stages, PAPER),
-            *stage_errata.pooled_correlation(stages, PAPER),
+            *stage_errata.sign_votes(stages, PRINTED),
+            *stage_errata.gauge_agreement(stages, PRINTED)[1:],
+            *stage_errata.early_gain(stages, PRINTED),
+            *stage_errata.pooled_correlation(stages, PRINTED),
         ]
         assert len(rows) == 11
         assert all(row.pending and row.value is None and row.holds is None for row in rows)
@@ -154,10 +147,10 @@ def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
 def all_rows(stages: pd.DataFrame) -> list[Row]:
     return [
         *stage_errata.missed_calls(stages),
-        *stage_errata.two_rules(stages, PAPER),
-        *stage_errata.one_rate(stages, PAPER),
-        *stage_errata.never_called(stages, PAPER),
-        *stage_errata.eliminations(stages, PAPER),
+        *stage_errata.two_rules(stages, PRINTED),
+        *stage_errata.one_rate(stages, PRINTED),
+        *stage_errata.never_called(stages, PRINTED),
+        *stage_errata.eliminations(stages, PRINTED),
     ]
 
 
@@ -201,7 +194,7 @@ def test_what_is_missed_is_not_known_where_nothing_is_called() -> None:
 def test_calls_are_read_at_the_tables_round_over_all_duels() -> None:
     other = [calls("l1_paper", 0.9, **cells) for cells in ({"t": 99}, {"variant": "support"}, {"metric": "gap"})]
     rules = [calls("l1_paper", 0.9, guide="linearity"), calls("l1_paper", 0.8, target=None, stratum="binary")]
-    rows = by_name(stage_errata.one_rate(summary(*other, *rules, calls("l1_paper", 0.2)), PAPER))
+    rows = by_name(stage_errata.one_rate(summary(*other, *rules, calls("l1_paper", 0.2)), PRINTED))
     assert rows["called_informed"].value == 0.2
     assert rows["called_random"].pending
 
@@ -209,7 +202,7 @@ def test_calls_are_read_at_the_tables_round_over_all_duels() -> None:
 @pytest.mark.parametrize(("low", "holds"), [(0.35, False), (0.2, True)])
 def test_a_rule_that_surely_calls_more_than_the_static_order_is_no_bound(low: float, holds: bool) -> None:
     stages = summary(calls("l1_tight", 0.3), under_rule("lucb", 0.2, 0.1), under_rule("boundary", 0.4, low))
-    row = by_name(stage_errata.one_rate(stages, PAPER))["best_rule"]
+    row = by_name(stage_errata.one_rate(stages, PRINTED))["best_rule"]
     assert (row.value, row.low, row.holds) == (0.4, low, holds)
 
 
@@ -218,7 +211,7 @@ def test_a_rule_that_surely_calls_more_than_the_static_order_is_no_bound(low: fl
     [(calls("l1_tight", 0.3), stage_errata.GRID), (under_rule("lucb", 0.2, 0.1), stage_errata.LAYER_ONE)],
 )
 def test_the_bound_waits_for_the_stage_that_is_not_there(row: dict[str, object], waits: str) -> None:
-    assert by_name(stage_errata.one_rate(summary(row), PAPER))["best_rule"].pending == waits
+    assert by_name(stage_errata.one_rate(summary(row), PRINTED))["best_rule"].pending == waits
 
 
 def open_duels(quantity: str, value: float, bracket: str = "l1_paper", **cells: object) -> dict[str, object]:
@@ -241,7 +234,7 @@ def test_duels_never_called_are_counted_and_so_are_the_ties_among_them(
         open_duels("q50", 2.0, metric="nats", stratum="never"),
         open_duels("q50", 48.0, metric="nats", stratum="called"),
     )
-    found = by_name(stage_errata.never_called(rows, PAPER))
+    found = by_name(stage_errata.never_called(rows, PRINTED))
     values = {name: row.value for name, row in found.items()}
     assert values == {
         "never": never,
@@ -258,7 +251,7 @@ def test_duels_never_called_are_counted_and_so_are_the_ties_among_them(
 
 def test_where_every_duel_is_called_there_are_no_ties_to_count() -> None:
     rows = summary(open_duels("never", 0.0), open_duels("tied", float("nan"), stratum="never", n=0))
-    found = by_name(stage_errata.never_called(rows, PAPER))
+    found = by_name(stage_errata.never_called(rows, PRINTED))
     assert found["never"].value == 0.0
     assert "such duels" in found["never_tied"].pending
 
@@ -277,7 +270,7 @@ def test_greedy_and_clustered_are_compared_per_gain_and_schedule() -> None:
         gap(-0.01, rule="lucb"),
         gap(0.5, gain="f_target"),
     )
-    found = by_name(stage_errata.two_rules(rows, PAPER))
+    found = by_name(stage_errata.two_rules(rows, PRINTED))
     assert [found[f"{rule}_cmi_paper"].value for rule in ("greedy", "clustered", "lucb")] == [0.95, 0.94, 0.93]
     assert [found[f"{rule}_cmi_paper"].claim_value for rule in ("greedy", "clustered", "lucb")] == [0.787, 0.787, None]
     assert (found["greedy_cmi_every"].value, found["greedy_cmi_every"].claim_value) == (0.91, None)
@@ -291,12 +284,12 @@ def test_greedy_and_clustered_are_compared_per_gain_and_schedule() -> None:
 
 def test_the_largest_difference_is_that_of_any_round_whatever_its_sign() -> None:
     rows = summary(gap(0.0, t=0), gap(0.01, t=10), gap(-0.02, t=50), gap(0.0001), gap(0.3, t=100, schedule="every"))
-    row = by_name(stage_errata.two_rules(rows, PAPER))["largest_difference_cmi"]
+    row = by_name(stage_errata.two_rules(rows, PRINTED))["largest_difference_cmi"]
     assert (row.value, row.holds) == (-0.02, False)
 
 
 def test_a_gain_that_was_not_run_is_pending_and_the_other_is_not() -> None:
-    found = by_name(stage_errata.two_rules(summary(sign("greedy", 0.9)), PAPER))
+    found = by_name(stage_errata.two_rules(summary(sign("greedy", 0.9)), PRINTED))
     assert found["greedy_cmi_paper"].value == 0.9
     assert found["greedy_wald_magnitude_paper"].pending.startswith("greedy with wald_magnitude")
     assert found["greedy_less_clustered_cmi_paper"].pending.startswith("greedy and clustered with cmi")
@@ -309,9 +302,9 @@ def removed(clusters: int, value: float, quantity: str | None = None) -> dict[st
 
 def test_removed_clusters_are_those_at_the_papers_number() -> None:
     stages = summary(removed(24, 3), removed(24, 4, "entities"), removed(20, 0))
-    (row,) = stage_errata.eliminations(stages, PAPER)
+    (row,) = stage_errata.eliminations(stages, PRINTED)
     assert (row.value, row.claim_value) == (3.0, 28.0)
-    (row,) = stage_errata.eliminations(summary(removed(20, 0)), PAPER)
+    (row,) = stage_errata.eliminations(summary(removed(20, 0)), PRINTED)
     assert row.pending.startswith("24 clusters in")
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of, models_of, random_bundles
+from errata_rows import by_name, cohort_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import posterior
 
 from afa.bundle import Bundle
 from afa.checks.errata.cohort import some_patients
-from afa.checks.errata.rows import Row, share_interval
+from afa.checks.errata.rows import share_interval
 from afa.checks.errata.states import (
     Biases,
     DuelReadings,
@@ -37,15 +38,6 @@ from afa.mrf import Evidence, PairwiseMRF
 from afa.preference import linearity
 
 TRIANGLE = PairwiseMRF([0.5, -0.25, 0.0], np.ones((3, 3)) - np.eye(3))
-
-
-def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
-    names = tuple(f"p{i}" for i in range(len(values)))
-    return Cohort("made", bundle.features, names, values.astype(np.int8), pd.DataFrame(index=list(names)))
-
-
-def by_name(rows: list[Row]) -> dict[str, Row]:
-    return {row.name: row for row in rows}
 
 
 def made(n_entities: int, couplings: float) -> tuple[Bundle, Cohort]:

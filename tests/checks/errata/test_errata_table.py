@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from errata_rows import PAPER, cohort_of
 
 from afa.bundle import Bundle
 from afa.checks.errata.rows import (
@@ -27,9 +28,6 @@ from afa.checks.errata.table import Extent, computed_errata, errata_table, summa
 from afa.cohort.cohort import Cohort
 from afa.stats.summary import METRICS
 
-PAPER = {
-    path.stem: pd.read_csv(path) for path in sorted((Path(__file__).parents[3] / "resources" / "paper").glob("*.csv"))
-}
 FOLDER = Path(__file__).parents[3]
 ERRATA = load_errata(FOLDER / "resources/paper/errata.yaml")
 CHECKED = [number for number, item in ERRATA.items.items() if item.checks]
@@ -44,11 +42,6 @@ SMALL = Extent(
     duel_states=4,
     patients=3,
 )
-
-
-def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
-    names = tuple(f"p{i}" for i in range(len(values)))
-    return Cohort("made", bundle.features, names, values.astype(np.int8), pd.DataFrame(index=list(names)))
 
 
 def made_table(bundle: Bundle, cohort: Cohort, threads: int = 1) -> pd.DataFrame:
