@@ -47,9 +47,9 @@ def allocation_stage(inputs: Inputs, _: str) -> dict[str, Any]:
 def binary_stage(inputs: Inputs, _: str) -> dict[str, Any]:
     """All tasks of the cohort, after one task that warms the kernels up."""
     bundle, cohort, solver = inputs.bundle, inputs.cohort, Solver()
-    binary_tasks(bundle, cohort, range(1), seeds=SEEDS[:1], solver=solver)
+    binary_tasks(bundle.restrict_entities(bundle.entities[:1]), cohort, seeds=SEEDS[:1], solver=solver)
     begin = time.perf_counter()
-    tables = binary_tasks(bundle, cohort, range(len(bundle.entities)), seeds=SEEDS, solver=solver)
+    tables = binary_tasks(bundle, cohort, seeds=SEEDS, solver=solver)
     orders = len(SEEDS) + len(INFORMED)
     shown = f"{len(cohort.patients)} patients x {len(bundle.entities)} tasks x {orders} orders, tables included"
     return {"seconds": time.perf_counter() - begin, "units": len(tables["targets"]) * orders, "note": shown}

@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
+from afa.baselines import Abstracts, Briefing, Trial, briefings
 from afa.baselines.asked import Source, follow_all
-from afa.baselines.briefing import Abstracts, Briefing, Trial, briefings
 from afa.baselines.course import Course, follow
-from afa.baselines.ours import top_k_rule
-from afa.baselines.readouts import readouts, targets
-from afa.baselines.setting import Setting
-from afa.elicit.record import Entry
+from afa.baselines.readouts import Setting, readouts, targets, top_k_rule, typed
 
 TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
-KEYS = ["method", "task", "entity", "patient", "t"]
-TURN_COLUMNS = {
-    **dict.fromkeys(KEYS[:-1], "str"),
-    "t": "int32",
-    "outcome": "str",
-    "asked": "int32",
-    "decision": "Int8",
-    "probability": "Float64",
-    "labels": "str",
-    "done": "bool",
-    "pick": "str",
-    "pick_fault": "str",
-    "label_fault": "str",
-    "measured": "str",
-    "by_rule": "bool",
-}
-FAULT_COLUMNS = {**dict.fromkeys(KEYS[:-1], "str"), "t": "int32", "asked": "int32", "part": "str", "kind": "str"}
-CALL_COLUMNS = {
-    **dict.fromkeys(KEYS[:-1], "str"),
-    "t": "int32",
-    "asked": "int32",
-    "attempt": "int32",
-    "outcome": "str",
-    "prompt_tokens": "Int64",
-    "answer_tokens": "Int64",
-    "model": "str",
-    "served_model": "str",
-    "prompt": "str",
-    "prompt_digest": "str",
-    "parameters": "str",
-    "time": "str",
-}
+KEYS = ["method", "task", "entity", "patient"]
+TURNS = [*KEYS, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
+TURNS += ["label_fault", "measured", "by_rule"]
+FAULTS = [*KEYS, "t", "asked", "part", "kind"]
+CALLS = [*KEYS, "t", "asked", "attempt", "outcome", "prompt_tokens", "answer_tokens", "model", "served_model"]
+CALLS += ["prompt", "prompt_digest", "parameters", "time"]
 
 
 def run_baselines(
@@ -73,9 +44,9 @@ def run_baselines(
     before(trials)
     courses = follow_all([follow(trial, briefing, protocol) for trial, briefing in trials], source, progress=progress)
     tables = {
-        "turns": _table(TURN_COLUMNS, [row for course in courses for row in _turns(course)]),
-        "faults": _table(FAULT_COLUMNS, [row for course in courses for row in _faults(course)]),
-        "calls": _table(CALL_COLUMNS, [row for course in courses for row in _calls(course, source)]),
+        "turns": typed(TURNS, [row for course in courses for row in _turns(course)]),
+        "faults": typed(FAULTS, [{**_keys(course), **vars(each)} for course in courses for each in course.broken]),
+        "calls": typed(CALLS, [row for course in courses for row in _calls(course, source)]),
         "readouts": readouts(setting, courses),
         "targets": targets(setting),
         "protocol": _protocol(setting, disease),
@@ -83,48 +54,26 @@ def run_baselines(
     return {name: table.assign(cohort=setting.cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
-def _table(columns: Mapping[str, str], rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
+def _keys(course: Course) -> dict[str, Any]:
+    return dict(zip(KEYS, course.trial.key, strict=True))
 
 
-def _turns(course: Course) -> list[tuple[Any, ...]]:
+def _turns(course: Course) -> list[dict[str, Any]]:
     return [
-        (
-            *course.trial.key,
-            turn.t,
-            turn.outcome,
-            turn.asked,
-            turn.said.decision,
-            turn.said.probability,
-            json.dumps(list(turn.said.labels)),
-            turn.said.done,
-            turn.said.pick,
-            turn.said.pick_fault,
-            turn.said.label_fault,
-            turn.measured,
-            turn.by_rule,
-        )
+        {**_keys(course), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
         for turn in course.turns
     ]
 
 
-def _faults(course: Course) -> list[tuple[Any, ...]]:
-    return [(*course.trial.key, each.t, each.asked, each.part, each.kind) for each in course.broken]
-
-
-def _calls(course: Course, source: Source) -> list[tuple[Any, ...]]:
-    return [
-        (*course.trial.key, t, asked, *_call(entry))
-        for t, asked, request in course.requests
-        for entry in source.attempts(request)
-    ]
-
-
-def _call(entry: Entry) -> tuple[Any, ...]:
-    prompt, answer = (None, None) if isinstance(entry.tokens, str) else entry.tokens
-    parameters = json.dumps(entry.parameters, sort_keys=True)
-    model = (entry.model, entry.served_model, entry.question.prompt, entry.prompt_digest, parameters, entry.time)
-    return entry.attempt, entry.outcome, prompt, answer, *model
+def _calls(course: Course, source: Source) -> list[dict[str, Any]]:
+    rows = []
+    for t, asked, request in course.requests:
+        for entry in source.attempts(request):
+            prompt, answer = (None, None) if isinstance(entry.tokens, str) else entry.tokens
+            told = {"prompt_tokens": prompt, "answer_tokens": answer, "prompt": entry.question.prompt}
+            told["parameters"] = json.dumps(entry.parameters, sort_keys=True)
+            rows.append({**_keys(course), "t": t, "asked": asked, **vars(entry), **told})
+    return rows
 
 
 def _protocol(setting: Setting, disease: str) -> pd.DataFrame:

@@ -23,9 +23,8 @@ from afa.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from afa.baselines import Abstracts, Briefing, Protocol, Trial
     from afa.baselines.asked import Source
-    from afa.baselines.briefing import Abstracts, Briefing, Trial
-    from afa.baselines.protocol import Protocol
     from afa.elicit.live import Terms
     from afa.elicit.study import Study
 
@@ -60,8 +59,8 @@ def experiment_baselines(
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
     """Language models that plan, by recorded answers or live, and our planner before the same patients."""
-    from afa.baselines.protocol import Protocol
-    from afa.baselines.setting import Setting
+    from afa.baselines import Protocol
+    from afa.baselines.readouts import Setting
     from afa.baselines.stage import run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.study import load_study
@@ -131,8 +130,8 @@ def summary_baselines(
 
 def _replayed(record: Path, study: Study, plan: Protocol, model: str) -> Opened:
     """A record without any call, of which nothing is to be said."""
+    from afa.baselines import prompts_of
     from afa.baselines.asked import recorded
-    from afa.baselines.protocol import prompts_of
     from afa.elicit.record import Record
 
     source = recorded(Record(record), model or None, study.settings.manner, prompts_of(plan))
@@ -141,7 +140,7 @@ def _replayed(record: Path, study: Study, plan: Protocol, model: str) -> Opened:
 
 def _live(record: Path, study: Study, plan: Protocol, model: str, terms: Terms) -> Opened:
     """A live model; what is left to ask is told before, and what the record has used after."""
-    from afa.baselines.live import estimate, live
+    from afa.baselines.asked import estimate, live
     from afa.elicit.endpoint import Endpoint
     from afa.elicit.live import shown
 

@@ -88,8 +88,7 @@ def league_gains(
     from afa.errors import CohortError, Fault
     from afa.files import atomic_file
     from afa.stages.inputs import load_stage_bundle
-    from afa.stages.league.entrants import read_entrant
-    from afa.stages.league.gains import gains_of_drawn, gains_of_field
+    from afa.stages.league.entrants import gains_of_drawn, gains_of_field, read_entrant
 
     if (folder / "study.yaml").is_file():
         entrant = read_entrant(folder, tables)

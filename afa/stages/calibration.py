@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from afa.bundle import Bundle
@@ -32,8 +32,8 @@ from afa.stages.base import Stage
 from afa.stages.binary import targets_of
 from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, rounds_up_to
-from afa.stats.accuracy import Part, Resampled
-from afa.stats.arrays import Cube
+from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of, sums_by
+from afa.stats.arrays import Cube, axis_among
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ STAGE = Stage(
 )
 HALVES = (0.5, -0.5)
 WHOLE = (1.0,)
-BINS = 10
 KINDS = ("calibrated", "raw")
 NOT_COMPILED = "exact inference of explicit models is of one patient at a time"
 Seen = NDArray[np.bool_]
@@ -208,8 +207,7 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
     for cut, cases in cases_of(odds, targets):
         by_bin = cases.groupby("bin")
         table = by_bin.agg(cases=("y", "size"), probability=("p", "mean"), positive=("y", "mean")).reset_index()
-        named = {"coupling": cut.coupling, "inference": cut.inference, "kind": cut.kind, "target": cut.target}
-        tables.append(table.assign(**named, t=cut.t))
+        tables.append(table.assign(**cut._asdict()))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -223,15 +221,9 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[Cut, p
         for (coupling, inference, t), part in known.groupby(["coupling", "inference", "t"], sort=False):
             for kind in KINDS:
                 p = expit(part[kind].to_numpy())
-                cases = pd.DataFrame(
-                    {
-                        "patient": part["patient"].to_numpy(),
-                        "p": p,
-                        "y": part[target].to_numpy(dtype=float),
-                        "bin": np.minimum((p * BINS).astype(int), BINS - 1),
-                    }
-                )
-                yield Cut(str(coupling), str(inference), kind, target, int(str(t))), cases
+                cases = {"patient": part["patient"].to_numpy(), "p": p, "y": part[target].to_numpy(dtype=float)}
+                table = pd.DataFrame({**cases, "bin": bins_of(p)})
+                yield Cut(str(coupling), str(inference), kind, target, int(str(t))), table
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -245,44 +237,19 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="calibration")
     rows = []
     for cut, cases in cases_of(odds, targets):
-        keys = {"variant": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
-        both = [
-            _calibration_error(cases, patients, resampled).assign(metric="ece"),
-            _brier(cases, patients, resampled).assign(metric="brier"),
-        ]
-        rows += [table.assign(**keys, t=cut.t, coupling=cut.coupling, reference=cut.inference) for table in both]
+        keys: dict[str, Any] = {"variant": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
+        keys |= {"t": cut.t, "coupling": cut.coupling, "reference": cut.inference}
+        unit = axis_among(cases["patient"], patients).codes
+        sums = ProbabilitySums.of(cases["p"].to_numpy(), cases["y"].to_numpy(), unit, len(patients))
+        for metric, statistic in (("ece", sums.calibration_error), ("brier", sums.brier)):
+            rows.append(resampled.statistic(statistic, len(cases)).assign(metric=metric, **keys))
     opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0)
     for (coupling, inference, t), part in opposed.groupby(["coupling", "inference", "t"], sort=False):
-        counts = [_by_patient(part["patient"], patients, each) for each in (part["opposed"], np.ones(len(part)))]
-        share = resampled.mean([(counts[0][:, None], counts[1][:, None])])
+        unit = axis_among(part["patient"], patients).codes
+        opposite = part["opposed"].to_numpy(np.float64)
+        right, total = (sums_by(unit, unit * 0, len(patients), 1, each) for each in (opposite, np.ones(len(part))))
+        share = resampled.mean([(right, total)])
         keys = {"coupling": str(coupling), "reference": str(inference)}
         rows.append(share.assign(metric="rate", quantity="at_odds", t=int(str(t)), **keys))
     whole = pd.concat(rows, ignore_index=True).assign(method="two_elbo", allocation="random", start="uniform")
     return summary_rows("calibration", whole)
-
-
-def _by_patient(names: pd.Series, patients: Sequence[str], values: ArrayLike) -> Floats:
-    """(P,) sums of values by patient."""
-    codes = pd.Categorical(names, categories=list(patients)).codes
-    sums = np.bincount(codes, weights=np.asarray(values, dtype=float), minlength=len(patients))
-    return sums.astype(np.float64)
-
-
-def _calibration_error(cases: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> pd.DataFrame:
-    """Mean over cases of |mean probability - share positive| of their bin, resampled by patient."""
-    gaps, counts = np.zeros((len(patients), BINS)), np.zeros((len(patients), BINS))
-    for b in range(BINS):
-        part = cases[cases["bin"] == b]
-        gaps[:, b] = _by_patient(part["patient"], patients, part["p"] - part["y"])
-        counts[:, b] = _by_patient(part["patient"], patients, np.ones(len(part)))
-    return resampled.statistic(
-        lambda weights: np.abs(weights @ gaps).sum(axis=1) / (weights @ counts).sum(axis=1), len(cases)
-    )
-
-
-def _brier(cases: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> pd.DataFrame:
-    """Mean of (p - y)^2."""
-    squares = _by_patient(cases["patient"], patients, (cases["p"] - cases["y"]) ** 2)
-    counts = _by_patient(cases["patient"], patients, np.ones(len(cases)))
-    part: Part = (squares[:, None], counts[:, None])
-    return resampled.mean([part])

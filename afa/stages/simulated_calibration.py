@@ -8,7 +8,6 @@ have every rank among them equally often: exact inference must pass, the shortfa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +18,16 @@ from scipy.special import chdtrc, expit
 from afa.bundle import Bundle
 from afa.engine.elimination import log_partitions
 from afa.engine.tasks import elbo_differences
-from afa.errors import ConfigError, Fault, InferenceError
+from afa.errors import InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
 from afa.stages.drawn import drawn_patients, generator_of
-from afa.stats.accuracy import Resampled
+from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
 from afa.stats.summary import summary_rows
+from afa.stats.tables import joined
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Inference
@@ -54,23 +54,7 @@ EXPERIMENT = "simulated_calibration"
 COUNTS = (0, 1, 2, 4, 8, 16)
 WHOLE = "whole"
 LABELS_DRAWN = 99
-COLUMNS = [
-    "entity",
-    "draw",
-    "label",
-    "step",
-    "t",
-    "inference",
-    "probability",
-    "rank",
-    "iterations",
-    "capped",
-    "ascended",
-]
 RANK_BINS = 20
-PROBABILITY_BINS = 10
-HISTOGRAM = ["inference", "step", "bin", "count"]
-UNIFORMITY = ["inference", "step", "draws", "chi_square", "p_value", "gap", "ece", "brier"]
 
 
 def run(
@@ -85,16 +69,15 @@ def run(
 def simulated_calibration(
     bundle: Bundle,
     *,
-    entities: Sequence[str] | None = None,
     counts: Sequence[int] = COUNTS,
-    draws: int = 200,
+    draws: int,
     solver: Solver,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Draw labelled patients from every entity's own models and ask for the posterior along a random order.
 
-    entities : those to do, all by default, so that shards can be joined. counts : numbers of observed support features
-    at which to ask; those that an entity's support does not hold are left out, the whole support is always added.
+    counts : numbers of observed support features at which to ask; those that an entity's support does not hold are left
+    out, the whole support is always added.
 
     Returns two tables.
 
@@ -103,30 +86,18 @@ def simulated_calibration(
     the two mean-field solves took. `step` is the count as text, or `whole`; inference is `exact` or `mean_field`.
 
     `left_out`, by entity: those too dense for exact inference, and the reason.
-
-    Raises
-    ------
-    ConfigError : a count below 0, or no draw.
-
     """
-    if draws < 1 or min(counts, default=0) < 0:
-        found = f"{draws} draws, counts {', '.join(map(str, counts))}"
-        step = "correct the settings"
-        raise ConfigError(Fault(EXPERIMENT, found, "at least one draw, counts of 0 or more", step))
     tables, left_out = [], []
-    for entity in bundle.entities if entities is None else entities:
+    for entity in bundle.entities:
         try:
-            table = _simulate(bundle, entity, sorted(set(counts)), draws, solver, threads)
+            tables.append(_simulate(bundle, entity, counts, draws, solver, threads).assign(entity=entity))
         except InferenceError as error:
             left_out.append({"entity": entity, "reason": error.faults[0].found})
-        else:
-            tables.append(table.assign(entity=entity))
-    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    found_tables = {
-        "draws": whole.reindex(columns=COLUMNS),
+    found = {
+        "draws": joined(tables, STAGE.tables["draws"]),
         "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]),
     }
-    return {name: table.assign(bundle=bundle.name) for name, table in found_tables.items()}
+    return {name: table.assign(bundle=bundle.name) for name, table in found.items()}
 
 
 def _simulate(
@@ -190,63 +161,32 @@ def ranks(probability: Floats, labels: NDArray[np.int8], uniforms: Floats) -> ND
     return rank
 
 
-@dataclass(frozen=True)
-class PosteriorSums:
-    """Sums over the draws of each of P units, from which the measures follow for any weights of the units, (R, P).
-
-    ranks : (P, 100) draws with each rank. excess : (P, 10) probabilities less labels, summed by bin of probability.
-    squares, n : (P,) sums of (probability - label)^2, and draws.
-    """
-
-    ranks: Floats
-    excess: Floats
-    squares: Floats
-    n: Floats
-
-    @classmethod
-    def of(cls, draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> PosteriorSums:
-        """Sums of a part of the table `draws`; `unit` is the unit of each row."""
-        probability, label = draws["probability"].to_numpy(np.float64), draws["label"].to_numpy(np.float64)
-        low = np.minimum((probability * PROBABILITY_BINS).astype(np.int64), PROBABILITY_BINS - 1)
-        rank = draws["rank"].to_numpy(np.int64)
-        return cls(
-            ranks=_counted(unit, rank, n_units, LABELS_DRAWN + 1, np.ones(len(rank))),
-            excess=_counted(unit, low, n_units, PROBABILITY_BINS, probability - label),
-            squares=_counted(unit, unit * 0, n_units, 1, (probability - label) ** 2)[:, 0],
-            n=_counted(unit, unit * 0, n_units, 1, np.ones(len(rank)))[:, 0],
-        )
-
-    def uniformity(self) -> tuple[NDArray[np.int64], float, float]:
-        """Histogram of the ranks in 20 bins, its chi-square against uniform, and the p-value of that."""
-        binned = self.ranks.sum(axis=0).reshape(RANK_BINS, -1).sum(axis=1)
-        expected = binned.sum() / RANK_BINS
-        chi_square = float(((binned - expected) ** 2 / expected).sum())
-        return binned.astype(np.int64), chi_square, float(chdtrc(RANK_BINS - 1, chi_square))
-
-    def gap(self, weights: Floats) -> Floats:
-        """Largest absolute difference between the distribution functions of the ranks and of the uniform, (R,)."""
-        counts = np.cumsum(weights @ self.ranks, axis=1)
-        uniform = np.arange(1, counts.shape[1] + 1) / counts.shape[1]
-        largest: Floats = np.abs(counts / counts[:, -1:] - uniform).max(axis=1)
-        return largest
-
-    def calibration_error(self, weights: Floats) -> Floats:
-        """Mean over draws of |mean probability - share of class 1| of their bin, (R,)."""
-        error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
-        return error
-
-    def brier(self, weights: Floats) -> Floats:
-        """Mean of (probability - label)^2, (R,)."""
-        score: Floats = (weights @ self.squares) / (weights @ self.n)
-        return score
+def ranks_by(draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> Floats:
+    """(P, 100) draws of each unit with each rank."""
+    rank = draws["rank"].to_numpy(np.int64)
+    return sums_by(unit, rank, n_units, LABELS_DRAWN + 1, np.ones(len(rank)))
 
 
-def _counted(
-    unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats
-) -> Floats:
-    """(n_units, n_columns) sums of values, each at its unit and column."""
-    sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
-    return sums.reshape(n_units, n_columns).astype(np.float64)
+def sums_of(draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
+    """Sums of a part of the table `draws`; `unit` is the unit of each row."""
+    probability, label = draws["probability"].to_numpy(np.float64), draws["label"].to_numpy(np.float64)
+    return ProbabilitySums.of(probability, label, unit, n_units)
+
+
+def uniformity(counts: Floats) -> tuple[NDArray[np.int64], float, float]:
+    """Histogram of the ranks (P, 100) in 20 bins, its chi-square against uniform, and the p-value of that."""
+    binned = counts.sum(axis=0).reshape(RANK_BINS, -1).sum(axis=1)
+    expected = binned.sum() / RANK_BINS
+    chi_square = float(((binned - expected) ** 2 / expected).sum())
+    return binned.astype(np.int64), chi_square, float(chdtrc(RANK_BINS - 1, chi_square))
+
+
+def gap_to_uniform(counts: Floats) -> Floats:
+    """(R,) largest absolute difference between the distribution functions of ranks (R, 100) and of the uniform."""
+    summed = np.cumsum(counts, axis=1)
+    uniform = np.arange(1, summed.shape[1] + 1) / summed.shape[1]
+    largest: Floats = np.abs(summed / summed[:, -1:] - uniform).max(axis=1)
+    return largest
 
 
 def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -257,17 +197,17 @@ def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
     largest absolute difference between the distribution functions of the ranks and of the uniform; `ece`, expected
     calibration error in ten bins; `brier` score.
     """
-    histograms = [pd.DataFrame(columns=HISTOGRAM)] if draws.empty else []
-    rows: list[dict[str, str | int | float]] = []
+    histograms, rows, one = [], [], np.ones((1, 1))
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
         label = {"inference": str(inference), "step": str(step)}
-        sums, one = PosteriorSums.of(part, np.zeros(len(part), dtype=np.int64), 1), np.ones((1, 1))
-        counts, chi_square, p_value = sums.uniformity()
-        measures = {"gap": sums.gap(one)[0], "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]}
-        rows.append({**label, "draws": len(part), "chi_square": chi_square, "p_value": p_value, **measures})
-        histograms.append(pd.DataFrame({"bin": range(RANK_BINS), "count": counts}).assign(**label))
-    histogram = pd.concat(histograms, ignore_index=True)[HISTOGRAM]
-    return {"histogram": histogram, "uniformity": pd.DataFrame(rows, columns=UNIFORMITY)}
+        everything = part, np.zeros(len(part), dtype=np.int64), 1
+        sums, counts = sums_of(*everything), ranks_by(*everything)
+        binned, chi_square, p_value = uniformity(counts)
+        test = {"draws": len(part), "chi_square": chi_square, "p_value": p_value, "gap": gap_to_uniform(counts)[0]}
+        rows.append({**label, **test, "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]})
+        histograms.append(pd.DataFrame({"bin": range(RANK_BINS), "count": binned}).assign(**label))
+    found = {"histogram": histograms, "uniformity": [pd.DataFrame(rows)]}
+    return {name: joined(parts, STAGE.tables[name]) for name, parts in found.items()}
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -285,16 +225,17 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     resampled = Resampled.of(n_units, **dict(bootstrap), purpose=EXPERIMENT)
     rows = []
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
-        sums = PosteriorSums.of(part, part["draw"].to_numpy(np.int64), n_units)
+        unit = part["draw"].to_numpy(np.int64)
+        sums, counts = sums_of(part, unit, n_units), ranks_by(part, unit, n_units)
         stratum = "simulated_whole" if step == WHOLE else "simulated"
         t = np.nan if step == WHOLE else int(str(step))
         ece, brier = (resampled.statistic(of, len(part)) for of in (sums.calibration_error, sums.brier))
-        n, gap = len(part), sums.gap(np.ones((1, n_units)))
+        n, gap = len(part), gap_to_uniform(counts.sum(axis=0, keepdims=True))
         found = [
             ece.assign(metric="ece"),
             brier.assign(metric="brier"),
             pd.DataFrame({"metric": "gap", "value": gap, "n": n}),
-            pd.DataFrame({"metric": "rate", "quantity": "uniformity_p", "value": [sums.uniformity()[2]], "n": n}),
+            pd.DataFrame({"metric": "rate", "quantity": "uniformity_p", "value": [uniformity(counts)[2]], "n": n}),
         ]
         rows.append(pd.concat(found, ignore_index=True).assign(stratum=stratum, reference=str(inference), t=t))
         if inference == "exact":
@@ -310,6 +251,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def uniform_gap(n: int, *, resamples: int, confidence: float) -> float:
     """The `gap` that n uniform ranks stay below with this probability, from simulated ranks."""
     n_ranks = LABELS_DRAWN + 1
-    counts = generator_of(EXPERIMENT, "uniform", n).multinomial(n, np.full(n_ranks, 1 / n_ranks), size=resamples)
-    gaps = np.abs(np.cumsum(counts, axis=1) / n - np.arange(1, n_ranks + 1) / n_ranks).max(axis=1)
-    return float(np.quantile(gaps, confidence))
+    counts = (
+        generator_of(EXPERIMENT, "uniform", n)
+        .multinomial(n, np.full(n_ranks, 1 / n_ranks), size=resamples)
+        .astype(np.float64)
+    )
+    return float(np.quantile(gap_to_uniform(counts.astype(np.float64)), confidence))

@@ -1,7 +1,8 @@
 """Accuracy over a cohort from signs and targets: shares, their intervals over patients, and what stands beside them.
 
 Decisions are cubes: patients first, everything else of a patient after that. A score of 0 is half right (decisions.md
-S5); a target of 0, or a missing label, leaves the decision out (decisions.md S11).
+S5); a target of 0, or a missing label, leaves the decision out (decisions.md S11). Measures under weights (R, P), whole
+numbers, take one row a resample and give (R,); NaN where a resample has one class only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from afa.stats.resampling import interval, patient_weights
 
 Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     for right, total in parts:
         constant = bool((total == total[:, :1]).all())  # mostly, and then one product is enough
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
-        ratios.append(np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0))
+        ratios.append(share_of(numerator, denominator))
     mean: Floats = reduce(np.add, ratios) / len(ratios)
     return mean
 
@@ -121,3 +124,103 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
     """
     majority = np.where(target.sum(axis=0, dtype=np.int64) >= 0, 1, -1).astype(np.int8)
     return np.broadcast_to(majority, target.shape).copy(), np.ones_like(target)
+
+
+def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
+    """Area under the ROC curve, ties counted one half; and average precision, ties entering together.
+
+    scores, positive : (P,). Average precision is the sum over thresholds of the precision there times the recall that
+    the threshold adds: the prevalence where all scores are equal. Fast where a patient's weights lie side by side.
+    """
+    drawn, n_negative = weights.T, weights @ (~positive).astype(np.float64)
+    falling = np.argsort(-scores, kind="stable")
+    last_of_equals = np.append(np.diff(scores[falling]) != 0, True)
+    hits, false, false_above, new_hits, ordered_pairs, precision = np.zeros((6, len(weights)))
+    any_new = False
+    for patient, hit, last in zip(falling.tolist(), positive[falling].tolist(), last_of_equals.tolist(), strict=True):
+        if hit:
+            new_hits += drawn[patient]
+            any_new = True
+        else:
+            false += drawn[patient]
+        if last and any_new:
+            hits += new_hits
+            ordered_pairs += new_hits * (n_negative - (false_above + false) / 2)
+            precision += new_hits * (hits / np.maximum(hits + false, 1))
+            new_hits[:] = 0
+            any_new = False
+        if last:
+            false_above[:] = false
+    pairs = hits * n_negative
+    return share_of(ordered_pairs, pairs), np.where(pairs > 0, share_of(precision, hits), np.nan)
+
+
+class Decided(NamedTuple):
+    """Shares of right decisions: of all patients, as the mean over the two classes, and of either class."""
+
+    accuracy: Floats
+    balanced_accuracy: Floats
+    sensitivity: Floats
+    specificity: Floats
+
+
+def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
+    """How often the signs of scores (P,) are right."""
+    right = 0.5 + 0.5 * np.sign(scores) * np.where(positive, 1.0, -1.0)
+    classes = np.stack([positive, ~positive], axis=1).astype(np.float64)
+    counts, earned = weights @ classes, weights @ (classes * right[:, None])
+    of_ill, of_others = share_of(earned, counts).T
+    return Decided(earned.sum(axis=1) / counts.sum(axis=1), (of_ill + of_others) / 2, of_ill, of_others)
+
+
+def share_of(part: Floats, whole: Floats) -> Floats:
+    """What `part` is of `whole`; NaN where that is 0."""
+    share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return share
+
+
+BINS = 10
+"""Of a probability, from 0 to 1."""
+
+
+def bins_of(probability: Floats) -> NDArray[np.int64]:
+    """The number of each probability's bin, from 0; 1 is in the last."""
+    return np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+
+
+def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats) -> Floats:
+    """(n_units, n_columns) sums of values, each at its unit and column."""
+    sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
+    return sums.reshape(n_units, n_columns).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ProbabilitySums:
+    """Sums over the cases of each of P units, from which the measures follow for any weights of the units, (R, P).
+
+    excess : (P, BINS) probabilities less truths, summed by bin of probability. squares, n : (P,) sums of
+    (probability - truth)^2, and cases.
+    """
+
+    excess: Floats
+    squares: Floats
+    n: Floats
+
+    @classmethod
+    def of(cls, probability: Floats, truth: Floats, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
+        """Sums of cases; `unit` is the unit of each."""
+        squares, n = (
+            sums_by(unit, unit * 0, n_units, 1, values)[:, 0]
+            for values in ((probability - truth) ** 2, np.ones(len(probability)))
+        )
+        return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
+
+    def calibration_error(self, weights: Floats) -> Floats:
+        """Mean over cases of |mean probability - share of class 1| of their bin, (R,)."""
+        error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
+        return error
+
+    def brier(self, weights: Floats) -> Floats:
+        """Mean of (probability - truth)^2, (R,)."""
+        score: Floats = (weights @ self.squares) / (weights @ self.n)
+        return score

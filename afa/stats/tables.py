@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,12 @@ from afa.files import atomic_folder
 T = TypeVar("T")
 MANY = 20_000
 """Different numbers in a column, beyond which a list of them does not pay where they are a third of all."""
+
+
+def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str]) -> pd.DataFrame:
+    """One table of the parts that have a row, with these columns in order, whether or not any part has one."""
+    filled = [part for part in parts if len(part)]
+    return (pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()).reindex(columns=list(columns))
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from afa.baselines import Protocol, prompts_of
 from afa.baselines.asked import Recorded, recorded
-from afa.baselines.protocol import Protocol, prompts_of
-from afa.baselines.setting import Setting
+from afa.baselines.readouts import Setting
 from afa.baselines.stage import run_baselines
 from afa.bundle import Bundle
 from afa.cohort import geo

@@ -9,7 +9,7 @@ import pytest
 from baselines.planning import sensible
 from elicit.llm_server import serve
 
-from afa.baselines.ours import OneTask
+from afa.baselines.readouts import OneTask
 from afa.baselines.stage import TABLES
 from afa.baselines.summary import summarise_baselines
 from afa.bundle import load_bundle

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from afa.baselines.briefing import Trial, briefings
-from afa.baselines.protocol import Protocol
+from afa.baselines import Protocol, Trial, briefings
 from afa.bundle import load_bundle
 from afa.errors import BundleError, ConfigError, ElicitationError
 

@@ -24,10 +24,8 @@ from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.simulation import check_place, write_simulation
-from afa.stages import simulate as module
-from afa.stages.simulate import simulate, some_patients, ways_of
+from afa.stages.simulate import areas_of, simulate, some_patients, ways_of
 from afa.stages.simulate.binary import BINARY_RULES
-from afa.stages.simulate.tables import areas_of
 from afa.stages.simulate.walks import Way, rounds_until
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
@@ -234,7 +232,7 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
     score = "linearity" if "k" in setting else "two_elbo"
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
     first = simulate(bundle, patients, ways, seeds=(0, 1), resamples=200, **setting)
-    monkeypatch.setattr(module, "BLOCK", 3)
+    monkeypatch.setattr("afa.stages.simulate.walks.BLOCK", 3)
     second = simulate(bundle, patients, ways, seeds=(0, 1), resamples=200, threads=3, **setting)
     for one, other in zip(first, second, strict=True):
         assert one.to_csv() == other.to_csv()

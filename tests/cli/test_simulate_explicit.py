@@ -37,11 +37,14 @@ def patients_of(case, rng, n=3):
     return tuple(f"p{i}" for i in range(n)), np.where(rng.random(values.shape) < 0.7, values, np.int8(MISSING))
 
 
-def asked(case, values, entity="v0", gauge=Gauge("explicit")):  # noqa: B008 (a tuple)
+def task_of(kind, bundle, names, values, labels, **asked):
+    asked = {"patients": names, "values": values, "labels": labels, **asked}
+    return kind(bundle=bundle, prices=None, solver=TIGHT, threads=1, **asked)
+
+
+def asked(case, names, values, entity="v0", gauge=Gauge("explicit")):  # noqa: B008 (a tuple)
     no_labels = np.full(len(values), np.nan)
-    return BinaryTask.of(
-        case.bundle, values, no_labels, [], entity=entity, prices=None, gauge=gauge, solver=TIGHT, threads=1
-    )
+    return task_of(BinaryTask, case.bundle, names, values, no_labels, entity=entity, gauge=gauge)
 
 
 @settings(max_examples=15)
@@ -50,8 +53,8 @@ def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
     rng = np.random.default_rng(seed)
     case = rated(rng, coupled=False, n=3, m=4)
     names, values = patients_of(case, rng)
-    task = asked(case, values, "v1")
-    seen = task.look(names, values, slice(0, 3))
+    task = asked(case, names, values, "v1")
+    seen = task.look(slice(0, 3))
     ratios = np.log(np.where(case.one > 0, case.one, 1.0)) - np.log(np.where(case.zero > 0, case.zero, 1.0))
     for way in (GREEDY, RANDOM, OWN):
         scores, orders = task.walk(seen, way, 0, nobody).scores, task._planned(seen, way, 0, nobody).order
@@ -68,8 +71,8 @@ def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(se
     rng = np.random.default_rng(seed)
     case = rated(rng, n=2, m=4)
     names, values = patients_of(case, rng)
-    task = asked(case, values)
-    seen = task.look(names, values, slice(0, 3))
+    task = asked(case, names, values)
+    seen = task.look(slice(0, 3))
     for way in (RANDOM, OWN, GREEDY, BY_WALD):
         engine, planner = task._compiled(task.task, seen, way, 0), task._planned(seen, way, 0, nobody)
         np.testing.assert_allclose(engine.scores[:, [0, -1]], planner.scores[:, [0, -1]], atol=1e-8)
@@ -85,18 +88,9 @@ def test_the_top_k_is_that_of_planners_told_all_that_was_measured(seed, holds):
     rng = np.random.default_rng(seed)
     case = rated(rng, n=3, m=4)
     names, values = patients_of(case, rng)
-    task = TopKTask.of(
-        case.bundle,
-        values,
-        np.full((3, 3), np.nan),
-        [],
-        k=1,
-        prices=None,
-        gauge=Gauge("explicit", holds=holds),
-        solver=TIGHT,
-        threads=1,
-    )
-    seen = task.look(names, values, slice(0, 3))
+    labels, gauge = np.full((3, 3), np.nan), Gauge("explicit", holds=holds)
+    task = task_of(TopKTask, case.bundle, names, values, labels, k=1, gauge=gauge)
+    seen = task.look(slice(0, 3))
     for i, row in enumerate(values):
         planner = TopKPlanner(case.bundle, k=1, holds=holds, solver=TIGHT)
         known = {case.bundle.features[j]: int(x) for j, x in enumerate(row) if x != MISSING}
@@ -171,12 +165,9 @@ def test_features_of_one_measurement_are_asked_for_as_the_planner_does(coupling)
         rates = replace(case.bundle.rates, measurements=(("draw", (0, 3)),), table=None)
         bundle = replace(case.bundle, rates=rates)
         values = rng.integers(-1, 2, (4, 6)).astype(np.int8)
-        gauge = Gauge(coupling)
-        task = BinaryTask.of(
-            bundle, values, np.full(4, np.nan), [], entity="v0", prices=None, gauge=gauge, solver=TIGHT, threads=1
-        )
-        names = tuple(f"p{i}" for i in range(4))
-        scores = task.walk(task.look(names, values, slice(0, 4)), GREEDY, 0, nobody).scores
+        names, labels = tuple(f"p{i}" for i in range(4)), np.full(4, np.nan)
+        task = task_of(BinaryTask, bundle, names, values, labels, entity="v0", gauge=Gauge(coupling))
+        scores = task.walk(task.look(slice(0, 4)), GREEDY, 0, nobody).scores
         for row, found in zip(values, scores, strict=True):
             planner = BinaryPlanner(bundle, entity="v0", coupling=coupling, solver=TIGHT)
             for t in range(7):
@@ -206,17 +197,8 @@ def test_gaps_of_a_bundle_of_directions_count_nothing_at_the_end(bundle_tiny):
 def test_probabilities_of_the_end_are_those_of_the_planner(tmp_path):
     fevers = load_bundle(written(tmp_path / "fevers", FEVERS | {"groups.csv": "feature,measurement,exclusive\n"}))
     values = np.array([[1, 0, MISSING, 1]], dtype=np.int8)
-    task = BinaryTask.of(
-        fevers,
-        values,
-        np.array([np.nan]),
-        [],
-        entity="flu",
-        prices=None,
-        gauge=Gauge("explicit"),
-        solver=TIGHT,
-        threads=1,
-    )
-    scores = task.walk(task.look(("a",), values, slice(0, 1)), GREEDY, 0, nobody).scores
+    nobody_knows, gauge = np.array([np.nan]), Gauge("explicit")
+    task = task_of(BinaryTask, fevers, ("a",), values, nobody_knows, entity="flu", gauge=gauge)
+    scores = task.walk(task.look(slice(0, 1)), GREEDY, 0, nobody).scores
     by_hand = np.log([0.6 / 0.2, 0.8 / 0.7, 0.9 / 0.3]).sum()
     assert expit(scores[0, -1]) == pytest.approx(expit(by_hand), abs=1e-9)

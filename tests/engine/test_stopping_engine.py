@@ -17,9 +17,10 @@ from afa.engine.tasks import follow_gain, task_of
 from afa.orders import random_order
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.planner.base import ALL_OBSERVED, Planner
-from afa.stages.stopping.levels import Halt, Levels
+from afa.stages.settings import Stopping
+from afa.stages.stopping import Halt, stops
 
-LEVELS = Levels((0.6, 0.8, 0.9, 0.99), (0.3, 0.05, 0.001), (0.0, 0.25, 0.6))
+LEVELS = Stopping(probabilities=(0.6, 0.8, 0.9, 0.99), gains=(0.3, 0.05, 0.001), budgets=(0.0, 0.25, 0.6))
 REASONS = {
     "certain": "the answer is certain",
     "probability": "the answer stays with probability",
@@ -85,7 +86,7 @@ def test_every_rule_stops_a_top_k_planner_where_the_engine_says(
 
     orders = np.array([walk(planner(i, None), row) for i, row in enumerate(values)])
     watched, early = watch(bundle, values, orders, k=k, threads=1), set()
-    for halt, rounds in LEVELS.stops(watched):
+    for halt, rounds in stops(LEVELS, watched):
         for i, row in enumerate(values):
             ours = planner(i, Stop(**option(halt, bundle)))
             walk(ours, row)
@@ -107,7 +108,7 @@ def test_every_rule_stops_a_binary_planner_where_the_engine_says(
     random = np.array([random_order(bundle.features, patient=f"p{i}", seed=4) for i in range(len(values))])
     for entity in bundle.entities:
         watched = watch_task(task_of(bundle, entity), values, random if allocation == "random" else None, threads=1)
-        for halt, rounds in LEVELS.stops(watched):
+        for halt, rounds in stops(LEVELS, watched):
             for i, row in enumerate(values):
                 planner = BinaryPlanner(
                     bundle,

@@ -13,9 +13,9 @@ from afa.inference.meanfield import Solver
 from afa.report.dictionary import dictionary_of
 from afa.report.paper_tables import TABLES
 from afa.report.publish import DICTIONARY, publish
-from afa.stages.binary import binary_tasks
-from afa.stages.binary.numbers import summarise_binary
+from afa.stages.binary import binary_tasks, summarise
 from afa.stages.inputs import paper_tables
+from afa.stages.settings import Bootstrap
 from afa.stats.tables import write_tables
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
@@ -29,9 +29,9 @@ def published(bundle_tiny, tmp_path_factory):
     values = np.random.default_rng(2).integers(-1, 2, (5, len(bundle_tiny.features))).astype(np.int8)
     names = tuple(f"p{i}" for i in range(5))
     cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
-    tables = binary_tasks(bundle_tiny, cohort, range(3), seeds=(0,), solver=Solver())
+    tables = binary_tasks(bundle_tiny, cohort, seeds=(0,), solver=Solver())
     write_tables(tables, folder / "binary")
-    rows = summarise_binary(**tables, resamples=100, confidence=0.9)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     publish(rows, paper_tables(PAPER), [folder / "binary"], folder / "out", n_features=len(bundle_tiny.features))
     return folder / "out", rows
 

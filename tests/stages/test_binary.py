@@ -8,8 +8,8 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
-from afa.stages.binary import INFORMED, binary_tasks, static_order
-from afa.stages.binary.numbers import summarise_binary
+from afa.stages.binary import INFORMED, binary_tasks, static_order, summarise
+from afa.stages.settings import Bootstrap
 
 KEYS = ["allocation", "gain", "guide", "target", "metric", "method"]
 
@@ -31,16 +31,16 @@ def cohort(bundle_tiny):
 
 @pytest.fixture(scope="module")
 def tables(bundle_tiny, cohort):
-    return binary_tasks(bundle_tiny, cohort, range(3), seeds=(0, 1), solver=Solver())
+    return binary_tasks(bundle_tiny, cohort, seeds=(0, 1), solver=Solver())
 
 
 @pytest.fixture(scope="module")
 def rows(tables):
-    return summarise_binary(**tables, resamples=200, confidence=0.9)
+    return summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9))
 
 
 def test_threads_change_no_byte(bundle_tiny, cohort, tables):
-    again = binary_tasks(bundle_tiny, cohort, range(3), seeds=(0, 1), solver=Solver(), threads=2)
+    again = binary_tasks(bundle_tiny, cohort, seeds=(0, 1), solver=Solver(), threads=2)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
@@ -140,7 +140,9 @@ def test_two_scores_are_resampled_on_the_same_patients():
     steps = pd.concat([random.assign(allocation=name) for name in ("random", "largest_unary", "static_unary")])
     targets = random[["patient", "entity"]].assign(likelihood=1, clinical=None)
     tasks = pd.DataFrame({"entity": ["u", "v"], "features": 1})
-    found = summarise_binary(steps, targets, tasks, resamples=200, confidence=0.9)
+    found = summarise(
+        {"steps": steps, "targets": targets, "tasks": tasks}, bootstrap=Bootstrap(resamples=200, confidence=0.9)
+    )
     row = found.query("metric == 'gap' and method == 'wald' and reference == 'two_elbo' and t == 0").iloc[0]
     assert (row["value"], row["low"], row["high"], row["n"]) == (-0.5, -0.5, -0.5, 4)
 
@@ -183,6 +185,6 @@ def test_a_rigorous_bracket_is_never_wrong_and_the_tight_one_never_later(rows):
 
 def test_a_cohort_without_labels_has_no_clinical_rows_but_says_how_many_are_missing(bundle_tiny, cohort):
     bare = Cohort("bare", cohort.features, cohort.patients, cohort.values, pd.DataFrame(index=list(cohort.patients)))
-    tables = binary_tasks(bundle_tiny, bare, range(3), seeds=(0,), solver=Solver())
-    clinical = summarise_binary(**tables, resamples=200, confidence=0.9).query("target == 'clinical'")
+    tables = binary_tasks(bundle_tiny, bare, seeds=(0,), solver=Solver())
+    clinical = summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9)).query("target == 'clinical'")
     assert clinical[["metric", "quantity", "value"]].to_numpy().tolist() == [["count", "without_label", 27]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,10 @@ from oracle import configurations, energies, posterior
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
+from afa.stages import sections
+from afa.stages.base import chosen
+from afa.stages.elicitation_error import Settings, flipped_models, run
 from afa.stages.elicitation_error.numbers import summarise_elicitation_error, wilson
-from afa.stages.elicitation_error.tables import elicitation_error, flipped_models
 from afa.stats.tables import gather_tables, read_table, write_tables
 
 GRID = [(0.0, 0), (0.2, 0), (0.2, 1), (0.5, 0), (1.0, 0)]
@@ -26,6 +29,13 @@ def ring(sign: float, n: int = 6) -> np.ndarray:
     for j in range(n):
         couplings[j, (j + 1) % n] = couplings[(j + 1) % n, j] = sign
     return couplings
+
+
+def elicitation_error(
+    bundle: Bundle, cohort: Cohort, threads: int | None = None, **settings: Any
+) -> dict[str, pd.DataFrame]:
+    whole = Settings.model_construct(**{**dict(Settings()), **settings})
+    return run(bundle, cohort, elicitation_error=whole, threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +58,12 @@ def cohort(bundle: Bundle) -> Cohort:
 
 @pytest.fixture(scope="module")
 def tables(bundle: Bundle, cohort: Cohort) -> dict[str, pd.DataFrame]:
-    return elicitation_error(bundle, cohort, flips=FLIPS, replicates=3, draws=60, threads=1)
+    return elicitation_error(bundle, cohort, flips=FLIPS, replicates=3, simulated=60, threads=1)
 
 
 @pytest.fixture(scope="module")
 def summary(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    return summarise_elicitation_error(**tables, resamples=200, confidence=0.95)
+    return summarise_elicitation_error(tables, resamples=200, confidence=0.95)
 
 
 def cell(
@@ -128,7 +138,7 @@ def test_references_are_those_of_enumeration(bundle: Bundle, tables: dict[str, p
 
 
 def test_drawn_patients_are_decided_as_often_right_as_the_exact_accuracy_says(bundle: Bundle, cohort: Cohort) -> None:
-    found = elicitation_error(bundle, cohort, flips=(0.0,), draws=20_000, threads=1)
+    found = elicitation_error(bundle, cohort, flips=(0.0,), simulated=20_000, threads=1)
     unflipped = found["replicates"].query("population == 'drawn'").set_index(["entity", "decision"])
     for row in found["references"].itertuples():
         for decision, exact in (("calibrated", row.calibrated), ("raw", row.raw)):
@@ -177,7 +187,7 @@ def test_an_entity_too_dense_keeps_its_raw_decisions_and_is_listed() -> None:
     assert tables["left_out"]["reason"].str.contains("over 21 features").all()
     assert set(tables["calls"]["decision"]) == {"raw"}
     assert set(tables["calls"]["population"]) == {"clinical"}
-    summary = summarise_elicitation_error(**tables, resamples=20, confidence=0.95)
+    summary = summarise_elicitation_error(tables, resamples=20, confidence=0.95)
     assert cell(summary, "count", None, None, "left_out_exact_accuracy")["value"] == 1
     assert not summary["reference"].isin(["calibrated", "exact"]).any()
 
@@ -187,7 +197,8 @@ def test_shards_of_entities_and_threads_give_the_same_bytes(
 ) -> None:
     parts = []
     for entities in (["u"], ["v", "w"]):
-        part = elicitation_error(bundle, cohort, entities=entities, flips=FLIPS, replicates=3, draws=60, threads=2)
+        some = bundle.restrict_entities(entities)
+        part = elicitation_error(some, cohort, flips=FLIPS, replicates=3, simulated=60, threads=2)
         parts.append(tmp_path / entities[0])
         write_tables(part, parts[-1])
     write_tables(tables, tmp_path / "whole")
@@ -199,13 +210,16 @@ def test_shards_of_entities_and_threads_give_the_same_bytes(
 
 @pytest.mark.parametrize(
     ("settings", "match"),
-    [({"flips": (0.1, 1.5)}, "1.5"), ({"replicates": 0}, "replicates"), ({"draws": 7}, "even"), ({"draws": 0}, "even")],
+    [
+        ({"flips": (0.1, 1.5)}, "1.5"),
+        ({"replicates": 0}, "replicates"),
+        ({"simulated": 21}, "multiple of 2"),
+        ({"simulated": 0}, "greater than or equal to 20"),
+    ],
 )
-def test_settings_that_make_no_sense_are_refused(
-    bundle: Bundle, cohort: Cohort, settings: dict[str, object], match: str
-) -> None:
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        elicitation_error(bundle, cohort, **settings)
+        chosen(["elicitation_error"], sections(), {"elicitation_error": settings})
 
 
 def test_the_summary_holds_the_shares_of_the_calls(summary: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> None:
@@ -236,7 +250,7 @@ def test_intervals_with_flips_are_wider_where_the_flipped_models_differ(tables: 
     alike[shares] = alike.groupby(keys)[shares].transform("mean")
     widths = []
     for replicates in (alike, tables["replicates"]):
-        summary = summarise_elicitation_error(**{**tables, "replicates": replicates}, resamples=500, confidence=0.95)
+        summary = summarise_elicitation_error({**tables, "replicates": replicates}, resamples=500, confidence=0.95)
         every = ({}, {"variant": "flip", "level": 0.5})
         rows = [cell(summary, "accuracy", "clinical", "raw", **flipped) for flipped in every]
         widths.append([row["high"] - row["low"] for row in rows])
@@ -258,7 +272,7 @@ def test_the_exact_accuracy_stands_beside_and_lies_inside(
 
 def test_an_exact_accuracy_outside_the_interval_is_said(tables: dict[str, pd.DataFrame]) -> None:
     changed = {**tables, "references": tables["references"].assign(calibrated=0.1)}
-    summary = summarise_elicitation_error(**changed, resamples=20, confidence=0.95)
+    summary = summarise_elicitation_error(changed, resamples=20, confidence=0.95)
     assert cell(summary, "rate", "drawn", "calibrated", "exact_inside")["value"] == 0
     assert cell(summary, "rate", "drawn", "calibrated", "entity_exact_inside")["value"] == 0
     assert cell(summary, "rate", "drawn", "raw", "exact_inside")["value"] == 1
@@ -302,6 +316,6 @@ def test_where_all_entities_are_too_dense_and_nobody_has_a_label_only_counts_are
     dense = bundle_of(np.ones((1, n)), np.ones((1, n, n)), entities=("u",))
     values = np.ones((2, n), dtype=np.int8)
     nobody = Cohort("made", dense.features, ("p0", "p1"), values, pd.DataFrame(index=["p0", "p1"]))
-    found = summarise_elicitation_error(**elicitation_error(dense, nobody), resamples=100, confidence=0.9)
+    found = summarise_elicitation_error(elicitation_error(dense, nobody), resamples=100, confidence=0.9)
     assert set(found["metric"]) == {"count", "rate"}
     assert found.loc[found["metric"] == "count", "value"].notna().all()

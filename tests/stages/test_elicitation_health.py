@@ -15,8 +15,9 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.elicit.study import load_study
 from afa.report.dictionary import dictionary_of
+from afa.stages.elicitation_health import STAGE, elicitation_health
 from afa.stages.elicitation_health.answers import read_answers
-from afa.stages.elicitation_health.numbers import summarise_elicitation_health
+from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health
 from afa.stages.elicitation_health.signs import (
     Cases,
     correlation_draws,
@@ -25,7 +26,6 @@ from afa.stages.elicitation_health.signs import (
     pair_signs,
     unary_draws,
 )
-from afa.stages.elicitation_health.tables import TABLES, elicitation_health, lit_prob_bin
 
 DRAWS = 40
 TWO = bundle_of([[1, -1]], [[[0, 1], [0, 0]]], features=("A", "B"), entities=("P",))
@@ -243,7 +243,7 @@ def test_a_bundle_without_couplings_and_a_cohort_without_labels_have_counts_and_
 def test_every_row_s_value_lies_between_0_and_1_and_every_draw_is_the_same_again():
     bundle, cohort = random_inputs()
     one, other = (elicitation_health(bundle, cohort, None, draws=DRAWS) for _ in range(2))
-    for name in TABLES:
+    for name in STAGE.tables:
         assert_frame_equal(one[name], other[name])
     rows = summarise_elicitation_health(one, resamples=20, confidence=0.9)
     rate = rows.loc[rows["metric"] == "rate", "value"]
@@ -266,5 +266,5 @@ def test_the_commands_write_tables_with_a_meaning_for_every_column(study, tmp_pa
         result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
         assert result.exit_code == 0, result.output
     assert "elicitation_health,rate,,,,,,,,,,other_runs" in rows.read_text(encoding="utf-8")
-    schemas = {f"elicitation_health/{name}": pq.read_schema(tables / f"{name}.parquet") for name in TABLES}
-    assert len(dictionary_of(schemas)) > len(TABLES)
+    schemas = {f"elicitation_health/{name}": pq.read_schema(tables / f"{name}.parquet") for name in STAGE.tables}
+    assert len(dictionary_of(schemas)) > len(STAGE.tables)

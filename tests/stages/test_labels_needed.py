@@ -11,10 +11,13 @@ from threadpoolctl import threadpool_limits
 from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
 from afa.orders import random_order
+from afa.stages import sections
+from afa.stages.base import chosen
 from afa.stages.drawn import generator_of
-from afa.stages.labels.metrics import accuracies, ranking
-from afa.stages.labels.tables import label_tables
+from afa.stages.labels import Settings as Labels
+from afa.stages.labels import label_tables
 from afa.stages.labels.tasks import Setting, Task
+from afa.stages.labels_needed import Settings, drawn, encoded_cohorts, needed_tables
 from afa.stages.labels_needed.classifiers import (
     METHODS,
     SCREENED,
@@ -25,17 +28,9 @@ from afa.stages.labels_needed.classifiers import (
     train,
 )
 from afa.stages.labels_needed.numbers import Told, _first_ahead, summarise_labels_needed
-from afa.stages.labels_needed.tables import drawn, encoded_cohorts, needed_tables
+from afa.stats.accuracy import accuracies, ranking
 
-OPTIONS = {
-    "name": "small",
-    "sizes": [6, 10],
-    "repeats": 2,
-    "permuted": 1,
-    "most_labels": 5,
-    "tested": 4,
-    "of_each_class": 2,
-}
+OPTIONS = {"sizes": (6, 10), "repeats": 2, "permuted": 1, "labels": 5, "tested": 4, "of_each_class": 2}
 PATIENTS = tuple(f"p{i:02}" for i in range(24))
 POSITIVE = np.arange(24) % 3 == 0
 
@@ -71,15 +66,19 @@ def cohorts(bundle):
     return {"controls": cohort_of(bundle, 1), "cohort": cohort_of(bundle, 2)}
 
 
+def needed(bundle, cohorts, scores, **options):
+    return needed_tables(bundle, cohorts, scores, Settings(**options), name="small")
+
+
 @pytest.fixture(scope="module")
 def zero_shot(bundle, cohorts):
     few = {"percents": [20, 60], "seeds": [0, 1], "strengths": [0.9], "permutations": 1, "whole_permutations": 1}
-    return label_tables(bundle, cohorts["controls"], {0.5: cohorts["cohort"]}, **few)
+    return label_tables(bundle, cohorts["controls"], {0.5: cohorts["cohort"]}, Labels(**few))
 
 
 @pytest.fixture(scope="module")
 def tables(bundle, cohorts, zero_shot):
-    return needed_tables(bundle, cohorts, zero_shot["scores"], **OPTIONS)
+    return needed(bundle, cohorts, zero_shot["scores"], **OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -224,19 +223,19 @@ def test_its_own_choice_may_lie_outside_the_support(tables):
 
 def test_library_threads_change_no_byte(bundle, cohorts, zero_shot, tables):
     with threadpool_limits(3):
-        again = needed_tables(bundle, cohorts, zero_shot["scores"], **OPTIONS)
+        again = needed(bundle, cohorts, zero_shot["scores"], **OPTIONS)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
 
 def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
     options = {**OPTIONS, "sizes": [6, 19, 21, 40], "of_each_class": 2, "tested": 4, "repeats": 1}
-    tables = needed_tables(bundle, cohorts, zero_shot["scores"], **options)
+    tables = needed(bundle, cohorts, zero_shot["scores"], **options)
     listed = tables["left_out"].set_index("size")["reason"]
     assert "same" in tables["left_out"].query("entity == 'chill'")["reason"].iloc[0]
     assert listed[21] == "leaves 3 patients to be told, fewer than 4"
     assert listed[40] == "leaves 0 patients to be told, fewer than 4"
-    few = needed_tables(bundle, cohorts, zero_shot["scores"], **{**options, "sizes": [19], "of_each_class": 3})
+    few = needed(bundle, cohorts, zero_shot["scores"], **{**options, "sizes": [19], "of_each_class": 3})
     assert few["left_out"].set_index("size")["reason"][19] == "leaves 2 patients with the label, fewer than 3"
     assert len(few["predictions"]) == 0
     rows = summarise_labels_needed(few, resamples=100, confidence=0.9)
@@ -246,18 +245,18 @@ def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
 
 
 def test_one_labelled_patient_and_scores_of_others_are_refused(bundle, cohorts, zero_shot):
-    with pytest.raises(ConfigError, match=r"--sizes: found 1; expected whole numbers of 2 or more"):
-        needed_tables(bundle, cohorts, zero_shot["scores"], **{**OPTIONS, "sizes": [10, 1]})
+    with pytest.raises(ConfigError, match="greater than or equal to 2"):
+        chosen(["labels_needed"], sections(), {"labels_needed": {"sizes": [10, 1]}})
     fewer = zero_shot["scores"].query("patient != 'p03'")
     with pytest.raises(CohortError, match="scores of 23 patients for fever, reference controls; expected the 24"):
-        needed_tables(bundle, cohorts, fewer, **OPTIONS)
+        needed(bundle, cohorts, fewer, **OPTIONS)
 
 
 def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts, zero_shot):
     bare = {name: replace(cohort, labels=cohort.labels[[]]) for name, cohort in cohorts.items()}
-    tables = needed_tables(bundle, bare, zero_shot["scores"].iloc[:0], **OPTIONS)
+    tables = needed(bundle, bare, zero_shot["scores"].iloc[:0], **OPTIONS)
     assert summarise_labels_needed(tables, resamples=100, confidence=0.9)["value"].tolist() == [0, 0]
-    empty = needed_tables(bundle, {}, zero_shot["scores"].iloc[:0], **OPTIONS)
+    empty = needed(bundle, {}, zero_shot["scores"].iloc[:0], **OPTIONS)
     assert empty["splits"].empty
 
 
@@ -313,7 +312,7 @@ def test_both_sides_of_a_gap_are_measured_on_the_same_patients(tables, rows):
 
 
 def test_chance_is_the_mean_over_shuffles_and_its_interval_is_over_them(bundle, cohorts, zero_shot):
-    tables = needed_tables(bundle, cohorts, zero_shot["scores"], **{**OPTIONS, "sizes": [10], "permuted": 2})
+    tables = needed(bundle, cohorts, zero_shot["scores"], **{**OPTIONS, "sizes": [10], "permuted": 2})
     rows = summarise_labels_needed(tables, resamples=400, confidence=0.98)
     labels = tables["zero_shot"].drop_duplicates("patient").set_index("patient")["label"]
     keys = {"reference": "controls", "method": "naive_bayes", "allocation": "random", "t": 60}

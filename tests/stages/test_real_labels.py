@@ -16,26 +16,20 @@ from afa.errors import CohortError, ConfigError
 from afa.orders import random_order
 from afa.planner import BinaryPlanner
 from afa.stages.inputs import amounts
-from afa.stages.labels.metrics import accuracies, ranking
-from afa.stages.labels.null import shuffled_genes
+from afa.stages.labels import Settings, label_tables
 from afa.stages.labels.numbers import summarise_labels
-from afa.stages.labels.tables import label_tables
 from afa.stages.labels.tasks import (
     Setting,
     as_greedy_chooses,
+    by_model,
     in_random_order,
-    of_one_model,
     settings_of,
+    shuffled_genes,
     tasks_of,
 )
+from afa.stats.accuracy import accuracies, ranking
 
-OPTIONS = {
-    "percents": [34, 50],
-    "seeds": [0, 1],
-    "strengths": [0.9, 0.5],
-    "permutations": 3,
-    "whole_permutations": 5,
-}
+OPTIONS = Settings(percents=(34, 50), seeds=(0, 1), strengths=(0.9, 0.5), permutations=3, whole_permutations=5)
 ONCE = np.ones((1, 4))
 
 
@@ -67,7 +61,7 @@ def cohorts(bundle):
 
 @pytest.fixture(scope="module")
 def tables(bundle, cohorts):
-    return label_tables(bundle, *cohorts, **OPTIONS)
+    return label_tables(bundle, *cohorts, OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +109,14 @@ def test_scores_of_greedy_are_those_of_the_planner(bundle, cohorts, tables):
 def test_tasks_of_one_model_that_are_followed_together_score_as_each_does_alone(bundle, cohorts):
     encoded = [Setting("controls", "shared"), Setting("cohort", "differential", 0.5), Setting("cohort", "shared", 0.5)]
     tasks, _ = tasks_of(bundle, {None: cohorts[0], 0.5: cohorts[1][0.5]}, encoded)
-    assert of_one_model(tasks) == [[0, 2], [1]]
+    groups = []
+
+    def follow(own):
+        groups.append([next(i for i, task in enumerate(tasks) if task is one) for one in own])
+        return [pd.DataFrame()] * len(own)
+
+    by_model(tasks, follow, 1)
+    assert groups == [[0, 2], [1]]
     values = np.concatenate([tasks[0].values, tasks[2].values])
     together, shift = in_random_order(tasks[0], values, [34], 1, None)
     chosen, _ = as_greedy_chooses(tasks[0], values, [34], None)
@@ -149,7 +150,7 @@ def test_a_bundle_with_shuffled_genes_is_the_bundle_on_shuffled_values(bundle, c
 
 
 def test_threads_change_no_byte(bundle, cohorts, tables):
-    again = label_tables(bundle, *cohorts, **OPTIONS, threads=2)
+    again = label_tables(bundle, *cohorts, OPTIONS, threads=2)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
@@ -195,7 +196,7 @@ def test_controls_are_decided_by_the_scores_and_the_right_answer_is_no(bundle, c
     random = np.random.default_rng(8)
     names = [f"healthy{i}" for i in range(5)]
     healthy = pd.DataFrame(random.integers(-1, 2, (5, 6)), names, list(bundle.features))
-    tables = label_tables(bundle, replace(cohorts[0], controls=healthy), cohorts[1], **OPTIONS)
+    tables = label_tables(bundle, replace(cohorts[0], controls=healthy), cohorts[1], OPTIONS)
     rows = summarise_labels(tables, resamples=200, confidence=0.9)
     found = rows[rows["table"] == "controls"]
     assert set(found["metric"]) == {"specificity"}
@@ -227,7 +228,7 @@ def test_without_controls_nothing_is_said_of_the_healthy(tables, rows):
 
 def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts):
     bare = [replace(cohort, labels=cohort.labels[[]]) for cohort in (cohorts[0], cohorts[1][0.5])]
-    tables = label_tables(bundle, bare[0], {0.5: bare[1]}, **OPTIONS)
+    tables = label_tables(bundle, bare[0], {0.5: bare[1]}, OPTIONS)
     rows = summarise_labels(tables, resamples=100, confidence=0.9)
     assert rows["metric"].tolist() == ["count", "count"]
     assert rows["value"].tolist() == [0, 0]
@@ -235,7 +236,7 @@ def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts):
 
 def test_a_run_encoded_against_the_cohort_has_no_reference_controls(bundle, cohorts):
     by_itself = replace(cohorts[1][0.5], provenance={"encoding": {"reference": "cohort"}})
-    tables = label_tables(bundle, by_itself, cohorts[1], **OPTIONS)
+    tables = label_tables(bundle, by_itself, cohorts[1], OPTIONS)
     assert set(tables["scores"]["reference"]) == {"cohort"}
     assert len(summarise_labels(tables, resamples=100, confidence=0.9))
 
@@ -246,7 +247,7 @@ def test_another_cohort_in_the_second_code_is_refused(bundle, cohorts):
         other, patients=tuple(f"q{i}" for i in range(12)), labels=other.labels.set_axis([f"q{i}" for i in range(12)])
     )
     with pytest.raises(CohortError, match="other patients or labels"):
-        label_tables(bundle, cohorts[0], {0.5: other}, **OPTIONS)
+        label_tables(bundle, cohorts[0], {0.5: other}, OPTIONS)
 
 
 def test_ranking_by_hand():

@@ -6,8 +6,7 @@ from records import add_anchor, add_conditional, add_genes, add_pairs, write_stu
 from afa.elicit.record import Record
 from afa.elicit.study import load_study
 from afa.errors import ElicitationError
-from afa.stages.elicitation_health.answers import check_of_record, read_answers, votes
-from afa.stages.elicitation_health.record import record_agreement, run_orders
+from afa.stages.elicitation_health.answers import check_of_record, read_answers, record_agreement, run_orders, votes
 
 ANSWERS = {
     ("P", "r1"): {"A": (1, 0.9), "B": -1, "C": 1},

@@ -32,7 +32,7 @@ def cohort(bundle):
 
 @pytest.fixture(scope="module")
 def tasks(bundle, cohort):
-    return binary_tasks(bundle, cohort, range(len(bundle.entities)), seeds=(0,), solver=Solver(), **SHARED)
+    return binary_tasks(bundle, cohort, seeds=(0,), solver=Solver(), **SHARED)
 
 
 def test_the_target_is_the_sign_of_the_unary_contrast_and_every_score_ends_there(bundle, cohort, tasks):

@@ -15,6 +15,8 @@ from afa.closure import two_elbo
 from afa.engine.tasks import elbo_differences
 from afa.errors import ConfigError
 from afa.inference.meanfield import Solver
+from afa.stages import sections
+from afa.stages.base import chosen
 from afa.stages.settings import Bootstrap
 from afa.stages.simulated_calibration import rank_uniformity, ranks, simulated_calibration, summarise, uniform_gap
 from afa.stats.tables import gather_tables, read_table, write_tables
@@ -146,7 +148,8 @@ def test_shards_of_entities_and_threads_give_the_same_bytes(
     bundle: Bundle, tables: dict[str, pd.DataFrame], tmp_path: Path
 ) -> None:
     for entity in ("u", "v"):
-        part = simulated_calibration(bundle, entities=[entity], counts=COUNTS, draws=40, solver=Solver(), threads=2)
+        some = bundle.restrict_entities([entity])
+        part = simulated_calibration(some, counts=COUNTS, draws=40, solver=Solver(), threads=2)
         write_tables(part, tmp_path / entity)
     write_tables(tables, tmp_path / "whole")
     gather_tables([tmp_path / "u", tmp_path / "v"], tmp_path / "joined")
@@ -168,10 +171,9 @@ def test_an_entity_too_dense_is_left_out_and_listed() -> None:
     assert "21 features" in tables["left_out"]["reason"].iloc[0]
 
 
-@pytest.mark.parametrize("settings", [{"draws": 0}, {"counts": (-1, 2)}])
-def test_settings_that_make_no_sense_are_refused(bundle: Bundle, settings: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"at least one draw, counts of 0 or more"):
-        simulated_calibration(bundle, solver=Solver(), **settings)
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigError, match="greater than or equal to 20"):
+        chosen(["calibration.simulated"], sections(), {"calibration": {"simulated": 0}})
 
 
 def test_the_summary_holds_the_measures_of_both_inferences(tables: dict[str, pd.DataFrame]) -> None:

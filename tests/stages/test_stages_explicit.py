@@ -16,15 +16,16 @@ from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.stages.binary import binary_tasks
 from afa.stages.calibration import NOT_COMPILED, run, summarise
 from afa.stages.inputs import closures_beside, explicit_references
-from afa.stages.labels.null import shuffled_genes
+from afa.stages.labels import Settings as Labels
+from afa.stages.labels import label_tables
 from afa.stages.labels.numbers import summarise_labels
-from afa.stages.labels.tables import label_tables
+from afa.stages.labels.tasks import shuffled_genes
+from afa.stages.labels_needed import Settings as Needed
+from afa.stages.labels_needed import needed_tables
 from afa.stages.labels_needed.numbers import summarise_labels_needed
-from afa.stages.labels_needed.tables import needed_tables
-from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
-from afa.stages.stopping.levels import Levels
+from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, Stopping
+from afa.stages.stopping import stopping_tables
 from afa.stages.stopping.numbers import summarise_stopping
-from afa.stages.stopping.tables import stopping_tables
 from afa.stats.summary import KEYS
 
 SEED = 4
@@ -56,7 +57,7 @@ def log_odds(bundle, entity, values):
 def test_labels_show_it_beside_the_papers_choices_and_ours(case):
     found, cohort = case
     options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 2, "whole_permutations": 3}
-    tables = label_tables(found.bundle, cohort, {0.5: cohort}, **options)
+    tables = label_tables(found.bundle, cohort, {0.5: cohort}, Labels(**options))
     assert list(tables["tasks"]["coupling"].unique()) == ["differential", "shared", "explicit"]
     scores = tables["scores"].query("coupling == 'explicit' and reference == 'controls' and t == 100")
     for _, row in scores.iterrows():
@@ -74,7 +75,7 @@ def test_labels_show_it_beside_the_papers_choices_and_ours(case):
 
 def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
     found, cohort = case
-    tables = binary_tasks(found.bundle, cohort, range(2), seeds=[0], solver=Solver(), coupling="explicit")
+    tables = binary_tasks(found.bundle, cohort, seeds=[0], solver=Solver(), coupling="explicit")
     targets = tables["targets"].set_index(["entity", "patient"])
     for (entity, name), row in targets.iterrows():
         values = cohort.values[cohort.patients.index(name)]
@@ -100,7 +101,7 @@ def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stoppin
     made = {}
     for own in shown:
         closure = Closure(coupling=own)
-        tables = binary_tasks(bundle, cohort, range(2), seeds=[0], solver=Solver(), **dict(closure))
+        tables = binary_tasks(bundle, cohort, seeds=[0], solver=Solver(), **dict(closure))
         made[own] = run(bundle, cohort, tables, **ASKED, closure=closure)
         assert list(made[own]["odds"]["coupling"].unique()) == [own, *(name for name in shown if name != own)]
     keys = ["coupling", "patient", "entity"]
@@ -117,11 +118,9 @@ def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stoppin
     assert (np.sign(sure) == truth["shared"]["likelihood"].loc[sure.index]).all()
     rows = summarise(made["differential"], bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(rows["coupling"]) == set(shown)
-    stops = stopping_tables(bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=shown)
+    stops = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=shown)
     for coupling in shown:
-        alone = stopping_tables(
-            bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=[coupling]
-        )
+        alone = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=[coupling])
         part = stops["tasks"].query("coupling == @coupling").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, alone["tasks"])
     rows = summarise_stopping(stops["top_k"], stops["tasks"], resamples=20, confidence=0.9)
@@ -146,7 +145,7 @@ def test_probabilities_of_another_encoding_are_not_shown(case, bundle_tiny):
 def test_stopping_follows_the_tasks_by_how_often(case):
     found, cohort = case
     tables = stopping_tables(
-        found.bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=["explicit"]
+        found.bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=["explicit"]
     )
     ends = tables["tasks"].drop_duplicates(["patient", "entity"]).set_index(["entity", "patient"])["likelihood"]
     for (entity, name), sign in ends.items():
@@ -157,10 +156,10 @@ def test_stopping_follows_the_tasks_by_how_often(case):
 @pytest.mark.parametrize("allocation", ["greedy", "random"])
 def test_the_top_k_stops_where_a_planner_that_weighs_by_how_often_does(case, allocation):
     found, cohort = case
-    bundle, levels = found.bundle, Levels((0.6, 0.9), (0.05,), (0.5,))
+    bundle, levels = found.bundle, Stopping(probabilities=(0.6, 0.9), gains=(0.05,), budgets=(0.5,), seed=3)
     asked = {"k": 1, "coupling": "explicit", "costs": "equal", "seed": 3}
     table = stopping_tables(
-        bundle, cohort, range(8), {"greedy": None}, levels, k=1, seed=3, solver=Solver(), couplings=["explicit"]
+        bundle, cohort, range(8), {"greedy": None}, levels, k=1, solver=Solver(), couplings=["explicit"]
     )["top_k"].query("allocation == @allocation")
     assert table["stopped"].any()
     for row in table.itertuples():
@@ -182,7 +181,7 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
     cohort = Cohort("c", bundle_tiny.features, ("a", "b"), values, pd.DataFrame(index=["a", "b"]))
     assert explicit_references(bundle_tiny) == []
     with pytest.raises(BundleError, match="directions alone"):
-        binary_tasks(bundle_tiny, cohort, [0], seeds=[0], solver=Solver(), coupling="explicit")
+        binary_tasks(bundle_tiny, cohort, seeds=[0], solver=Solver(), coupling="explicit")
 
 
 def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it_stops():
@@ -190,7 +189,7 @@ def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it
     found, names = rated(rng, n=2, m=6, group=3), tuple(f"p{i}" for i in range(8))
     bundle, values = found.bundle, np.array([found.values(rng) for _ in names], dtype=np.int8)
     cohort = Cohort("small", bundle.features, names, values, pd.DataFrame({"v0": [0, 1] * 4}, index=list(names)))
-    tables = binary_tasks(bundle, cohort, range(2), seeds=[0], solver=Solver(), coupling="explicit")
+    tables = binary_tasks(bundle, cohort, seeds=[0], solver=Solver(), coupling="explicit")
     whole = {
         (entity, name): log_odds(bundle, entity, row)
         for entity in ("v0", "v1")
@@ -204,9 +203,7 @@ def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it
     odds = run(bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))["odds"].query("t == 6")
     for row in odds.itertuples():
         assert row.calibrated == pytest.approx(whole[row.entity, row.patient], abs=1e-6)
-    stops = stopping_tables(
-        bundle, cohort, range(8), {}, Levels(), k=1, seed=0, solver=Solver(), couplings=["explicit"]
-    )
+    stops = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=["explicit"])
     for row in stops["tasks"].itertuples():
         assert row.likelihood == np.sign(whole[row.entity, row.patient])
 
@@ -221,7 +218,7 @@ def test_features_of_two_values_are_read_by_how_often_alone(encoding, group):
     labels = pd.DataFrame({"v0": [0, 1] * 4, "v1": [1, 1, 0, 0] * 2}, index=list(names))
     cohort = Cohort("small", bundle.features, names, values, labels, {"encoding": {"reference": encoding}})
     options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 2, "whole_permutations": 3}
-    tables = label_tables(bundle, cohort, {0.5: cohort}, **options)
+    tables = label_tables(bundle, cohort, {0.5: cohort}, Labels(**options))
     assert set(tables["tasks"]["coupling"]) == {"explicit"}
     assert set(tables["scores"]["reference"]) == {encoding}
     for row in tables["scores"].query("t == 100").itertuples():
@@ -229,8 +226,8 @@ def test_features_of_two_values_are_read_by_how_often_alone(encoding, group):
         assert row.calibrated == pytest.approx(expected, abs=1e-6)
     assert tables["null"]["auroc"].between(0, 1).all()
     assert len(summarise_labels(tables, resamples=20, confidence=0.9))
-    limits = {"sizes": [4], "repeats": 1, "permuted": 1, "most_labels": 2, "tested": 2, "of_each_class": 1}
-    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], name="small", **limits)
+    limits = {"sizes": [4], "repeats": 1, "permuted": 1, "labels": 2, "tested": 2, "of_each_class": 1}
+    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], Needed(**limits), name="small")
     assert not needed["zero_shot"].duplicated().any()
     assert len(summarise_labels_needed(needed, resamples=20, confidence=0.9))
 
@@ -256,9 +253,9 @@ def test_genes_are_shuffled_among_those_that_take_the_same_values():
 def test_labels_needed_hold_classifiers_against_it_too(case):
     found, cohort = case
     options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 1, "whole_permutations": 1}
-    scores = label_tables(found.bundle, cohort, {0.5: cohort}, **options)["scores"]
-    limits = {"sizes": [4], "repeats": 2, "permuted": 1, "most_labels": 2, "tested": 2, "of_each_class": 1}
-    tables = needed_tables(found.bundle, {"controls": cohort}, scores, name="small", **limits)
+    scores = label_tables(found.bundle, cohort, {0.5: cohort}, Labels(**options))["scores"]
+    limits = {"sizes": [4], "repeats": 2, "permuted": 1, "labels": 2, "tested": 2, "of_each_class": 1}
+    tables = needed_tables(found.bundle, {"controls": cohort}, scores, Needed(**limits), name="small")
     assert set(tables["zero_shot"]["coupling"]) == {"differential", "explicit"}
     rows = summarise_labels_needed(tables, resamples=20, confidence=0.9)
     shown = rows[(rows["method"] == "posterior") & (rows["level"] == 4) & rows["variant"].isna() & (rows["t"] == 100)]

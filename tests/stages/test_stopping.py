@@ -14,16 +14,15 @@ from pydantic import ValidationError
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine.paths import watch
 from afa.errors import ConfigError, SanityError
 from afa.inference.meanfield import Solver
 from afa.stages.settings import Stopping
-from afa.stages.stopping import tables as stopping
-from afa.stages.stopping.levels import Levels
+from afa.stages.stopping import check_certain, stopping_tables, stored_orders
 from afa.stages.stopping.numbers import summarise_stopping
-from afa.stages.stopping.tables import stopping_tables, stored_orders
 from afa.stats.tables import gather_tables, write_tables
 
-LEVELS = Levels((0.8, 0.99), (0.0,), (0.0, 0.5))
+LEVELS = Stopping(probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))
 ALL_UP, FIRST_UP = (1, 1, 1, 1), (1, -1, -1, -1)
 
 
@@ -43,7 +42,7 @@ def cohort_of(bundle: Bundle, *rows: tuple[int, ...], labels: Any = None) -> Coh
 def run(bundle: Bundle, cohort: Cohort, order: tuple[int, ...], patients: Any = None) -> dict[str, pd.DataFrame]:
     chosen = range(len(cohort.patients)) if patients is None else patients
     orders = {"greedy": np.tile(np.array(order, dtype=np.int64), (len(chosen), 1))}
-    return stopping_tables(bundle, cohort, chosen, orders, LEVELS, k=1, seed=0, solver=Solver(), threads=1)
+    return stopping_tables(bundle, cohort, chosen, orders, LEVELS, k=1, solver=Solver(), threads=1)
 
 
 def stop(table: pd.DataFrame, patient: str, rule: str, level: float, **keys: str) -> pd.Series:
@@ -94,13 +93,13 @@ def test_a_member_that_ties_for_the_last_place_at_the_end_is_right() -> None:
 def test_a_certain_answer_that_full_observation_contradicts_stops_the_run(
     ladder: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = stopping.watch
+    whole = watch
 
     def too_sure(*inputs: Any, **options: Any) -> Any:
         watched = whole(*inputs, **options)
         return watched._replace(certain=np.ones_like(watched.certain))
 
-    monkeypatch.setattr(stopping, "watch", too_sure)
+    monkeypatch.setattr("afa.stages.stopping.watch", too_sure)
     with pytest.raises(SanityError, match=r"stopping, top_k, patient p9, allocation greedy: .* certain at t = 0"):
         run(ladder, cohort_of(ladder, FIRST_UP), (0, 1, 2, 3))
 
@@ -111,7 +110,7 @@ def test_a_certain_decision_that_full_observation_contradicts_stops_the_run(ladd
     with pytest.raises(
         SanityError, match="stopping, tasks, patient p9, coupling differential, entity v0, allocation greedy"
     ):
-        stopping.check_certain({"tasks": tasks})
+        check_certain({"tasks": tasks})
 
 
 def test_shards_join_to_the_whole(ladder: Bundle, tmp_path: Path) -> None:

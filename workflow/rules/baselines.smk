@@ -3,7 +3,7 @@ BASELINES = language_models(settings, Path(home(".")))
 BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 
 if BASELINES.folder is not None:
-    from afa.baselines.protocol import prompt_digests
+    from afa.baselines import prompt_digests
     from afa.elicit.endpoint import MODEL
 
     rule llm_baselines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -9,10 +11,12 @@ from scipy.special import ndtri
 
 from afa.mrf import Floats
 from afa.stages.drawn import generator_of
-from afa.stages.elicitation_error.tables import DECISIONS, EXPERIMENT
 from afa.stats.accuracy import Part, Resampled, mean_ratio
 from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
+
+EXPERIMENT = "elicitation_error"
+DECISIONS = ("raw", "calibrated")
 
 POPULATIONS = ("drawn", "clinical")
 EXACT = {"calibrated": None, "raw": "sign_of_score"}
@@ -20,15 +24,7 @@ EXACT = {"calibrated": None, "raw": "sign_of_score"}
 
 
 def summarise_elicitation_error(
-    calls: pd.DataFrame,
-    replicates: pd.DataFrame,
-    references: pd.DataFrame,
-    labels: pd.DataFrame,
-    profiles: pd.DataFrame,
-    left_out: pd.DataFrame,
-    *,
-    resamples: int,
-    confidence: float,
+    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float
 ) -> pd.DataFrame:
     """Summary rows `elicitation_error` of the tables of `elicitation_error`, all entities together.
 
@@ -44,7 +40,8 @@ def summarise_elicitation_error(
     `rate` of the quantity `exact_inside` is 1 where the exact accuracy lies in the interval of the drawn patients, and
     of `entity_exact_inside` the share of entities for which it does. `rate` without target is erratum 11.
     """
-    rows = [_exact_rows(references)]
+    calls, replicates, labels = tables["calls"], tables["replicates"], tables["labels"]
+    rows = [_exact_rows(tables["references"])]
     for population in POPULATIONS:
         for decision in DECISIONS:
             chosen, models = (
@@ -56,8 +53,8 @@ def summarise_elicitation_error(
                 rows.append(part.assign(target=population, reference=decision))
     rows.append(_inside(pd.concat(rows, ignore_index=True)))
     rows.append(_constant_answers(calls, resamples, confidence).assign(target="clinical"))
-    rows.append(_opposite_profiles(profiles, resamples, confidence).assign(reference="raw"))
-    rows.append(_counts(labels, left_out))
+    rows.append(_opposite_profiles(tables["profiles"], resamples, confidence).assign(reference="raw"))
+    rows.append(_counts(labels, tables["left_out"]))
     return summary_rows("elicitation_error", pd.concat([part for part in rows if len(part)], ignore_index=True))
 
 

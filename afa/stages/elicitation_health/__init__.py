@@ -1,4 +1,10 @@
-"""The health of an elicitation: do its answers agree with each other, with themselves, and with a cohort's data?"""
+"""The health of an elicitation: do its answers agree with each other, with themselves, and with a cohort's data?
+
+Of a record: agreement over runs, number of runs, wordings (`afa.stages.elicitation_health.answers`). Of any bundle: its
+signs against each other and against the data (`afa.stages.elicitation_health.signs`). With both: does `lit_prob`, the
+model's stated confidence, or how often a gene is named at all, tell which signs the data bear out? That is as far as a
+record can be probed for memorisation; what needs a live model is said in docs/summary.md.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from afa.bundle import Bundle
@@ -14,9 +21,23 @@ from afa.elicit.study import RECORD_FOLDER, load_study
 from afa.elicit.tables import read_stage
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
-from afa.stages.elicitation_health import tables as made
-from afa.stages.elicitation_health.answers import read_answers
-from afa.stages.elicitation_health.numbers import summarise_elicitation_health
+from afa.stages.elicitation_health.answers import (
+    Answers,
+    check_of_record,
+    read_answers,
+    record_agreement,
+)
+from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health
+from afa.stages.elicitation_health.signs import (
+    CLEAR,
+    Cases,
+    Masks,
+    correlation_draws,
+    gene_signs,
+    label_draws,
+    pair_signs,
+    unary_draws,
+)
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -82,7 +103,7 @@ def run(
     *,
     bootstrap: Bootstrap,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `afa.stages.elicitation_health.tables.elicitation_health`.
+    """The tables of `afa.stages.elicitation_health.elicitation_health`.
 
     study : a folder with study.yaml; without it only signs are compared. record : a folder of answers, the study's by
     default. unary, pairwise : what `afa elicit` wrote; of the record only the answers that these count.
@@ -92,9 +113,107 @@ def run(
         asked = [folder for folder in (unary, pairwise) if folder is not None]
         counting = {digest for folder in asked for digest in read_stage(folder, "asked")["asked"]["answer"]}
         answers = read_answers(load_study(study), record or study / RECORD_FOLDER, counting)
-    return made.elicitation_health(bundle, cohort, answers, draws=bootstrap.resamples)
+    return elicitation_health(bundle, cohort, answers, draws=bootstrap.resamples)
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """The rows of `summarise_elicitation_health`."""
     return summarise_elicitation_health(tables, **dict(bootstrap))
+
+
+def elicitation_health(
+    bundle: Bundle, cohort: Cohort, answers: Answers | None, *, draws: int
+) -> dict[str, pd.DataFrame]:
+    """The tables of the stage; those of a record have no rows where there is none.
+
+    answers : of the record that the bundle was built from. draws : resamples of patients or entities, and as many
+    shuffles.
+
+    `genes` and `pairs` are those of `gene_signs` and `pair_signs`; with a record also `lit_prob`, the mean over answers
+    with that sign, and of genes `named_by` runs and for how many `phenotypes` the record names the gene, else missing.
+
+    `entities`: potentials of each entity, and its patients by label.
+
+    `draws`: how many signs were right of those that the data decide, as observed, resampled and shuffled.
+
+    Raises
+    ------
+    ElicitationError : the bundle has a unary sign that no answer of the record gives.
+
+    """
+    genes = _with_answers_of_genes(gene_signs(bundle, cohort, draws=draws), answers)
+    pairs = _with_answers_of_pairs(pair_signs(bundle, cohort), answers)
+    tables: dict[str, pd.DataFrame] = {}
+    if answers is not None:
+        check_of_record(bundle, answers)
+        tables = record_agreement(answers)
+    everything = np.ones(len(genes), dtype=bool)
+    strata = {Cases(): everything, Cases("clear"): genes["p_value"].to_numpy(np.float64) <= CLEAR}
+    by_frequency = _halves(genes["phenotypes"], Cases("often_named"), Cases("seldom_named"))
+    drawn = [
+        unary_draws(bundle, pairs, draws=draws),
+        label_draws(bundle, cohort, genes, {**strata, **by_frequency, **_by_lit_prob(genes)}, draws=draws),
+        correlation_draws(bundle, cohort, pairs, _by_lit_prob(pairs), draws=draws),
+    ]
+    tables |= {"genes": genes, "pairs": pairs, "entities": _entities(bundle, cohort)}
+    tables["draws"] = pd.concat([table for table in drawn if len(table)], ignore_index=True)
+    names = {"cohort": cohort.name, "bundle": bundle.name}
+    return {
+        name: tables.get(name, pd.DataFrame()).reindex(columns=list(described)).assign(**names)
+        for name, described in STAGE.tables.items()
+    }
+
+
+def _by_lit_prob(table: pd.DataFrame) -> Masks:
+    """The halves of a table by lit_prob, and its bins."""
+    edges = lit_prob_bin(table["lit_prob"])
+    bins = {Cases("", "lit_prob", edge): (edges == edge).to_numpy(bool) for edge in sorted(edges.dropna().unique())}
+    return {**_halves(table["lit_prob"], Cases("upper", "lit_prob"), Cases("lower", "lit_prob")), **bins}
+
+
+def _halves(values: pd.Series, upper: Cases, lower: Cases) -> Masks:
+    """Rows above the median, and the others; none where there are no values."""
+    known = values.astype(float)
+    if known.isna().all():
+        return {}
+    above = known > known.median()
+    return {upper: above.to_numpy(bool), lower: (~above & known.notna()).to_numpy(bool)}
+
+
+def _with_answers_of_genes(genes: pd.DataFrame, answers: Answers | None) -> pd.DataFrame:
+    if answers is None:
+        return genes.assign(lit_prob=np.nan, named_by=np.nan, phenotypes=np.nan)
+    named = answers.named
+    own = named.groupby(["entity", "feature", "sign"], as_index=False).agg(
+        lit_prob=("lit_prob", "mean"), named_by=("run", "nunique")
+    )
+    named_for = named.groupby("feature")["entity"].nunique()
+    joined = genes.merge(own, on=["entity", "feature", "sign"], how="left", validate="one_to_one")
+    return joined.assign(phenotypes=joined["feature"].map(named_for))
+
+
+def _with_answers_of_pairs(pairs: pd.DataFrame, answers: Answers | None) -> pd.DataFrame:
+    if answers is None:
+        return pairs.assign(lit_prob=np.nan)
+    keys = ["entity", "feature_a", "feature_b"]
+    judged = answers.judged.groupby([*keys, "sign"], as_index=False).agg(lit_prob=("lit_prob", "mean"))
+    swapped = pairs["feature_a"] > pairs["feature_b"]
+    ordered = pairs[["entity", "sign"]].assign(
+        feature_a=pairs["feature_a"].where(~swapped, pairs["feature_b"]),
+        feature_b=pairs["feature_b"].where(~swapped, pairs["feature_a"]),
+    )
+    found = ordered.merge(judged, on=[*keys, "sign"], how="left", validate="one_to_one")
+    return pairs.assign(lit_prob=found["lit_prob"].to_numpy(np.float64))
+
+
+def _entities(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
+    known = cohort.labels.reindex(columns=list(bundle.entities))
+    return pd.DataFrame(
+        {
+            "entity": bundle.entities,
+            "unaries": (bundle.unary != 0).sum(axis=1),
+            "couplings": np.diff(bundle.packed.pointer),
+            "positive": [int(known[entity].eq(1).sum()) for entity in bundle.entities],
+            "negative": [int(known[entity].eq(0).sum()) for entity in bundle.entities],
+        }
+    )

@@ -11,9 +11,12 @@ import pandas as pd
 from afa.elicit.study import PAIRWISE, UNARY
 from afa.mrf import Floats
 from afa.stages.elicitation_health.signs import EXPERIMENT
-from afa.stages.elicitation_health.tables import lit_prob_bin
+from afa.stats.accuracy import share_of
 from afa.stats.resampling import interval, patient_weights
 from afa.stats.summary import summary_rows
+
+STEPS = 10
+"""Bins of lit_prob from 0 to 1."""
 
 Row = dict[str, Any]
 CHANCE = {"unary_signs": "shuffled_signs", "labels": "shuffled_labels", "correlations": "shuffled_genes"}
@@ -93,9 +96,7 @@ class _Phenotypes:
 
 
 def _divided(right: Any, total: Any) -> Floats:
-    one, other = np.asarray(right, dtype=np.float64), np.asarray(total, dtype=np.float64)
-    shares: Floats = np.divide(one, other, out=np.full(np.broadcast(one, other).shape, np.nan), where=other > 0)
-    return shares
+    return share_of(np.asarray(right, dtype=np.float64), np.asarray(total, dtype=np.float64))
 
 
 def _runs(tables: Mapping[str, pd.DataFrame], over: _Phenotypes) -> Iterator[Row]:
@@ -248,3 +249,12 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
         counts["other_runs", "phenotypes_without_all_answers"] = (unary["answered"] < unary["asked"]).sum()
     for (target, quantity), value in counts.items():
         yield {"target": target, "metric": "count", "quantity": quantity, "value": value}
+
+
+def lit_prob_bin(lit_prob: pd.Series) -> pd.Series:
+    """The lower edge of each value's bin: 0.4 for 0.4 to below 0.5, 0.9 also for 1; missing where the value is.
+
+    Values are rounded to 1e-9 first, so that 0.3 counts as 0.3 however it was added up.
+    """
+    place = np.minimum(np.floor((lit_prob.to_numpy(np.float64) * STEPS).round(8)), STEPS - 1)
+    return pd.Series(place / STEPS, index=lit_prob.index)

@@ -19,11 +19,10 @@ from afa.cohort.cohort import Cohort
 from afa.mrf import Floats
 from afa.stages.drawn import generator_of
 from afa.stats.resampling import patient_weights
+from afa.stats.tables import joined
 
 EXPERIMENT = "elicitation_health"
-PAIRS = ["entity", "feature_a", "feature_b", "sign", "unary_product", "correlation"]
 GENES = ["entity", "feature", "sign", "positive", "negative", "difference", "delta", "p_value"]
-DRAWS = ["target", "kind", "stratum", "variant", "level", "entity", "draw", "right", "n"]
 KINDS = ("observed", "resampled", "shuffled")
 CLEAR = 0.05
 """p-value from which on a difference between labelled patients is called clear."""
@@ -43,7 +42,7 @@ Masks = Mapping[Cases, NDArray[np.bool_]]
 
 
 def pair_signs(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
-    """Columns `PAIRS`, one row per coupling.
+    """One row per coupling.
 
     unary_product : of the signs of its genes' unary potentials, 0 where one has none. correlation : Pearson's, of the
     two genes over the cohort; NaN where one never varies.
@@ -64,7 +63,7 @@ def pair_signs(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
         "unary_product": (signs[entity, row] * signs[entity, column]).astype(np.int64),
         "correlation": np.divide(covariance, scale, out=np.full(len(row), np.nan), where=scale > 0),
     }
-    return pd.DataFrame(table, columns=PAIRS)
+    return pd.DataFrame(table)
 
 
 def gene_signs(bundle: Bundle, cohort: Cohort, *, draws: int) -> pd.DataFrame:
@@ -92,8 +91,7 @@ def gene_signs(bundle: Bundle, cohort: Cohort, *, draws: int) -> pd.DataFrame:
             "p_value": (1 + as_large) / (1 + draws),
         }
         parts.append(pd.DataFrame(table).assign(entity=entity, positive=positive, negative=negative))
-    whole = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    return whole.reindex(columns=GENES)
+    return joined(parts, GENES)
 
 
 def labelled_entities(bundle: Bundle, cohort: Cohort) -> list[str]:
@@ -103,7 +101,7 @@ def labelled_entities(bundle: Bundle, cohort: Cohort) -> list[str]:
 
 
 def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFrame:
-    """Columns `DRAWS`: pairs whose sign is the product of the unary signs; pairs without both unaries are left out.
+    """Pairs whose sign is the product of the unary signs; pairs without both unaries are left out.
 
     `resampled` draws entities, `shuffled` gives each entity's unary signs to its genes at random.
     """
@@ -111,8 +109,7 @@ def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFr
     masks = _pair_masks(known)
     entity = known["entity"].map(bundle.index).to_numpy(np.int64)
     right = (known["sign"] == known["unary_product"]).to_numpy(bool)
-    place = {name: index for index, name in enumerate(bundle.features)}
-    ends = np.column_stack([known[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
+    ends = _ends(bundle, known)
     by_chance = np.zeros((draws, len(known)), dtype=bool)
     for index, name in enumerate(bundle.entities):
         own, genes = np.flatnonzero(entity == index), np.flatnonzero(bundle.unary[index])
@@ -132,7 +129,7 @@ def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFr
 
 
 def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Masks, *, draws: int) -> pd.DataFrame:
-    """Columns `DRAWS`: genes whose difference has the sign of their unary potential; exact ties are left out.
+    """Genes whose difference has the sign of their unary potential; exact ties are left out.
 
     `resampled` draws patients, `shuffled` gives patients the labels of others, all labels of one patient together.
     genes : of `gene_signs`. strata : masks over its rows, beside which every entity has its own rows.
@@ -164,16 +161,14 @@ def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Mas
 def correlation_draws(
     bundle: Bundle, cohort: Cohort, pairs: pd.DataFrame, strata: Masks, *, draws: int
 ) -> pd.DataFrame:
-    """Columns `DRAWS`: pairs whose sign is that of the correlation of their genes; exact zeros are left out.
+    """Pairs whose sign is that of the correlation of their genes; exact zeros are left out.
 
     `resampled` draws patients, `shuffled` gives every gene the place of another in the whole bundle, so that each
     entity keeps its couplings and their degrees. strata : masks over the rows of `pairs`, beside `same` and `opposite`.
     """
     values = cohort.values.astype(np.float64)
     weights = patient_weights(len(cohort.patients), resamples=draws, purpose=EXPERIMENT)
-    place = {name: index for index, name in enumerate(bundle.features)}
-    ends = np.column_stack([pairs[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
-    sign = pairs["sign"].to_numpy(np.int64)
+    ends, sign = _ends(bundle, pairs), pairs["sign"].to_numpy(np.int64)
     masks = {**_pair_masks(pairs), **strata}
     counts = {(kind, cases): np.zeros((2, 1 if kind == "observed" else draws)) for kind in KINDS for cases in masks}
 
@@ -195,6 +190,12 @@ def correlation_draws(
         count("shuffled", _calls(correlated[moved[:, row], moved[:, column]] * sign[block]), block)
     tables = [_drawn(kind, cases, right, n) for (kind, cases), (right, n) in counts.items()]
     return _labelled(tables, "correlations")
+
+
+def _ends(bundle: Bundle, pairs: pd.DataFrame) -> NDArray[np.int64]:
+    """(n, 2) the places of the genes of pairs."""
+    place = {name: index for index, name in enumerate(bundle.features)}
+    return np.column_stack([pairs[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
 
 
 def _covariance(weights: Floats, one: Floats, other: Floats) -> Floats:
@@ -250,5 +251,5 @@ def _drawn(kind: str, cases: Cases, right: Iterable[float], n: Iterable[float]) 
 
 
 def _labelled(tables: list[pd.DataFrame] | Iterator[pd.DataFrame], target: str) -> pd.DataFrame:
-    whole = pd.concat(tables, ignore_index=True).assign(target=target).reindex(columns=DRAWS)
+    whole = pd.concat(tables, ignore_index=True).assign(target=target)
     return whole.astype({"level": np.float64})

@@ -1,22 +1,44 @@
-"""Scores against the labels that patients really have, by reference of the encoding and by closure."""
+"""Scores against the labels that patients really have, by reference of the encoding and by closure.
+
+Two readings of an elicited model are held against the paper's, each on its own and both together: values encoded
+against the cohort instead of the controls, and couplings shared by both classes instead of a contrast between them.
+Every label is a binary task of its own entity. Nothing here is chosen by labels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from afa.bundle import Bundle
+from afa.closure import contraction, shared_factor
 from afa.cohort.cohort import Cohort, with_code
+from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
+from afa.mrf import Floats
 from afa.stages.base import Column, Section, Seeds, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import note
+from afa.stages.inputs import Reference, explicit_references, note
 from afa.stages.labels.numbers import summarise_labels
-from afa.stages.labels.tables import label_tables
+from afa.stages.labels.tasks import (
+    GREEDY,
+    RANDOM,
+    Setting,
+    Task,
+    as_greedy_chooses,
+    by_model,
+    in_random_order,
+    label_null,
+    settings_of,
+    settled,
+    tasks_of,
+)
+from afa.stats.tables import joined
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -100,14 +122,8 @@ def run(
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """The tables of `label_tables`; by_cohort : a file of `afa cohort by-cohort`."""
-    tables = label_tables(
-        bundle,
-        cohort,
-        {threshold: with_code(cohort, by_cohort, threshold) for threshold in labels.thresholds},
-        **labels.model_dump(exclude={"thresholds"}),
-        solver=Solver(**dict(inference)),
-        threads=threads,
-    )
+    encoded = {threshold: with_code(cohort, by_cohort, threshold) for threshold in labels.thresholds}
+    tables = label_tables(bundle, cohort, encoded, labels, solver=Solver(**dict(inference)), threads=threads)
     if not len(cohort.controls):
         note("no controls are held against the scores: none is encoded in this cohort")
     for entity in tables["left_out"]["entity"]:
@@ -118,3 +134,159 @@ def run(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """The rows of `summarise_labels`."""
     return summarise_labels(tables, **dict(bootstrap))
+
+
+def label_tables(
+    bundle: Bundle,
+    cohort: Cohort,
+    by_cohort: Mapping[float, Cohort],
+    labels: Settings,
+    *,
+    solver: Solver | None = None,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """All that the labels of a cohort say of the scores, by reference and coupling.
+
+    The settings fixed beforehand take every seed and greedy CMI, the grid around them the first seed alone.
+
+    cohort : the cohort of the run; where it is encoded against controls or by ranges that is a reference of its own.
+    by_cohort : the same patients encoded against themselves, by threshold; the first is the headline, as is the first
+    of the strengths. A bundle with features of two values is read as `explicit` alone, on the cohort of the run.
+
+    Returns seven tables.
+
+    `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`, F_1 - F_0
+    in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds; `label`.
+    t is 0, each of the percents, and 100: per cent of the support.
+
+    `controls`: the same of healthy controls, each encoded without itself, of every entity, under the settings fixed
+    beforehand whose values are encoded as the cohort's own are: there the right answer is no (F9). No controls, no
+    rows.
+
+    `tasks`, by (setting, entity): `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
+    elicited couplings; `factor`, what shared ones are multiplied by; labels by class; `shift`, F_1 - F_0 at no
+    observation less the prior.
+
+    `whole`: S of every entity at full observation, by (reference, coupling, patient, entity), in nats, of the settings
+    fixed beforehand; no inference in it. `null` of `label_null`. `labels`, by (patient, entity), of the labels that are
+    used; and `left_out`, those of which one class has no patient.
+
+    Raises
+    ------
+    CohortError : two of the cohorts have other patients or other labels. BundleError : no setting is left.
+
+    """
+    own: Reference = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
+    cohorts: dict[float | None, Cohort] = dict(by_cohort.items())
+    if own != "cohort":
+        cohorts[None] = cohort
+    for threshold, other in by_cohort.items():
+        if other.patients != cohort.patients or not other.labels.equals(cohort.labels):
+            where = f"cohort {cohort.name}, threshold {threshold:g}"
+            raise CohortError(Fault(where, "other patients or labels", "those of the run's cohort", "build it again"))
+    references: list[Reference] = [own, "cohort"] if own != "cohort" else ["cohort"]
+    explicit, closed = explicit_references(bundle), bundle.ternary
+    settings = settings_of(references if closed else [own], list(by_cohort), labels.strengths, explicit, closed=closed)
+    if not settings:
+        expected, step = "probabilities of its values", "encode it as the bundle says"
+        raise BundleError(Fault(f"cohort {cohort.name}", "features of two values", expected, step))
+    tasks, left_out = tasks_of(bundle, cohorts, settings)
+    fixed = [setting for setting in settings if not setting.variant]
+
+    def scored(tasks: Sequence[Task]) -> list[pd.DataFrame]:
+        return by_model(tasks, lambda own: _followed(own, labels.percents, labels.seeds, solver), threads)
+
+    scores = scored(tasks)
+    healthy = scored(_of_controls(bundle, cohort, [setting for setting in fixed if setting.reference != "cohort"]))
+    found = {
+        "scores": scores,
+        "controls": [part.rename(columns={"patient": "control"}) for part in healthy],
+        "whole": [_whole_scores(bundle, cohorts[setting.threshold], setting) for setting in fixed],
+        "null": label_null([task for task in tasks if not task.setting.variant], labels, solver, threads),
+        "labels": [
+            pd.DataFrame({"patient": task.patients, "entity": entity, "label": task.positive.astype(np.int8)})
+            for entity, task in {task.entity: task for task in tasks}.items()
+        ],
+    }
+    tables = {name: joined(parts, STAGE.tables[name]) for name, parts in found.items()}
+    rows = [_described(task, part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
+    tables["tasks"] = pd.DataFrame(rows, columns=[*STAGE.tables["tasks"]][:-2])
+    tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
+    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
+
+
+def _described(task: Task, shift: float) -> dict[str, object]:
+    """The row of a task in `tasks`."""
+    mrf, shared = task.bundle.mrf(task.entity), task.setting.coupling == "shared"
+    return {
+        **task.setting.keys,
+        "entity": task.entity,
+        "threshold": task.setting.threshold,
+        "strength": task.setting.strength if shared else None,
+        "support": len(task.support),
+        "contraction": contraction(mrf),
+        "factor": shared_factor(mrf, task.setting.strength) if shared else None,
+        "positive": int(task.positive.sum()),
+        "negative": int((~task.positive).sum()),
+        "shift": float(shift),
+    }
+
+
+def _of_controls(bundle: Bundle, cohort: Cohort, settings: Sequence[Setting]) -> list[Task]:
+    """The tasks of the healthy, of whom nobody has a label."""
+    names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
+    ill = np.zeros(len(names), dtype=bool)
+    return [
+        Task(setting, bundle, entity, names, values, ill) for setting in settings for entity in bundle.entities if names
+    ]
+
+
+def _followed(
+    tasks: Sequence[Task], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
+) -> list[pd.DataFrame]:
+    """The rows of tasks of one model, task by task."""
+    fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
+    runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
+    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
+    for allocation, seed, among in [*runs, (GREEDY, None, fixed)]:
+        if not among:
+            continue
+        values = np.concatenate([tasks[i].values for i in among])
+        if allocation == RANDOM:
+            raw, shift = in_random_order(tasks[0], values, percents, int(seed or 0), solver)
+        else:
+            raw, shift = as_greedy_chooses(tasks[0], values, percents, solver)
+        for i, own in zip(among, np.split(raw, len(among)), strict=True):
+            tables[i].append(_scores(tasks[i], allocation, seed, [0, *percents, 100], own, shift))
+    return [pd.concat(parts, ignore_index=True) for parts in tables]
+
+
+def _scores(
+    task: Task, allocation: str, seed: int | None, shown: Sequence[int], raw: Floats, shift: float
+) -> pd.DataFrame:
+    table = {
+        **task.setting.keys,
+        "entity": task.entity,
+        "allocation": allocation,
+        "seed": pd.array([seed], dtype="Int64").repeat(raw.size),
+        "patient": np.repeat(np.array(task.patients, dtype=object), len(shown)),
+        "t": np.tile(shown, len(task.patients)).astype(np.int32),
+        "observed": np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
+        "raw": raw.ravel(),
+        "calibrated": settled(raw - shift).ravel(),
+        "label": np.repeat(task.positive, len(shown)).astype(np.int8),
+        "shift": shift,
+    }
+    return pd.DataFrame(table)
+
+
+def _whole_scores(bundle: Bundle, cohort: Cohort, setting: Setting) -> pd.DataFrame:
+    scores = bundle.energies(cohort.values, setting.coupling)
+    table = {
+        "reference": setting.reference,
+        "coupling": setting.coupling,
+        "patient": np.tile(cohort.patients, len(bundle.entities)),
+        "entity": np.repeat(bundle.entities, len(cohort.patients)),
+        "score": settled(scores).T.ravel(),
+    }
+    return pd.DataFrame(table)

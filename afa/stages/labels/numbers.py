@@ -16,14 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.mrf import Floats
-from afa.stages.labels.metrics import Mask, accuracies, ranking
-from afa.stages.labels.null import METRICS
-from afa.stages.labels.tasks import GREEDY, RANDOM
+from afa.stages.labels.tasks import GREEDY, METRICS, RANDOM
+from afa.stats.accuracy import Mask, accuracies, ranking
 from afa.stats.arrays import axis_among, rows_by
 from afa.stats.resampling import interval, patient_weights
 from afa.stats.summary import Labelled, labelled, summary_rows
 
-TABLES = ("scores", "tasks", "null", "whole", "labels", "left_out", "controls")
 HELD = dict(
     zip(
         METRICS,

@@ -5,22 +5,31 @@ t is counted over the entity's support, in per cent of it. Labels are read by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.bundle.rates import bundle_models, exclusive_log_odds
 from afa.closure import COUPLINGS, STRENGTH, Closure
 from afa.cohort.cohort import Cohort
+from afa.engine.compile import in_threads
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
+from afa.stages.drawn import generator_of
 from afa.stages.inputs import Reference
+from afa.stats.accuracy import auroc
+
+if TYPE_CHECKING:
+    from afa.stages.labels import Settings
 
 Values = NDArray[np.int8]
 GREEDY = "greedy"
@@ -96,6 +105,12 @@ class Task:
         """Features observed at each share of the support, rounded up."""
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
+    def seen(self, percents: Sequence[int], seed: int) -> NDArray[np.bool_]:
+        """(P, T, S) which features of the support a random order has shown at each share."""
+        rank = places(self.bundle.features, self.patients, seed)[:, self.support]
+        place = rank.argsort(axis=1).argsort(axis=1)
+        return np.asarray(place[:, None, :] < np.array(self.counts(percents))[:, None])
+
 
 def tasks_of(
     bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[Setting]
@@ -119,12 +134,26 @@ def tasks_of(
     return tasks, left_out
 
 
-def of_one_model(tasks: Sequence[Task]) -> list[list[int]]:
-    """Places of the tasks that one model scores: one label and one closure, under several encodings."""
-    found: dict[tuple[str, Closure, float], list[int]] = {}
+def by_model(
+    tasks: Sequence[Task], follow: Callable[[Sequence[Task]], list[pd.DataFrame]], threads: int | None
+) -> list[pd.DataFrame]:
+    """A table of each task, in their order.
+
+    Tasks that one model scores, one label and one closure under several encodings, are followed together: they meet in
+    many states.
+    """
+    models: dict[tuple[str, Closure, float], list[int]] = {}
     for i, task in enumerate(tasks):
-        found.setdefault((task.entity, task.setting.coupling, task.setting.strength), []).append(i)
-    return list(found.values())
+        models.setdefault((task.entity, task.setting.coupling, task.setting.strength), []).append(i)
+    groups, parts = list(models.values()), [pd.DataFrame()] * len(tasks)
+
+    def work(first: int, last: int) -> None:
+        for members in groups[first:last]:
+            for i, part in zip(members, follow([tasks[i] for i in members]), strict=True):
+                parts[i] = part
+
+    in_threads(work, len(groups), threads)
+    return parts
 
 
 def in_random_order(
@@ -135,10 +164,8 @@ def in_random_order(
     values : (V P, M), V times the patients of the task, each time with other values. A state that several of them
     reach is solved once.
     """
-    shown = task.counts([*percents, 100])
-    support, rank = task.support, places(task.bundle.features, task.patients, seed)
-    place = rank[:, support].argsort(axis=1).argsort(axis=1)
-    seen = np.tile(place[:, None, :] < np.array(shown)[:, None], (len(values) // len(place), 1, 1))
+    support, seen = task.support, task.seen([*percents, 100], seed)
+    seen = np.tile(seen, (len(values) // len(seen), 1, 1))
     known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
     states, state_of = _distinct(known)
     observed = np.zeros((len(states), values.shape[1]), dtype=bool)
@@ -169,8 +196,7 @@ def _distinct(rows: Values) -> tuple[Values, NDArray[np.intp]]:
 @lru_cache(maxsize=64)
 def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
     """(P, M) place of each feature in each patient's random order; not to be changed."""
-    orders = np.array([random_order(features, patient=patient, seed=seed) for patient in patients], dtype=np.int64)
-    return np.argsort(orders, axis=1)
+    return np.argsort(random_orders(features, patients, [seed])[:, 0], axis=1)
 
 
 def as_greedy_chooses(
@@ -195,3 +221,116 @@ def settled(scores: Floats) -> Floats:
     """Scores without the rounding in which sums of the same numbers in another order differ."""
     rounded: Floats = np.round(scores, DIGITS) + 0.0
     return rounded
+
+
+METRICS = ["auroc", "balanced_accuracy", "balanced_accuracy_calibrated"]
+
+
+@lru_cache(maxsize=4096)
+def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
+    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.
+
+    kinds : (M,) of `Bundle.kinds` where features do not all take the same values: shuffled are those of one kind.
+    """
+    return shuffled_alike(np.array(kinds or (0,) * n_features), generator_of("labels", "shuffled genes", permutation))
+
+
+def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
+    """(M,) features in another order, each in the place of one of its kind (M,)."""
+    places = np.arange(len(kinds))
+    for kind in np.unique(kinds):
+        alike = np.flatnonzero(kinds == kind)
+        places[alike] = generator.permutation(alike)
+    return places
+
+
+def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:
+    """`shuffled_genes` of a task's bundle."""
+    bundle = task.bundle
+    kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
+    return shuffled_genes(len(bundle.features), permutation, kinds)
+
+
+def label_null(
+    tasks: Sequence[Task], labels: Settings, solver: Solver | None, threads: int | None
+) -> list[pd.DataFrame]:
+    """Metrics of shuffled bundles, by (reference, coupling, entity, allocation, t, permutation); a table of each task.
+
+    At each of the percents `permutations` bundles, followed along the random order of the first seed and as greedy CMI
+    chooses; at full observation, where order does not matter, `whole_permutations` of them. `balanced_accuracy` is of
+    the raw score, `balanced_accuracy_calibrated` of the score less its value at no observation.
+    """
+
+    def follow(own: Sequence[Task]) -> list[pd.DataFrame]:
+        followed, shift = _followed(own, labels.percents, labels.seeds[0], labels.permutations, solver)
+        each = zip(own, followed, strict=True)
+        return [pd.concat([part, _whole(task, labels.whole_permutations, shift)]) for task, part in each]
+
+    return by_model(tasks, follow, threads)
+
+
+def _followed(
+    tasks: Sequence[Task], percents: Sequence[int], seed: int, permutations: int, solver: Solver | None
+) -> tuple[list[pd.DataFrame], float]:
+    """The rows before full observation of tasks of one model, and F_1 - F_0 at no observation.
+
+    All are followed together, because they meet in many states. What they start from shuffling does not change.
+    """
+    shuffles = [_shuffled(tasks[0], permutation) for permutation in range(permutations)]
+    values = np.concatenate([task.values[:, genes] for task in tasks for genes in shuffles])
+    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
+    for allocation in (RANDOM, GREEDY):
+        raw, shift = (
+            in_random_order(tasks[0], values, percents, seed, solver)
+            if allocation == RANDOM
+            else as_greedy_chooses(tasks[0], values, percents, solver, to_the_end=False)
+        )
+        scores = raw[:, 1:-1].reshape(len(tasks), permutations, -1, len(percents)).swapaxes(1, 2)
+        for task, own, found in zip(tasks, scores, tables, strict=True):
+            found.append(_metrics(task, own, shift).assign(allocation=allocation, t=np.tile(percents, permutations)))
+    return [pd.concat(found, ignore_index=True) for found in tables], shift
+
+
+def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
+    """At full observation the score is an energy, whose features are looked up where the shuffled ones are."""
+    support, score = task.support, _score_of(task)
+    scores = np.empty((len(task.values), permutations, 1))
+    for permutation in range(permutations):
+        x = task.values[:, _shuffled(task, permutation)[support]]
+        scores[:, permutation, 0] = score(x.astype(np.float64))
+    found = _metrics(task, settled(scores), shift).assign(t=100)
+    return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
+
+
+def _score_of(task: Task) -> Callable[[Floats], Floats]:
+    """S of values (P, n) of the support."""
+    support = task.support
+    if task.setting.coupling == "explicit":
+        bundle, entity = task.bundle, task.entity
+        one, zero = bundle_models(bundle, entity, features=support)
+        return lambda x: one.energies(x) - zero.energies(x) + exclusive_log_odds(bundle, entity, x, support)
+    mrf = task.bundle.contrast(task.entity, task.setting.coupling)
+    unary, couplings = mrf.unary[support], mrf.couplings[support][:, support].toarray()
+    return lambda x: mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
+
+
+def _metrics(task: Task, scores: Floats, shift: float) -> pd.DataFrame:
+    """One row for each permutation and t of `scores` (P, permutations, T)."""
+    flat = scores.reshape(len(scores), -1)
+    table = {
+        "reference": task.setting.reference,
+        "coupling": task.setting.coupling,
+        "entity": task.entity,
+        "permutation": np.repeat(np.arange(scores.shape[1]), scores.shape[2]).astype(np.int32),
+        "auroc": auroc(flat, task.positive),
+        "balanced_accuracy": _balanced(flat, task.positive),
+        "balanced_accuracy_calibrated": _balanced(settled(flat - shift), task.positive),
+    }
+    return pd.DataFrame(table)
+
+
+def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
+    """(T,) mean over classes of the share of right signs of scores (P, T); 0 is half right."""
+    signs = np.sign(scores)
+    share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
+    return share

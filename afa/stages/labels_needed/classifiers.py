@@ -7,7 +7,8 @@ the same, as they do in a model without a prior.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from afa.mrf import Floats
+
+COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
+"""The zero-shot settings that classifiers are held against, by reference: the paper's, and both changes together."""
 
 Values = NDArray[np.int8]
 Mask = NDArray[np.bool_]
@@ -173,3 +177,13 @@ def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     best = gain.max(axis=1, keepdims=True)
     chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - TIE * np.abs(best)).argmax(axis=1)]
     return chosen
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums of linear algebra in one order, whatever the machine and its settings; and no checks of our own arrays."""
+    from sklearn import config_context  # noqa: PLC0415  the dependency is optional
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    with threadpool_limits(1), config_context(assume_finite=True, skip_parameter_validation=True):
+        yield

@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 from afa.mrf import Floats
 from afa.stages.drawn import generator_of
 from afa.stages.labels.tasks import GREEDY, RANDOM
-from afa.stages.labels_needed.classifiers import METHODS
-from afa.stages.labels_needed.tables import COUPLINGS
-from afa.stats.accuracy import Resampled
+from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS
+from afa.stats.accuracy import Resampled, share_of
 from afa.stats.arrays import axis_among, rows_by
 from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
 
-TABLES = ("predictions", "zero_shot", "splits", "left_out")
 ZERO_SHOT = "posterior"
 """Method of the zero-shot score: less its value at no observation, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
@@ -64,9 +62,7 @@ class Told:
         """(R + 1,) share of the pairs of one repeat that scores (K, P) put in order, ties one half; NaN without any."""
         one, other = scores[:, self.positive, None], scores[:, None, ~self.positive]
         higher = np.where(self._together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
-        missing = np.full(len(self._pairs), np.nan)
-        share: Floats = np.divide(self._weighted(higher), self._pairs, out=missing, where=self._pairs > 0)
-        return share
+        return share_of(self._weighted(higher), self._pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
         """(R + 1,) mean over classes of the share of signs of scores (K, P) that are right, 0 being half right.
@@ -80,10 +76,7 @@ class Told:
         for chosen, weights, total in self._classes:
             both &= total > 0
             shares += (weights @ earned[:, chosen].T) / np.maximum(total, 1) / 2
-        repeats = both.sum(axis=1)
-        missing = np.full(len(repeats), np.nan)
-        mean: Floats = np.divide((shares * both).sum(axis=1), repeats, out=missing, where=repeats > 0)
-        return mean
+        return share_of((shares * both).sum(axis=1), both.sum(axis=1, dtype=np.float64))
 
     @cached_property
     def repeats(self) -> list[Told]:

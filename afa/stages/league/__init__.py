@@ -8,8 +8,9 @@ labels. Equal rows are drawn together: intervals are over distinct rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,11 @@ from scipy.special import log_softmax
 
 from afa.engine.course import MISSING
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
 from afa.stages.base import Section
 from afa.stages.drawn import generator_of
-from afa.stages.labels.metrics import accuracies, ranking
-from afa.stages.labels_needed.classifiers import METHODS
-from afa.stages.labels_needed.tables import one_thread
+from afa.stages.labels.tasks import shuffled_alike
+from afa.stages.labels_needed.classifiers import METHODS, one_thread
 from afa.stages.league.entrants import NOBODY, Answers, Entrant, Task, facts
 from afa.stages.league.readings import (
     RULES,
@@ -33,13 +33,15 @@ from afa.stages.league.readings import (
     Trained,
     Values,
     discounted,
-    measured_first,
     plainly_coupled,
     uncoupled,
     which,
     with_and_without,
 )
+from afa.stages.simulate.walks import measured_first
+from afa.stats.accuracy import accuracies, ranking
 from afa.stats.resampling import interval, patient_weights
+from afa.stats.tables import joined
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
@@ -166,37 +168,25 @@ class _Question:
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.sort(drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
-        alike = self.entrant.bundle.kinds
         found = []
         for shuffle in range(self.settings.shuffles):
-            places = np.arange(len(alike))
             generator = generator_of("league", "shuffled knowledge", shuffle)
-            for kind in np.unique(alike):
-                places[alike == kind] = generator.permutation(places[alike == kind])
+            places = shuffled_alike(self.entrant.bundle.kinds, generator)
             evidence = reading.planned(np.ascontiguousarray(values[:, places]), self.rounds)
             found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
-        rows = []
+        lines = {}
         for metric in self.task.metrics:
             drawn = np.concatenate([each[metric] for each in found])
-            low, high = interval(drawn, confidence=self.settings.confidence)
-            for place, t in enumerate(self.rounds):
-                row = {
-                    "metric": metric,
-                    "t": t,
-                    "value": drawn[:, place].mean(),
-                    "low": low[place],
-                    "high": high[place],
-                }
-                keys = {"task": self.task.name, "model": "shuffled", "allocation": PLANNER}
-                rows.append({**keys, **row, "n": len(values)})
-        return pd.DataFrame(rows, columns=CURVES)
+            value = [column.mean() for column in drawn.T]
+            lines[metric] = value, *interval(drawn, confidence=self.settings.confidence)
+        return _rows(self.task, lines, self.rounds, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Floats) -> pd.DataFrame:
         """Classifiers given labels, and the bundle, on the same other patients; a row for each size and repeat.
 
         own : (P, T, C) log-evidence of the bundle, of all patients asked.
         """
-        rows, place = [], np.cumsum(self.asked) - 1
+        tables, place = [], np.cumsum(self.asked) - 1
         for size in self.settings.sizes:
             for repeat in range(self.settings.repeats):
                 generator = generator_of("league", self.entrant.name, self.task.name, size, repeat)
@@ -211,10 +201,9 @@ class _Question:
                 for name, each in evidence.items():
                     found = statistics(self.task, self.task.answers[tested], each, np.ones((1, len(tested))))
                     for metric, value in found.items():
-                        keys = {"task": self.task.name, "model": name, "size": size, "repeat": repeat, "metric": metric}
-                        along = zip(self.rounds, value[0], strict=True)
-                        rows += [{**keys, "t": t, "value": x, "n": len(tested)} for t, x in along]
-        return pd.DataFrame(rows, columns=["task", "model", "size", "repeat", "metric", "t", "value", "n"])
+                        table = pd.DataFrame({"metric": metric, "t": self.rounds, "value": value[0], "n": len(tested)})
+                        tables.append(table.assign(task=self.task.name, model=name, size=size, repeat=repeat))
+        return joined(tables, ["task", "model", "size", "repeat", "metric", "t", "value", "n"])
 
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
         """Tenths of the stated probability of the first hypothesis, or of the one in first place: stated, observed."""
@@ -242,12 +231,12 @@ class _Sample:
     among: NDArray[np.bool_]
     settings: Settings
 
-    def random(self, values: Values) -> Iterator[NDArray[np.int64]]:
+    def random(self, values: Values) -> list[NDArray[np.int64]]:
         """(P, M) random orders of each seed, by the patients' names, what was not measured at the end."""
-        patients = np.array(self.entrant.patients, dtype=object)[self.among]
-        for seed in self.settings.seeds:
-            drawn = [random_order(self.entrant.features, patient=name, seed=seed) for name in patients]
-            yield measured_first(np.array(drawn), values)
+        orders = random_orders(
+            self.entrant.features, list(compress(self.entrant.patients, self.among)), self.settings.seeds
+        )
+        return [measured_first(each, values) for each in orders.swapaxes(0, 1)]
 
     @property
     def weights(self) -> Floats:
@@ -261,15 +250,24 @@ class _Sample:
         """(1 + R, T) of each metric of the task; evidence (P, T, C)."""
         return statistics(self.task, self.task.answers[self.among], evidence, self.weights)
 
-    def rows(self, found: Mapping[str, Floats], rounds: Sequence[int], **keys: object) -> pd.DataFrame:
+    def rows(self, found: Mapping[str, Floats], rounds: Sequence[int], **keys: str) -> pd.DataFrame:
         """A row for each metric and round, with its interval."""
-        rows: list[dict[str, Any]] = []
-        for metric, values in found.items():
-            low, high = interval(values[1:], confidence=self.settings.confidence)
-            for t, value, least, most in zip(rounds, values[0], low, high, strict=True):
-                row = {"metric": metric, "t": t, "value": value, "low": least, "high": most}
-                rows.append({"task": self.task.name, **keys, **row, "n": int(self.among.sum())})
-        return pd.DataFrame(rows, columns=CURVES)
+        lines = {
+            metric: (values[0], *interval(values[1:], confidence=self.settings.confidence))
+            for metric, values in found.items()
+        }
+        return _rows(self.task, lines, rounds, int(self.among.sum()), **keys)
+
+
+def _rows(
+    task: Task, lines: Mapping[str, tuple[Any, Floats, Floats]], rounds: Sequence[int], n: int, **keys: str
+) -> pd.DataFrame:
+    """`CURVES`, a row for each metric and round; lines : by metric, the value and its ends, (T,) each."""
+    tables = [
+        pd.DataFrame({"metric": metric, "t": rounds, "value": value, "low": low, "high": high})
+        for metric, (value, low, high) in lines.items()
+    ]
+    return pd.concat(tables).assign(task=task.name, n=n, **keys)[CURVES]
 
 
 def statistics(task: Task, answers: Answers, evidence: Floats, weights: Floats) -> dict[str, Floats]:

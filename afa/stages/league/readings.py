@@ -32,6 +32,7 @@ from afa.stages.labels_needed.classifiers import (
     most_told,
     train,
 )
+from afa.stages.simulate.walks import measured_first
 
 Values = NDArray[np.int8]
 Orders = NDArray[np.int64]
@@ -68,11 +69,6 @@ class Reading:
             last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
         return self._evidence(elbo, rounds)
-
-    @property
-    def n_hypotheses(self) -> int:
-        """C."""
-        return len(self.models.entities)
 
     def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
         """(P, M) the order that a rule makes of each patient, or its first features; -1 after all that was measured."""
@@ -119,18 +115,11 @@ class Discounted(Reading):
             for c, (at, repeats) in enumerate(self.repeats):
                 share = repeats.believed(seen[:, at])
                 odds[:, place, c] = odds[:, 0, c] + share * (odds[:, place, c] - odds[:, 0, c])
-        return odds[:, [shown.index(t) for t in rounds], : self.asked.n_hypotheses]
+        return odds[:, [shown.index(t) for t in rounds], : len(self.asked.models.entities)]
 
 
 def _from_start(rounds: Sequence[int]) -> list[int]:
     return sorted({0, *rounds})
-
-
-def measured_first(orders: Orders, values: Values) -> Orders:
-    """(P, M) the same orders with what was not measured at the end."""
-    missing = np.take_along_axis(values == MISSING, orders, axis=1)
-    ordered: Orders = np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
-    return ordered
 
 
 def completed(orders: Orders, n_features: int) -> Orders:

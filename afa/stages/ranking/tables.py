@@ -18,7 +18,7 @@ from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
-from afa.stages.labels.null import shuffled_genes
+from afa.stages.labels.tasks import shuffled_genes
 from afa.stages.ranking.measures import (
     CLINICAL,
     OWN,

@@ -5,9 +5,10 @@ Patients are followed block by block, so that memory grows with their number onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,28 +23,28 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner.options import gauge_of
+from afa.stages.allocation.cubes import UNIT
 from afa.stages.inputs import check_encoding, check_possible
+from afa.stages.labels.tasks import settled
 from afa.stages.simulate.binary import BinaryTask, check_binary
-from afa.stages.simulate.tables import CONSTANT, Sums, curves, features_needed
-from afa.stages.simulate.walks import CHOOSES_WITHOUT_GAIN, DRAWN, Gauge, TopKTask, Walk, Way, planner_of, prices_of
-from afa.stats.resampling import patient_weights
-
-BLOCK = 128
-"""Patients that are followed at a time."""
-
-
-class Setting(Protocol):
-    """What is asked of patients: `TopKTask` or `BinaryTask`."""
-
-    def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Any: ...
-
-    def constant(self, seen: Any) -> Walk: ...
-
-    def walk(self, seen: Any, way: Way, seed: int, tick: Callable[[int], None]) -> Walk: ...
+from afa.stages.simulate.walks import (
+    CHOOSES_WITHOUT_GAIN,
+    DRAWN,
+    IN_UNITS,
+    Asked,
+    Gauge,
+    TopKTask,
+    Walk,
+    Way,
+    planner_of,
+    prices_of,
+)
+from afa.stats.accuracy import ranking, share_of
+from afa.stats.resampling import interval, patient_weights
 
 
 class Simulation(NamedTuple):
-    """The tables of a simulation: `afa.stages.simulate.tables` tells their columns."""
+    """The tables of a simulation: `afa.stages.simulate` tells their columns."""
 
     curves: pd.DataFrame
     features_needed: pd.DataFrame
@@ -66,8 +67,7 @@ def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
         return cohort
     drawn = sorted(random_order(cohort.patients, patient="", seed=seed, experiment="simulate")[:n].tolist())
     names = tuple(cohort.patients[i] for i in drawn)
-    labels = cohort.labels.iloc[drawn]
-    return Cohort(cohort.name, cohort.features, names, cohort.values[drawn], labels, cohort.provenance)
+    return replace(cohort, patients=names, values=cohort.values[drawn], labels=cohort.labels.iloc[drawn])
 
 
 def simulate(
@@ -113,27 +113,24 @@ def simulate(
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
     n_patients, labels = len(cohort.patients), _labels(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
-    blocks = [slice(first, min(first + BLOCK, n_patients)) for first in range(0, n_patients, BLOCK)]
-    setting = _setting(
-        bundle,
-        values,
-        labels if entity is None else asked,
-        blocks,
-        ways,
-        k=k,
-        entity=entity,
-        gauge=gauge,
+    shared = Asked(
+        bundle=bundle,
+        patients=cohort.patients,
+        values=values,
+        labels=labels if entity is None else asked,
         prices=prices_of(bundle, costs),
+        gauge=gauge,
         solver=solver or Solver(),
         threads=threads,
     )
+    setting = _setting(shared, ways, k=k, entity=entity)
     resampled = patient_weights(n_patients, resamples=resamples, purpose="simulate")
     weights = np.concatenate([np.ones((1, n_patients)), resampled])
     has_labels = bool((~np.isnan(asked)).any())
     runs = {run: Sums() for run in runs_of(ways, seeds)}
     constant = Sums()
-    for rows in blocks:
-        seen = setting.look(cohort.patients[rows], values[rows], rows)
+    for rows in setting.blocks:
+        seen: Any = setting.look(rows)
         constant.add(setting.constant(seen), weights[:, rows], keep_scores=False)
         for (way, seed), sums in runs.items():
             sums.add(setting.walk(seen, way, seed, tick), weights[:, rows], keep_scores=has_labels)
@@ -141,41 +138,19 @@ def simulate(
     return Simulation(curves(every, weights, asked, len(bundle.features) + 1, confidence), features_needed(runs))
 
 
-def _setting(
-    bundle: Bundle,
-    values: NDArray[np.int8],
-    labels: Floats,
-    blocks: Sequence[slice],
-    ways: Sequence[Way],
-    *,
-    k: int,
-    entity: str | None,
-    gauge: Gauge,
-    prices: Floats | None,
-    solver: Solver,
-    threads: int,
-) -> Setting:
+def _setting(shared: Asked, ways: Sequence[Way], *, k: int, entity: str | None) -> TopKTask | BinaryTask:
     """The setting that was asked for, every way of which can be gone."""
+    bundle, given = shared.bundle, vars(shared)
     if entity is not None:
         for way in ways:
-            check_binary(way, bundle, entity, gauge, solver)
-        return BinaryTask.of(
-            bundle,
-            values,
-            labels,
-            blocks,
-            entity=entity,
-            gauge=gauge,
-            prices=prices,
-            solver=solver,
-            threads=threads,
-        )
+            check_binary(way, bundle, entity, shared.gauge, shared.solver)
+        return BinaryTask(**given, entity=entity)
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the one with --entity"
         raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
     for way in ways:
-        planner_of(bundle, way, k, gauge, solver)
-    return TopKTask.of(bundle, values, labels, blocks, k=k, prices=prices, gauge=gauge, solver=solver, threads=threads)
+        planner_of(bundle, way, k, shared.gauge, shared.solver)
+    return TopKTask(**given, k=k)
 
 
 def _labels(bundle: Bundle, cohort: Cohort) -> Floats:
@@ -183,3 +158,117 @@ def _labels(bundle: Bundle, cohort: Cohort) -> Floats:
     labels = cohort.labels.reindex(columns=list(bundle.entities))
     values: Floats = labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     return values
+
+
+CURVES = ("allocation", "gain", "score", "seed", "t", "metric", "value", "low", "high", "n")
+QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}
+NEEDED = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
+CONSTANT = Way("constant", "", "")
+
+
+@dataclass
+class Sums:
+    """What is known of one run (a way and a seed) once all blocks of patients have been added, in their order.
+
+    right : by metric, (R + 1, M + 1) weighted sums over patients, the first row unweighted; total : (R + 1, 1).
+    needed : by criterion and what is counted, features or cost, one array a block. scores : the same, (B, M + 1) each.
+    """
+
+    right: dict[str, Floats] = field(default_factory=dict)
+    total: dict[str, Floats] = field(default_factory=dict)
+    needed: dict[tuple[str, str], list[Floats]] = field(default_factory=dict)
+    scores: list[Floats] = field(default_factory=list)
+    _areas: Floats | None = None
+
+    def add(self, walk: Walk, weights: Floats, *, keep_scores: bool) -> None:
+        """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
+        for metric, (right, total) in walk.parts.items():
+            self.right[metric] = self.right.get(metric, 0.0) + weights @ right
+            self.total[metric] = self.total.get(metric, 0.0) + weights @ total[:, None]
+        for counted, needed in (("features", walk.needed), ("cost", walk.spent)):
+            for criterion, numbers in needed.items():
+                self.needed.setdefault((criterion, counted), []).append(numbers)
+        if keep_scores and walk.scores is not None:
+            self.scores.append(walk.scores)
+
+    def areas(self, labels: Floats, weights: Floats) -> Floats:
+        """(R + 1, M + 1) AUROC of the scores against labels (P,) in {0, 1, NaN}; computed once."""
+        if self._areas is None:
+            known = ~np.isnan(labels)
+            self._areas = areas_of(np.concatenate(self.scores)[known], labels[known] > 0, weights[:, known])
+        return self._areas
+
+
+Runs = Mapping[tuple[Way, int], Sums]
+
+
+def curves(runs: Runs, weights: Floats, labels: Floats, n_rounds: int, confidence: float) -> pd.DataFrame:
+    """`CURVES`, t from 0 to M; `seed` is missing where all runs of a way are taken together.
+
+    weights : (R + 1, P) as the runs were added with. labels : (P,) in {0, 1, NaN}, which the scores of the runs are
+    held against. n_rounds : M + 1.
+    """
+    tables = []
+    for way, seed, chosen in _together(runs):
+        named = {**way._asdict(), "seed": seed}
+        for metric in chosen[0].right:
+            right = np.sum([each.right[metric] for each in chosen], axis=0)
+            total = np.sum([each.total[metric] for each in chosen], axis=0)
+            scale = UNIT if metric in IN_UNITS else 1
+            share = np.broadcast_to(share_of(right, total * scale), (len(right), n_rounds))
+            table = _with_interval(share, confidence)
+            tables.append(table.assign(**named, metric=metric, n=int(total[0, 0])))
+        if chosen[0].scores:
+            table = _with_interval(np.mean([each.areas(labels, weights) for each in chosen], axis=0), confidence)
+            cases = int((~np.isnan(labels)).sum()) * len(chosen)
+            tables.append(table.assign(**named, metric="label_auroc", n=cases))
+    whole = pd.concat(tables, ignore_index=True)
+    return whole.assign(seed=whole["seed"].astype("Int64"))[list(CURVES)]
+
+
+def features_needed(runs: Runs) -> pd.DataFrame:
+    """`NEEDED`: quantiles over patients, and over the runs of a way, of what a criterion needed in order to hold.
+
+    What is `counted` are the features, and where costs differ their cost too. A quantile is one of the numbers that
+    occurred; missing where so many patients never reach it. `never` is the share that does not, of `n`; `left_out`
+    counts those for whom the criterion has no meaning.
+    """
+    rows = []
+    for way, seed, chosen in _together(runs):
+        if seed is not pd.NA:
+            continue
+        for criterion, counted in chosen[0].needed:
+            rounds = np.concatenate([part for each in chosen for part in each.needed[criterion, counted]])
+            known = np.sort(rounds[~np.isnan(rounds)])
+            row: dict[str, object] = {**way._asdict(), "criterion": criterion, "counted": counted}
+            for name, share in QUANTILES.items():
+                value = known[max(int(np.ceil(share * len(known))) - 1, 0)] if len(known) else np.inf
+                row[name] = np.nan if np.isinf(value) else value
+            row |= {"never": float(np.isinf(known).mean()) if len(known) else np.nan, "n": len(known)}
+            rows.append(row | {"left_out": len(rounds) - len(known)})
+    return pd.DataFrame(rows, columns=list(NEEDED))
+
+
+def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
+    """(R, T) area under the ROC curve of scores (P, T), patients weighted by each row of (R, P); ties count one half.
+
+    Scores that differ by rounding are ties. NaN where only one class has a weight.
+    """
+    weights = np.asfortranarray(weights)
+    return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)
+
+
+def _together(runs: Runs) -> Iterator[tuple[Way, object, Sequence[Sums]]]:
+    """The runs of each way together, seed missing, and where orders are drawn each by itself too."""
+    for way in dict.fromkeys(way for way, _ in runs):
+        seeds = [seed for of, seed in runs if of == way]
+        yield way, pd.NA, [runs[way, seed] for seed in seeds]
+        if way.allocation in DRAWN:
+            for seed in seeds:
+                yield way, seed, [runs[way, seed]]
+
+
+def _with_interval(statistics: Floats, confidence: float) -> pd.DataFrame:
+    """`t`, `value`, `low`, `high` of (R + 1, M + 1), the first row being the value and the others its resamples."""
+    low, high = interval(statistics[1:], confidence=confidence)
+    return pd.DataFrame({"t": range(statistics.shape[1]), "value": statistics[0], "low": low, "high": high})

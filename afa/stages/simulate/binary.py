@@ -10,7 +10,8 @@ at all that was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,10 +34,11 @@ from afa.engine.tasks import (
 from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
 from afa.planner import BinaryPlanner
 from afa.stages.simulate.walks import (
     DRAWN,
+    Asked,
     Gauge,
     Walk,
     Way,
@@ -75,71 +77,49 @@ class BinaryPaths(NamedTuple):
     certified: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class BinaryTask:
-    """One entity of a bundle as a task of P patients, labels (P,) in {0, 1, NaN}.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BinaryTask(Asked):
+    """One entity of a bundle as a task of P patients, labels (P,)."""
 
-    task : None where only the planner can follow. gauge : with a closure that is known.
-    prices : (M,) what features cost, None where they all cost the same or costs are left aside.
-    majority : the constant answers that are right of most patients, against full observation and against labels.
-    """
-
-    bundle: Bundle
     entity: str
-    task: Task | None
-    labels: Floats
-    prices: Floats | None
-    gauge: Gauge
-    solver: Solver
-    threads: int
-    majority: tuple[int, int]
 
-    @classmethod
-    def of(
-        cls,
-        bundle: Bundle,
-        values: NDArray[np.int8],
-        labels: Floats,
-        blocks: Sequence[slice],
-        *,
-        entity: str,
-        prices: Floats | None,
-        gauge: Gauge,
-        solver: Solver,
-        threads: int,
-    ) -> BinaryTask:
-        """Lay out the task, and look at all patients once, block by block."""
-        coupling, explicit = gauge.coupling or "differential", gauge.coupling == "explicit"
-        by_hand = explicit and (bool(bundle.exclusive) or gauge.tau not in (None, 1.0))
-        laid_out = None
-        if not by_hand:
-            laid_out = task_of(bundle, entity, solver=solver, coupling=coupling, strength=gauge.strength)
-        task = cls(bundle, entity, laid_out, labels, prices, gauge, solver, threads, (1, 1))
-        signs = [task.look([], values[rows], rows) for rows in blocks]
-        sums = (sum(int(seen.winner.sum(dtype=int)) for seen in signs), sum(int(seen.label.sum()) for seen in signs))
-        majority = (1 if sums[0] >= 0 else -1, 1 if sums[1] >= 0 else -1)
-        return replace(task, majority=majority)
+    @cached_property
+    def task(self) -> Task | None:
+        """The task laid out; None where only the planner can follow."""
+        coupling, explicit = self.gauge.coupling or "differential", self.gauge.coupling == "explicit"
+        if explicit and (bool(self.bundle.exclusive) or self.gauge.tau not in (None, 1.0)):
+            return None
+        return task_of(self.bundle, self.entity, solver=self.solver, coupling=coupling, strength=self.gauge.strength)
 
-    def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Shown:
-        """A block of patients, values (B, M)."""
-        winner = self._winners(values)
+    @cached_property
+    def majority(self) -> tuple[int, int]:
+        """The constant answers that are right of most patients, against full observation and against labels."""
+        seen = map(self.look, self.blocks)
+        sums = np.sum([(each.winner.sum(dtype=int), each.label.sum(dtype=int)) for each in seen], axis=0)
+        return 1 if sums[0] >= 0 else -1, 1 if sums[1] >= 0 else -1
+
+    def look(self, rows: slice) -> Shown:
+        """A block of patients."""
         label = np.nan_to_num(2 * self.labels[rows] - 1).astype(np.int8)
-        return Shown(names, values, winner, label)
+        return Shown(self.patients[rows], self.values[rows], self._winners(self.values[rows]), label)
 
     def _winners(self, values: NDArray[np.int8]) -> NDArray[np.int8]:
         """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
-        if self.task is not None and isinstance(self.task.bundle, Bundle):
-            one, zero = (
-                self.task.bundle.mrf(name).energies(np.where(values == MISSING, 0, values))
-                for name in self.task.bundle.entities
-            )
-            odds = one - zero - self.task.shift
-            return np.where(np.abs(odds) <= 2 * self.task.tie, 0, np.sign(odds)).astype(np.int8)
         if self.task is not None:
-            seen = values != MISSING
-            odds = elbo_differences(
-                self.bundle, self.entity, seen, values, solver=self.solver, coupling="explicit", threads=self.threads
-            ).calibrated
+            if isinstance(self.task.bundle, Bundle):
+                known = np.where(values == MISSING, 0, values)
+                one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
+                odds = one - zero - self.task.shift
+            else:
+                odds = elbo_differences(
+                    self.bundle,
+                    self.entity,
+                    values != MISSING,
+                    values,
+                    solver=self.solver,
+                    coupling="explicit",
+                    threads=self.threads,
+                ).calibrated
             return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
         signs = []
         for row in values:
@@ -150,17 +130,12 @@ class BinaryTask:
 
     def constant(self, seen: Shown) -> Walk:
         """What the more frequent answer has right."""
-        return Walk(
-            {
-                metric: ((target == answer)[:, None].astype(np.float64), (target != 0).astype(np.float64))
-                for metric, target, answer in zip(
-                    ("sign_accuracy", "label_accuracy"), (seen.winner, seen.label), self.majority, strict=True
-                )
-                if metric == "sign_accuracy" or self.has_labels
-            },
-            {},
-            {},
-        )
+        targets = {"sign_accuracy": seen.winner} | ({"label_accuracy": seen.label} if self.has_labels else {})
+        parts = {
+            metric: ((target == answer)[:, None].astype(np.float64), (target != 0).astype(np.float64))
+            for (metric, target), answer in zip(targets.items(), self.majority, strict=False)
+        }
+        return Walk(parts, {}, {})
 
     @property
     def has_labels(self) -> bool:
@@ -192,8 +167,8 @@ class BinaryTask:
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
         parts: dict[int, TaskPaths] = {}
         orders = self._orders(seen, way, seed)
+        gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if self.gauge.coupling != "explicit":
-            gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
             given = orders if way.allocation in DRAWN else None
             found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.threads)
             return BinaryPaths(orders, found.log_odds, found.certain)
@@ -203,7 +178,6 @@ class BinaryTask:
             if way.allocation in DRAWN:
                 parts[first] = follow_orders(task, values, orders[first:last, None])
             else:
-                gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
                 parts[first] = follow_gain(task, values, gain=gain, target=target)
 
         in_threads(work, len(seen.names), self.threads)
@@ -236,7 +210,7 @@ class BinaryTask:
     def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:
         """(B, M) random orders; under `random_own` the entity's own features come first, in the same order."""
         features = self.bundle.features
-        orders = np.array([random_order(features, patient=name, seed=seed) for name in seen.names])
+        orders = random_orders(features, seen.names, [seed])[:, 0]
         if way.allocation == "random_own":
             own = np.isin(np.arange(len(features)), self.bundle.support(self.entity))
             orders = np.take_along_axis(orders, np.argsort(~own[orders], axis=1, kind="stable"), axis=1)

@@ -9,7 +9,8 @@ costs. What of a patient was not measured is never asked for (docs/decisions.md,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from afa.engine.rounds import Truth, follow_rule, full_observation
 from afa.engine.rules import NONE
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
@@ -39,6 +40,8 @@ DRAWN = ("random", "random_own")
 IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics whose sums are in whole numbers of 1 / `UNIT`, so that they are exact in any order of adding up."""
 
+BLOCK = 128
+"""Patients that are followed at a time."""
 NEARLY = (19, 20)
 """Nearly as accurate as in the end: 95 %, as whole numbers."""
 
@@ -97,58 +100,62 @@ class Seen(NamedTuple):
     targets: Targets
 
 
-@dataclass(frozen=True, eq=False)
-class TopKTask:
-    """The k most supported entities of P patients, labels (P, N) in {0, 1, NaN}; and what needs no observation.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Asked:
+    """What is asked of P patients, values (P, M), labels (P, ...) in {0, 1, NaN}: `TopKTask` or `BinaryTask`.
 
     prices : (M,) what features cost, None where they all cost the same or costs are left aside.
-    gauge : with a closure that is known. majority : (Q,) the winner of each duel in most patients.
-    often : (N,) how often an entity is among the k best.
-    by_prevalence : by metric, (P,) what the order by prevalence has right, NaN without a positive label.
+    gauge : with a closure that is known.
     """
 
     bundle: Bundle
-    k: int
-    k_labels: int
+    patients: Sequence[str]
+    values: NDArray[np.int8]
     labels: Floats
     prices: Floats | None
     gauge: Gauge
     solver: Solver
     threads: int
-    majority: NDArray[np.int8]
-    often: NDArray[np.int64]
-    by_prevalence: Mapping[str, Floats]
 
-    @classmethod
-    def of(
-        cls,
-        bundle: Bundle,
-        values: NDArray[np.int8],
-        labels: Floats,
-        blocks: Sequence[slice],
-        *,
-        k: int,
-        prices: Floats | None,
-        gauge: Gauge,
-        solver: Solver,
-        threads: int,
-    ) -> TopKTask:
-        """Look at all patients once, block by block."""
-        n = len(bundle.entities)
-        k_labels = min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)
-        wins, often = np.zeros(n * (n - 1) // 2, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        task = cls(bundle, k, k_labels, labels, prices, gauge, solver, threads, wins.astype(np.int8), often, {})
-        for rows in blocks:
-            seen = task.look([], values[rows], rows)
-            wins += seen.truth.winner.sum(axis=0, dtype=np.int64)
-            often += (2 * seen.targets.sure + seen.targets.tied).sum(axis=0)
-        majority = np.where(wins >= 0, 1, -1).astype(np.int8)
-        return replace(task, majority=majority, by_prevalence=_by_prevalence(labels, k_labels) if k_labels else {})
+    @property
+    def blocks(self) -> list[slice]:
+        """The patients, some at a time."""
+        return [slice(first, first + BLOCK) for first in range(0, len(self.patients), BLOCK)]
 
-    def look(self, names: Sequence[str], values: NDArray[np.int8], rows: slice) -> Seen:
-        """A block of patients, values (B, M)."""
-        truth = self._truth_of(values)
-        return Seen(names, values, rows, truth, Targets.of(truth, self.labels[rows], self.k, self.k_labels))
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TopKTask(Asked):
+    """The k most supported entities of P patients, labels (P, N); and what needs no observation."""
+
+    k: int
+
+    @cached_property
+    def k_labels(self) -> int:
+        """The size of the top set among the labelled entities (decisions.md S10)."""
+        return min(self.k, int((~np.isnan(self.labels)).any(axis=0).sum()) // 2)
+
+    @cached_property
+    def usual(self) -> tuple[NDArray[np.int8], list[int]]:
+        """(Q,) the winner of each duel in most patients, and the entities that are most often among the k best."""
+        counts = [
+            (seen.truth.winner.sum(axis=0, dtype=np.int64), (2 * seen.targets.sure + seen.targets.tied).sum(axis=0))
+            for seen in map(self.look, self.blocks)
+        ]
+        wins, often = (np.sum(column, axis=0) for column in zip(*counts, strict=True))
+        entities = self.bundle.entities
+        top = sorted(range(len(entities)), key=lambda v: (-often[v], entities[v]))[: self.k]
+        return np.where(wins >= 0, 1, -1).astype(np.int8), top
+
+    @cached_property
+    def by_prevalence(self) -> Mapping[str, Floats]:
+        """By metric, (P,) what the order by prevalence has right, NaN without a positive label."""
+        return _by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
+
+    def look(self, rows: slice) -> Seen:
+        """A block of patients."""
+        truth = self._truth_of(self.values[rows])
+        targets = Targets.of(truth, self.labels[rows], self.k, self.k_labels)
+        return Seen(self.patients[rows], self.values[rows], rows, truth, targets)
 
     def _truth_of(self, values: NDArray[np.int8]) -> Truth:
         """At all that was measured: where how often is not said, a value that was not adds nothing, as a 0 does."""
@@ -159,9 +166,8 @@ class TopKTask:
 
     def constant(self, seen: Seen) -> Walk:
         """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
-        known = seen.truth.winner != 0
-        right = ((seen.truth.winner == self.majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
-        usual = sorted(range(len(self.often)), key=lambda v: (-self.often[v], self.bundle.entities[v]))[: self.k]
+        (majority, usual), known = self.usual, seen.truth.winner != 0
+        right = ((seen.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
         top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
         shares = {"p_at_k": overlap(top, usual, self.k) / self.k}
         shares |= {metric: share[seen.rows] for metric, share in self.by_prevalence.items()}
@@ -207,8 +213,7 @@ class TopKTask:
     def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
         bundle, orders = self.bundle, None
         if way.allocation == "random":
-            orders = np.array([random_order(bundle.features, patient=name, seed=seed) for name in seen.names])
-            orders = measured_first(orders, seen.values)
+            orders = measured_first(random_orders(bundle.features, seen.names, [seed])[:, 0], seen.values)
         paths = follow_rule(
             bundle,
             seen.values,

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.closure import STRENGTH, Closure
 from afa.cohort.cohort import Cohort
+from afa.engine.paths import Watched, WatchedTask, watch, watch_task
+from afa.engine.rounds import full_observation
+from afa.engine.tasks import task_of
+from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
+from afa.orders import random_orders
+from afa.planner import TopKPlanner
+from afa.stages.allocation.tables import Targets
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, note, top_k_size
-from afa.stages.stopping.levels import Levels
+from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
 from afa.stages.stopping.numbers import summarise_stopping
-from afa.stages.stopping.tables import RANDOM, stopping_tables, stored_orders
-from afa.stats.tables import Tables
+from afa.stats.tables import Tables, read_table
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap, Closure, Inference, Stopping
-
+    from afa.stages import settings
 
 OWN = {
     "gain": Column("", "gain that the allocation rule maximises; empty where it looks at none"),
@@ -57,10 +65,10 @@ def run(
     allocation: Tables,
     patients: Sequence[int],
     *,
-    stopping: Stopping,
+    stopping: settings.Stopping,
     top_k: int,
-    inference: Inference,
-    closure: Closure,
+    inference: settings.Inference,
+    closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """The tables of `stopping_tables`; allocation : tables of that stage, whose orders are followed again.
@@ -78,9 +86,8 @@ def run(
         cohort,
         patients,
         orders,
-        Levels(stopping.probabilities, stopping.gains, stopping.budgets),
+        stopping,
         k=top_k_size(bundle, top_k),
-        seed=stopping.seed,
         solver=Solver(**dict(inference)),
         couplings=closures_beside(bundle, cohort, closure.coupling),
         strength=closure.strength,
@@ -88,6 +95,205 @@ def run(
     )
 
 
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """The rows of `summarise_stopping`."""
     return summarise_stopping(tables["top_k"], tables["tasks"], **dict(bootstrap))
+
+
+class Halt(NamedTuple):
+    """A rule of stopping, by the name of its option of `afa.planner.Stop`, and its level.
+
+    level : the probability that is asked for, 1 where `certain`; the largest gain that may be left, in nats; the budget
+    as a share of all features, each at a cost of 1.
+    """
+
+    stopping: str
+    level: float
+
+
+def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+    """Each rule with the first round at which it holds, (P,); M where none before the last does."""
+    n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
+    yield Halt("certain", 1.0), _first(watched.certain)
+    for level in levels.probabilities:
+        yield Halt("probability", level), _first(watched.probability >= level)
+    if isinstance(watched, Watched):  # of one task it is the same as the probability
+        for level in levels.probabilities:
+            yield Halt("posterior", level), _first(watched.posterior >= level)
+    for level in levels.gains:
+        yield Halt("gain", level), _first(watched.gain <= level)
+    for level in levels.budgets:
+        yield Halt("budget", level), np.full(n_patients, int(level * last_round * (1 + 1e-12)), dtype=np.int64)
+
+
+def _first(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
+    before = holds[:, :-1]
+    first: NDArray[np.int64] = np.where(before.any(axis=1), before.argmax(axis=1), before.shape[1]).astype(np.int64)
+    return first
+
+
+RANDOM, GREEDY = "random", "greedy"
+STORED = {"gain": "cmi", "schedule": "every"}
+"""The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
+ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
+"""How a planner goes under `explicit`."""
+
+
+def stopping_tables(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    orders: Mapping[str, NDArray[np.int64] | None],
+    stopping: settings.Stopping,
+    *,
+    k: int,
+    solver: Solver,
+    couplings: Sequence[Closure] = ("differential",),
+    strength: float = STRENGTH,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
+
+    orders : by allocation rule, (P, M) features as the rule chose them for these patients in the top-k setting, or None
+    for a planner to choose. A random order is followed beside them, and beside that of `greedy` in the binary tasks.
+    stopping : the levels that are tried, and the seed of the random order.
+    couplings, strength : which two class models a task has (`afa.closure`), each in its turn; the first is the run's
+    own, by which the top k is chosen too.
+
+    Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by coupling and entity. `t`: the
+    round of the stop; `stopped`: whether it lies before full observation.
+
+    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, any of
+    those that tie for the last places being right.
+
+    `tasks`: `decision` at the stop, `likelihood` at full observation, the signs of the score; `clinical`, the label.
+
+    Raises
+    ------
+    SanityError : full observation contradicts an answer that was certain.
+
+    """
+    names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
+    random = random_orders(bundle.features, names, [stopping.seed])[:, 0]
+    unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
+    explicit = couplings[0] == "explicit"
+    gauge, asked = Gauge("explicit" if explicit else None), ASKED if explicit else ASKED._replace(score="linearity")
+    if explicit:
+        truth = planned_truth(values, [planner_of(bundle, asked, k, gauge, solver) for _ in names])
+    else:
+        truth = full_observation(bundle, values, solver=solver)
+    targets = Targets.of(truth, unlabelled, k, 0)
+    parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
+    for allocation, order in {**orders, RANDOM: random}.items():
+        if explicit or order is None:
+            way = asked._replace(allocation=allocation)
+            planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=stopping.seed) for name in names]
+            watched = watch_planners(planners, values, order)
+        else:
+            watched = watch(bundle, values, order, k=k, solver=solver, threads=threads)
+        for halt, rounds in stops(stopping, watched):
+            answer = watched.inside[np.arange(len(names)), rounds]
+            tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is right
+            wrong = k - (answer & targets.sure).sum(axis=1) - tied
+            answers = {"members": np.int16(k), "wrong": wrong.astype(np.int16)}
+            parts["top_k"].append(_rows(names, allocation, halt, rounds, values.shape[1], answers))
+    for coupling, entity in product(couplings, bundle.entities):
+        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=strength)
+        labels = cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array[list(patients)]
+        for allocation, of_task in ((GREEDY, None), (RANDOM, random)):
+            seen = watch_task(task, values, of_task, threads=threads)
+            for halt, rounds in stops(stopping, seen):
+                decision = seen.decision[np.arange(len(names)), rounds]
+                answers = {"decision": decision, "likelihood": seen.decision[:, -1], "clinical": labels}
+                rows = _rows(names, allocation, halt, rounds, values.shape[1], answers)
+                parts["tasks"].append(rows.assign(coupling=coupling, entity=entity))
+    tables = {name: _by_patient(rows, names, cohort.name, bundle.name) for name, rows in parts.items()}
+    check_certain(tables)
+    return tables
+
+
+def watch_planners(
+    planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
+) -> Watched:
+    """Follow P patients, values (P, M), by a planner each, along orders (P, M) or as the planners choose."""
+    read: list[list[tuple[Any, ...]]] = []
+    for i, planner in enumerate(planners):
+        read.append([])
+        for _ in steps(planner, values[i], None if orders is None else orders[i]):
+            posterior = 0.0 if planner.undecided() else planner.answer_probability()
+            inside = np.isin(planner.bundle.entities, planner.top_k())
+            certain, probability = planner.certified(), planner.boundary_probability()
+            read[-1].append((inside, certain, probability, posterior, planner.largest_gain()))
+    return Watched(*(np.array([[seen[field] for seen in rounds] for rounds in read]) for field in range(5)))
+
+
+def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
+    """A `SanityError` where full observation contradicts an answer that was certain."""
+    for name, table in tables.items():
+        certain = table[(table["stopping"] == "certain") & table["stopped"]]
+        differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
+        if differs.any():
+            case = certain[differs].iloc[0]
+            keys = [key for key in ("patient", "coupling", "entity", "allocation") if key in table]
+            where = ", ".join(f"{key} {case[key]}" for key in keys)
+            found = f"an answer certain at t = {case['t']} that full observation contradicts"
+            step = "this is a fault of the program: report the bundle and this patient"
+            raise SanityError(Fault(f"stopping, {name}, {where}", found, "none", step))
+
+
+def stored_orders(
+    folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str], report: Callable[[str], None]
+) -> dict[str, NDArray[np.int64]]:
+    """By rule, (P, M) features in the order of the table `choices` of the allocation stage, for P patients by name.
+
+    A rule that the table does not have with `cmi` and the schedule `every` is left out, and `report` says so.
+
+    Raises
+    ------
+    ConfigError : there is no such table, or a rule lacks a patient or a round in it.
+
+    """
+    column = {feature: j for j, feature in enumerate(bundle.features)}
+    kept = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
+    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=kept)
+    choices = choices[choices["patient"].isin(list(names))]
+    orders = {}
+    for rule in rules:
+        of_rule = choices[choices["allocation"] == rule]
+        if of_rule.empty and names:
+            report(f"{rule} is left out: the allocation grid does not have it with {STORED['gain']} at every round")
+            continue
+        wide = of_rule.assign(feature=of_rule["feature"].map(column)).pivot(
+            index="patient", columns="t", values="feature"
+        )
+        order = wide.reindex(list(names)).to_numpy(dtype=np.float64)
+        every = np.arange(len(bundle.features))
+        if order.shape != (len(names), len(every)) or (np.sort(order, axis=1) != every).any():
+            where = f"{folder / 'choices.parquet'}, rule {rule}"
+            expected = f"all {len(every)} features of each of {len(names)} patients"
+            raise ConfigError(Fault(where, "other choices", expected, "run the allocation stage again"))
+        orders[rule] = np.ascontiguousarray(order, dtype=np.int64)
+    return orders
+
+
+def _rows(
+    names: Sequence[str],
+    allocation: str,
+    halt: Halt,
+    rounds: NDArray[np.int64],
+    last_round: int,
+    answers: Mapping[str, Any],
+) -> pd.DataFrame:
+    gain = "" if allocation == RANDOM else STORED["gain"]
+    table = pd.DataFrame({"patient": list(names), "allocation": allocation, "gain": gain, **halt._asdict()})
+    return table.assign(t=rounds.astype(np.int16), stopped=rounds < last_round, **answers)
+
+
+def _by_patient(parts: Sequence[pd.DataFrame], names: Sequence[str], cohort: str, bundle: str) -> pd.DataFrame:
+    """All rows ordered by patient, so that parts of the patients join to the whole."""
+    whole = pd.concat(parts, ignore_index=True)
+    codes = pd.Categorical(whole["patient"], categories=list(names)).codes
+    whole = whole.iloc[np.argsort(codes, kind="stable")].reset_index(drop=True).assign(cohort=cohort, bundle=bundle)
+    keys = ["cohort", "bundle", "patient", "coupling", "entity", "allocation", "gain", "stopping", "level"]
+    first = [key for key in keys if key in whole]
+    return whole[[*first, *(column for column in whole if column not in first)]]

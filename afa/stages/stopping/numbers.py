@@ -17,7 +17,7 @@ from afa.stats.summary import summary_rows
 
 
 def summarise_stopping(top_k: pd.DataFrame, tasks: pd.DataFrame, *, resamples: int, confidence: float) -> pd.DataFrame:
-    """Summary rows `stopping` of the tables of `afa.stages.stopping.tables`, all patients together.
+    """Summary rows `stopping` of the tables of `afa.stages.stopping`, all patients together.
 
     By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
     stopping (`reference`, and `level`, which `certain` lacks): `rate`, of those stopped before full observation the
