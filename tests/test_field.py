@@ -20,8 +20,8 @@ from afa.cohort.table_cohort import (
     encode_cohort,
     field_cohort,
     find_table,
+    load_cohort_file,
     load_field,
-    load_table_cohort,
     write_table_cohort,
 )
 from afa.config import RunConfig
@@ -180,7 +180,7 @@ def test_a_cohort_says_how_its_controls_were_tested(known: int, held: str | None
         "mine", tmp_path, table=tmp_path / "table.csv", features=tmp_path / "features.csv", labels=None,
         controls=("group", "healthy"),
     )  # fmt: skip
-    config = load_table_cohort(path)
+    config = load_cohort_file(path)
     build_table_cohort(config, find_table(config), encoded, ["a"], tmp_path / "cohort")
     card = yaml.safe_load((tmp_path / "cohort" / "cohort.yaml").read_text())
     assert card["encoding"].get("test_of_controls") == held
@@ -319,10 +319,10 @@ def test_a_cohort_file_of_a_table_names_its_wrong_keys(tmp_path: Path) -> None:
         "name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeatures: f.csv\nencoding: {reference: controls}\n"
     )
     with pytest.raises(ConfigError, match="needs `controls`"):
-        load_table_cohort(path)
+        load_cohort_file(path)
     path.write_text("name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeature: f.csv\n")
     with pytest.raises(ConfigError, match="rename it to features"):
-        load_table_cohort(path)
+        load_cohort_file(path)
 
 
 def test_the_doctor_says_how_large_a_table_is_and_that_it_has_gaps() -> None:

@@ -22,7 +22,7 @@ from afa.cohort.tables import cells_fault, numbers_of, read_cells
 from afa.csvfile import read_header, visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
-from afa.features import Features, features_of, read_features
+from afa.features import features_of, read_features
 from afa.files import atomic_file, sha256_of
 from afa.yamlfile import check_model, load_model, read_mapping
 
@@ -102,11 +102,6 @@ class TableFiles:
         return cls(Path(document["table"]), Path(document["features"]), None if labels is None else Path(labels))
 
 
-def load_table_cohort(path: str | Path) -> TableCohort:
-    """Read and check a cohort file with `origin: table`; every fault at once, as a `ConfigError`."""
-    return load_model(path, TableCohort)
-
-
 def load_field(folder: str | Path) -> tuple[Settings, Table]:
     """`study.yaml` of a field's folder, and where its table is; every fault at once, as a `ConfigError`."""
     path = Path(folder) / STUDY_FILE
@@ -139,7 +134,7 @@ def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
     if Path(path).name == STUDY_FILE:
         return field_cohort(Path(path).parent)
     if read_mapping(path).get("origin") == "table":
-        return load_table_cohort(path)
+        return load_model(path, TableCohort)
     return load_cohort_config(path)
 
 
@@ -205,7 +200,7 @@ def encode_cohort(
             raise CohortError(Fault(str(files.features), found, "a row for each feature of the bundle", step))
         dictionary = dictionary.chosen(list(features))
     if not ranges:
-        dictionary = _without_ranges(dictionary)
+        dictionary = features_of(dictionary.to_frame().assign(low=np.nan, high=np.nan, p_low=np.nan, p_high=np.nan))
     chosen = coding or config.encoding
     controls = None if config.controls is None else (config.controls.column, config.controls.value)
     reference = chosen.reference or ("controls" if controls else None)
@@ -329,11 +324,6 @@ def write_table_cohort(
     with atomic_file(path) as temporary:
         temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100), encoding="utf-8")
     return path, encoded
-
-
-def _without_ranges(features: Features) -> Features:
-    """The same with the cut points removed, so that a reference cuts all but the binary ones."""
-    return features_of(features.to_frame().assign(low=np.nan, high=np.nan, p_low=np.nan, p_high=np.nan))
 
 
 def _record(

@@ -142,7 +142,9 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                least = [replace_tokens(each, self._is_going_on(each)) for each in self._tries.values()]
+                # A call that was made stays one, but those that are open may turn out to use no tokens.
+                tries = self._tries.values()
+                least = [replace(each, tokens=(0, 0)) if self._is_going_on(each) else each for each in tries]
                 if self._passed(self._sum(least) + self._untried() + expected):
                     raise CapError(fault)
             time.sleep(POLL)
@@ -252,11 +254,6 @@ class Budget:
             finally:
                 os.close(descriptor)
         return False
-
-
-def replace_tokens(given: _Try, is_going_on: bool) -> _Try:
-    """A try as the least that it can turn out to use: a call that was made stays one."""
-    return replace(given, tokens=(0, 0)) if is_going_on else given
 
 
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
