@@ -24,6 +24,8 @@ from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.planner import ALL_DUELS_UP_TO
 from afa.stages.allocation.tables import Targets, clinical_k
+from afa.stages.inputs import labels_of
+from afa.stats.arrays import rows_of
 from afa.stats.tables import joined
 
 GAIN = "cmi"
@@ -95,22 +97,15 @@ class TopK:
 
     @classmethod
     def of(
-        cls,
-        bundle: Bundle,
-        cohort: Cohort,
-        k_clinical: int,
-        *,
-        k: int,
-        solver: Solver,
-        threads: int | None,
+        cls, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
     ) -> TopK:
         """The planner before these patients."""
-        labels = cohort.labels.reindex(columns=list(bundle.entities)).astype("Float64")
-        known = labels.to_numpy(dtype=np.float64, na_value=np.nan)
         values, truth = cohort.values, full_observation(bundle, cohort.values, solver=solver)
         rule = top_k_rule(bundle)
         own = follow_rule(bundle, values, truth, allocation=rule, gain=GAIN, k=k, solver=solver, threads=threads)
-        return cls(bundle, values, truth, Targets.of(truth, known, k, k_clinical), own, solver, threads)
+        return cls(
+            bundle, values, truth, Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), own, solver, threads
+        )
 
     def readouts(
         self,
@@ -156,9 +151,8 @@ def _grid(
     method: str, task: str, evidence: str, entity: str, patients: Sequence[str], rounds: Sequence[int]
 ) -> pd.DataFrame:
     """A row per patient and round, with no number yet."""
-    table = pd.DataFrame({"patient": np.repeat(list(patients), len(rounds)), "t": np.tile(list(rounds), len(patients))})
-    table = table.assign(method=method, task=task, evidence=evidence, entity=entity, decided=True)
-    return table.reindex(columns=READOUT_COLUMNS)
+    table = rows_of(patient=patients, t=rounds)
+    return table.assign(method=method, task=task, evidence=evidence, entity=entity, decided=True)
 
 
 @dataclass(frozen=True, eq=False)

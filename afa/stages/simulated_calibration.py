@@ -67,12 +67,7 @@ def run(
 
 
 def simulated_calibration(
-    bundle: Bundle,
-    *,
-    counts: Sequence[int] = COUNTS,
-    draws: int,
-    solver: Solver,
-    threads: int | None = None,
+    bundle: Bundle, *, counts: Sequence[int] = COUNTS, draws: int, solver: Solver, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
     """Draw labelled patients from every entity's own models and ask for the posterior along a random order.
 

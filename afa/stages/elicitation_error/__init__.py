@@ -34,6 +34,7 @@ from afa.stages.base import Column, Section, Stage
 from afa.stages.columns import columns
 from afa.stages.drawn import drawn_patients, generator_of
 from afa.stages.elicitation_error.numbers import EXPERIMENT, summarise_elicitation_error
+from afa.stages.inputs import labels_of
 from afa.stats.tables import joined
 
 if TYPE_CHECKING:
@@ -132,7 +133,9 @@ def run(
                 }
             )
         )
-    parts["labels"] = [_labels(cohort, bundle.entities)]
+    known = labels_of(bundle, cohort)
+    counts = {"positive": (known == 1).sum(axis=0), "missing": np.isnan(known).sum(axis=0)}
+    parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(cohort.patients), **counts})]
     names = {"cohort": cohort.name, "bundle": bundle.name}
     return {name: joined(parts[name], described).assign(**names) for name, described in STAGE.tables.items()}
 
@@ -282,15 +285,3 @@ def _right(margin: Floats, positive: NDArray[np.bool_], tie: float) -> Floats:
     sign = np.where(np.abs(margin) <= tie, 0.0, np.sign(margin))
     right: Floats = (1 + np.where(positive, 1.0, -1.0)[:, None] * sign) / 2
     return right
-
-
-def _labels(cohort: Cohort, entities: Sequence[str]) -> pd.DataFrame:
-    known = cohort.labels.reindex(columns=list(entities))
-    return pd.DataFrame(
-        {
-            "entity": list(entities),
-            "patients": len(cohort.patients),
-            "positive": [int(known[entity].eq(1).sum()) for entity in entities],
-            "missing": [int(known[entity].isna().sum()) for entity in entities],
-        }
-    )

@@ -21,12 +21,7 @@ from afa.elicit.study import RECORD_FOLDER, load_study
 from afa.elicit.tables import read_stage
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
-from afa.stages.elicitation_health.answers import (
-    Answers,
-    check_of_record,
-    read_answers,
-    record_agreement,
-)
+from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
 from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health
 from afa.stages.elicitation_health.signs import (
     CLEAR,
@@ -38,6 +33,7 @@ from afa.stages.elicitation_health.signs import (
     pair_signs,
     unary_draws,
 )
+from afa.stages.inputs import labels_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -207,13 +203,13 @@ def _with_answers_of_pairs(pairs: pd.DataFrame, answers: Answers | None) -> pd.D
 
 
 def _entities(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
-    known = cohort.labels.reindex(columns=list(bundle.entities))
+    known = labels_of(bundle, cohort)
     return pd.DataFrame(
         {
             "entity": bundle.entities,
             "unaries": (bundle.unary != 0).sum(axis=1),
             "couplings": np.diff(bundle.packed.pointer),
-            "positive": [int(known[entity].eq(1).sum()) for entity in bundle.entities],
-            "negative": [int(known[entity].eq(0).sum()) for entity in bundle.entities],
+            "positive": (known == 1).sum(axis=0),
+            "negative": (known == 0).sum(axis=0),
         }
     )

@@ -89,12 +89,7 @@ STAGE = Stage(
 
 
 def run(
-    bundle: Bundle,
-    cohort: Cohort,
-    by_cohort: Path,
-    labels: Mapping[str, pd.DataFrame],
-    *,
-    labels_needed: Settings,
+    bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: Settings
 ) -> dict[str, pd.DataFrame]:
     """The tables of `needed_tables`; by_cohort and labels : what that stage read, and its tables."""
     thresholds = encoded_cohorts(labels["tasks"])
@@ -134,12 +129,7 @@ def encoded_cohorts(tasks: pd.DataFrame) -> dict[str, float | None]:
 
 
 def needed_tables(
-    bundle: Bundle,
-    cohorts: Mapping[str, Cohort],
-    scores: pd.DataFrame,
-    settings: Settings,
-    *,
-    name: str,
+    bundle: Bundle, cohorts: Mapping[str, Cohort], scores: pd.DataFrame, settings: Settings, *, name: str
 ) -> dict[str, pd.DataFrame]:
     """Log-odds of classifiers trained on some labelled patients, for all the others; and the zero-shot scores.
 

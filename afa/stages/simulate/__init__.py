@@ -24,7 +24,7 @@ from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner.options import gauge_of
 from afa.stages.allocation.cubes import UNIT
-from afa.stages.inputs import check_encoding, check_possible
+from afa.stages.inputs import check_encoding, check_possible, labels_of
 from afa.stages.labels.tasks import settled
 from afa.stages.simulate.binary import BinaryTask, check_binary
 from afa.stages.simulate.walks import (
@@ -111,7 +111,7 @@ def simulate(
         check_encoding(bundle, cohort)
     check_possible(bundle, cohort, measured)
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
-    n_patients, labels = len(cohort.patients), _labels(bundle, cohort)
+    n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
     shared = Asked(
         bundle=bundle,
@@ -151,13 +151,6 @@ def _setting(shared: Asked, ways: Sequence[Way], *, k: int, entity: str | None) 
     for way in ways:
         planner_of(bundle, way, k, shared.gauge, shared.solver)
     return TopKTask(**given, k=k)
-
-
-def _labels(bundle: Bundle, cohort: Cohort) -> Floats:
-    """(P, N) labels in bundle order, NaN where missing."""
-    labels = cohort.labels.reindex(columns=list(bundle.entities))
-    values: Floats = labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
 
 
 CURVES = ("allocation", "gain", "score", "seed", "t", "metric", "value", "low", "high", "n")

@@ -42,8 +42,8 @@ from afa.stages.simulate.walks import (
     Gauge,
     Walk,
     Way,
+    ends,
     measured_first,
-    rounds_until,
     spent_until,
     steps,
     tell,
@@ -148,20 +148,13 @@ class BinaryTask(Asked):
         else:
             paths = self._compiled(self.task, seen, way, seed)
             tick(len(seen.names))
-        signs, certified = np.sign(paths.scores).astype(np.int8), paths.certified
-        away = signs != signs[:, -1:]
-        settled = np.cumsum(away[:, ::-1], axis=1)[:, ::-1] == 0
-        each = np.ones(len(signs))
-        parts = {
-            "sign_accuracy": _right(signs, seen.winner, seen.winner != 0),
-            "settled": (settled.astype(np.float64), each),
-            "certified": (certified.astype(np.float64), each),
-        }
+        signs = np.sign(paths.scores).astype(np.int8)
+        ended, needed = ends(signs != signs[:, -1:], paths.certified)
+        parts = {"sign_accuracy": _right(signs, seen.winner, seen.winner != 0), **ended}
         if self.has_labels:
             parts["label_accuracy"] = _right(signs, seen.label, seen.label != 0)
             parts["label_sensitivity"] = _right(signs, seen.label, seen.label > 0)
             parts["label_specificity"] = _right(signs, seen.label, seen.label < 0)
-        needed = {"settled": rounds_until(away), "certified": rounds_until(~certified)}
         return Walk(parts, needed, spent_until(needed, paths.order, self.prices), paths.scores)
 
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:

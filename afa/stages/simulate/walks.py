@@ -182,24 +182,14 @@ class TopKTask(Asked):
             tick(len(seen.names))
         shares = seen.targets.precisions(paths.place.astype(np.int16), self.threads)
         won = (seen.truth.winner != 0).sum(axis=1).astype(np.float64)
-        away = self._away_from_last(paths.place)
-        each = np.ones(len(won))
-        parts = {
-            "sign_accuracy": (paths.right, won),
-            "p_at_k": _share_part(shares["p_at_k"]),
-            "settled": ((np.cumsum(away[:, ::-1], axis=1)[:, ::-1] == 0).astype(np.float64), each),
-            "certified": (paths.certified.astype(np.float64), each),
-        }
+        ended, needed = ends(self._away_from_last(paths.place), paths.certified)
+        parts = {"sign_accuracy": (paths.right, won), "p_at_k": _share_part(shares["p_at_k"]), **ended}
         if self.k_labels:
             parts["label_p_at_k"] = _share_part(shares["clinical_p_at_k"])
             parts["label_r_precision"] = _share_part(shares["clinical_r_precision"])
         part, whole = NEARLY
         below = whole * paths.right < part * paths.right[:, -1:]
-        needed = {
-            "settled": rounds_until(away),
-            "certified": rounds_until(~paths.certified),
-            "sign_95": np.where(won > 0, rounds_until(below), np.nan),
-        }
+        needed["sign_95"] = np.where(won > 0, rounds_until(below), np.nan)
         return Walk(parts, needed, spent_until(needed, paths.order, self.prices))
 
     def _away_from_last(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -363,6 +353,19 @@ def spent_until(needed: Mapping[str, Floats], order: NDArray[np.int64], prices: 
         until[criterion] = rounds.copy()
         until[criterion][reached] = spent[reached, rounds[reached].astype(np.int64)]
     return until
+
+
+def ends(
+    away: NDArray[np.bool_], certified: NDArray[np.bool_]
+) -> tuple[dict[str, tuple[Floats, Floats]], dict[str, Floats]]:
+    """Parts and needs of a `Walk` by two criteria: the answer stays what it is at the end, and nothing can change it.
+
+    away, certified : (B, M + 1) whether the answer is another than at the end, and whether it is certain.
+    """
+    each = np.ones(len(away))
+    settled = np.cumsum(away[:, ::-1], axis=1)[:, ::-1] == 0
+    parts = {"settled": (settled.astype(np.float64), each), "certified": (certified.astype(np.float64), each)}
+    return parts, {"settled": rounds_until(away), "certified": rounds_until(~certified)}
 
 
 def rounds_until(missing: NDArray[np.bool_]) -> Floats:
