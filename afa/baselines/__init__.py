@@ -1,4 +1,7 @@
-"""How language models are asked to plan: which of them, for what, before whom, and after how many observations."""
+"""How language models are asked to plan: which of them, for what, before whom, after how many observations.
+
+And what they read before a patient: the condition or the candidates, and potentials or abstracts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Following many courses at once: each wave asks the next question of every course that is not at its end."""
+"""Following many courses at once: each wave asks the next question of every course that is not at its end.
+
+Answers are recorded ones, or a live model's: with caps over all that its record has cost, and an estimate before
+anything is asked.
+"""
 
 from __future__ import annotations
 

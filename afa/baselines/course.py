@@ -1,7 +1,12 @@
-"""One turn: what a model is asked, and whether its answer keeps to the rules (app. llm-planning-prompts).
+"""A patient's course before a model, turn by turn: asked, measured what was picked, asked again, until all is known.
 
 An answer is judged in two parts, the feature that it picks and the labels that it decides for; each part counts where
-it is legal. An answer about another patient has no legal part.
+it is legal. An answer about another patient has no legal part (app. llm-planning-prompts).
+
+The rule for what is no legal turn (decision N2): a turn whose answer breaks a rule is asked again, with what it
+broke; when `Protocol.answers` answers did not help, the last one counts as far as it is legal. A pick that stays
+illegal, or is not there, gives way to the unobserved feature that is first by name; a decision that is not there is
+missing, which is no default but a wrong one, and both are counted.
 """
 
 from __future__ import annotations

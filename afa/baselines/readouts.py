@@ -1,6 +1,6 @@
-"""Our planner on the same patients and rounds: along its own order, and along the one that a language model observed.
+"""The patients of a protocol, what language models and our planner say of them at some rounds, and what is true.
 
-Along its own order it is compared as a whole; along the model's, what it makes of the same observations.
+Along its own order the planner is compared as a whole; along a model's, what it makes of the same observations.
 """
 
 from __future__ import annotations
@@ -103,9 +103,8 @@ class TopK:
         values, truth = cohort.values, full_observation(bundle, cohort.values, solver=solver)
         rule = top_k_rule(bundle)
         own = follow_rule(bundle, values, truth, allocation=rule, gain=GAIN, k=k, solver=solver, threads=threads)
-        return cls(
-            bundle, values, truth, Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), own, solver, threads
-        )
+        targets = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical)
+        return cls(bundle, values, truth, targets, own, solver, threads)
 
     def readouts(
         self,

@@ -1,4 +1,4 @@
-"""What decisions and precisions are worth, patient by patient: the parts that shares and their gaps are made of."""
+"""The numbers of the language models that plan, beside those of the planner on the same patients and rounds."""
 
 from __future__ import annotations
 

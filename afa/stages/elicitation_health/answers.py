@@ -1,4 +1,7 @@
-"""The answers of a record as tables and arrays, each wording of a question by itself."""
+"""The answers of a record as tables and arrays, each wording of a question by itself, and how far they agree.
+
+They agree over runs, against other phenotypes, by the number of runs, and over wordings.
+"""
 
 from __future__ import annotations
 

@@ -256,6 +256,10 @@ def label_null(
 ) -> list[pd.DataFrame]:
     """Metrics of shuffled bundles, by (reference, coupling, entity, allocation, t, permutation); a table of each task.
 
+    A shuffled bundle has every potential of the real one, with its sign and in its place in the graph, at another gene
+    of the same panel. What it still tells of a label is what any list of this size and these signs tells: a claim has
+    to be better than that. Giving each gene the values of another is the same, and is what is done.
+
     At each of the percents `permutations` bundles, followed along the random order of the first seed and as greedy CMI
     chooses; at full observation, where order does not matter, `whole_permutations` of them. `balanced_accuracy` is of
     the raw score, `balanced_accuracy_calibrated` of the score less its value at no observation.

@@ -1,4 +1,8 @@
-"""What labels would buy: classifiers trained on n labelled patients, beside the zero-shot scores, on the others."""
+"""What labels would buy: classifiers trained on n labelled patients, beside the zero-shot scores, on the others.
+
+The zero-shot scores are those of the stage `labels`, under the paper's choices and under both of the changes that need
+no label. The classifiers see the same values, and are asked about patients whose labels they were not told.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A field as the league takes it: its patients' values, what is asked of them, and what to know of the table."""
+"""A field as the league takes it: its patients' values, what is asked of them, and what to know of the table.
+
+And the gain over entities beside sums over duels (decisions.md F15): on patients that a bundle draws from its own
+models, where the gain alone is compared, since the bundle is right about them; or on those of a field.
+"""
 
 from __future__ import annotations
 

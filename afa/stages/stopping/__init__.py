@@ -1,4 +1,9 @@
-"""Where each rule of stopping ends an acquisition, and what the answer is worth there (`afa.planner.Stop`)."""
+"""Where each rule of stopping ends an acquisition, and what the answer is worth there (`afa.planner.Stop`).
+
+Every patient of a cohort is followed to full observation, in the top-k setting and as a binary task of each entity; a
+rule stops at the first round at which it holds. What is answered then is held against what full observation answers.
+The engine follows them, but for the top k under `explicit`: there the planners themselves do, a patient at a time.
+"""
 
 from __future__ import annotations
 
