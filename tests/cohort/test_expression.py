@@ -22,6 +22,7 @@ from cohort.geo_layout import (
 )
 
 from afa.cohort import expression
+from afa.cohort.archive import LARGEST_UNPACKED
 from afa.cohort.expression import read_sample_files
 from afa.cohort.geo import Source, read_expression, read_samples
 from afa.errors import CohortError
@@ -288,9 +289,10 @@ def test_a_second_file_of_a_sample_is_refused(tmp_path):
     assert "member GSM11_again.txt.gz: found a second file of GSM11" in message
 
 
-def test_a_member_that_unpacks_beyond_the_limit_is_refused(tmp_path):
+def test_a_member_that_unpacks_beyond_an_eighth_of_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv(LARGEST_UNPACKED, "3.2e-5")
     path = put(tmp_path / "x.tar", raw_tar(members(GSM12=b"Gene\tlab\n" + b"0" * 5000)))
-    message = refusal(read_sample_files, path, GSM, ALL, largest_member=4000)
+    message = refusal(read_sample_files, path, GSM, ALL)
     assert "member GSM12_01-R.txt.gz: found more than 4000 bytes unpacked" in message
 
 
