@@ -30,8 +30,9 @@ from afa.report.grid import (
 )
 from afa.report.notebook import notebook_figure, run_notebook
 from afa.rulenames import RULE_NAMES
-from afa.stages.allocation.numbers import summarise_allocation
+from afa.stages.allocation import summarise
 from afa.stages.allocation.tables import allocation_grid, allocation_truth, cells_of
+from afa.stages.settings import Bootstrap
 from afa.stats.summary import summary_rows, write_summary
 
 ROOT = Path(__file__).parents[2]
@@ -240,7 +241,7 @@ def small_run(bundle_tiny, tmp_path_factory):
     tables = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in ("rounds", "choices")}
     tables |= allocation_truth(bundle_tiny, cohort, k=2, solver=Solver())
     (folder / "curves").mkdir()
-    rows = summarise_allocation(tables, resamples=50, confidence=0.9)
+    rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     write_summary([rows], folder / "curves" / "allocation.parquet")
     return folder
 

@@ -12,10 +12,10 @@ from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.preference import linearity, two_elbo
-from afa.stages.accurate.inference import Effort, Scores, evidence_of, log_z, sampled_state
-from afa.stages.accurate.numbers import TABLES, summarise_accurate
-from afa.stages.accurate.states import States
+from afa.stages.accurate import summarise
+from afa.stages.accurate.inference import Effort, Scores, States, evidence_of, log_z, sampled_state
 from afa.stages.accurate.tables import accurate_tables
+from afa.stages.settings import Bootstrap
 from afa.stats.summary import headline
 
 EXACT = Effort(limit=1e9, chains=40, steps=10)
@@ -221,7 +221,7 @@ def value_of(rows, **columns):
 
 def test_the_summary_counts_changes_ties_and_what_is_open(exactly):
     tables = {**exactly, "duels": check_rows().assign(method="two_elbo")}
-    rows = summarise_accurate({name: tables[name] for name in TABLES}, resamples=100, confidence=0.9)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     duels = rows[rows[["coupling", "stratum"]].isna().all(axis=1) & (rows["method"] == "two_elbo") & (rows["t"] == 0)]
     rates = duels[duels["metric"] == "rate"]
     assert value_of(headline(rates)) == (pytest.approx(1.5 / 3), 3)
@@ -238,7 +238,7 @@ def test_the_summary_counts_changes_ties_and_what_is_open(exactly):
 
 
 def test_the_summary_of_exact_tables_has_no_error_and_two_equal_runs(exactly):
-    rows = summarise_accurate({name: exactly[name] for name in TABLES}, resamples=100, confidence=0.9)
+    rows = summarise(exactly, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(rows["table"]) == {"meanfield_vs_exact"}
     assert (rows.loc[rows["quantity"] == "two_runs", "value"] == 0).all()
     assert (rows.loc[rows["stratum"] == "annealed", "value"] == 0).all()

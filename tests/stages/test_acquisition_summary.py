@@ -20,7 +20,7 @@ from grids import (
 )
 
 from afa.errors import SanityError
-from afa.stages.allocation.acquisition import LEVELS, table_of_rounds
+from afa.stages.allocation import LEVELS, table_of_rounds
 
 
 def certified_from(*rounds: int | None, last: int = 4) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from grids import (
 )
 
 from afa.errors import ConfigError
+from afa.stages.allocation import compared_rounds, references, shown_rounds, summarise
 from afa.stages.allocation.cubes import Cell
-from afa.stages.allocation.numbers import summarise_allocation
-from afa.stages.allocation.pairs import compared_rounds, references, shown_rounds
+from afa.stages.settings import Bootstrap
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,8 @@ def test_constant_answers_and_ties_stand_beside_the_accuracies(by_hand: pd.DataF
 def test_every_row_names_guide_and_start_and_leaves_out_a_gain_that_there_is_not(by_hand: pd.DataFrame) -> None:
     assert set(by_hand["guide"]) == {"linearity"}
     assert set(by_hand["start"]) == {"uniform"}
-    raw = summarise_allocation(made(BY_HAND), resamples=100, confidence=0.9)
+    tables = made(BY_HAND)
+    raw = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert raw.loc[raw["allocation"] == "random", "gain"].isna().all()
 
 

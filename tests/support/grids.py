@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.stages.allocation.numbers import summarise_allocation
+from afa.stages.allocation import summarise
+from afa.stages.settings import Bootstrap
 
 RANDOM = ("random", "", "every")
 GREEDY = ("greedy", "cmi", "every")
@@ -76,7 +77,7 @@ def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[st
 
 
 def summary_of(tables: dict[str, Any]) -> pd.DataFrame:
-    rows = summarise_allocation(tables, resamples=400, confidence=0.9)
+    rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=400, confidence=0.9))
     texts = ["quantity", "method", "gain", "allocation", "schedule", "stratum", "target", "reference"]
     return rows.astype(dict.fromkeys(texts, "str")).fillna(dict.fromkeys(texts, ""))
 

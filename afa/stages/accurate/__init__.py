@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -12,11 +15,12 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.accurate.inference import Effort
-from afa.stages.accurate.numbers import summarise_accurate
-from afa.stages.accurate.tables import accurate_tables
+from afa.stages.accurate.tables import OPEN, SCORES, accurate_tables, settled
 from afa.stages.base import Column, Rounds, Section, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import top_k_size
+from afa.stats.accuracy import Resampled, sums_of
+from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Closure, Inference
@@ -65,27 +69,28 @@ OWN = {
     "second_posterior": Column("nats", "the same by the second half"),
     "error_posterior": Column("nats", "standard error of the accurate ones; 0 where they are exact"),
 }
+_columns = partial(columns, **OWN)
 STAGE = Stage(
     settings=("accurate", "top_k", "closure.strength", "inference"),
     section=Settings,
     duels=True,
     tables={
-        "check": columns("patient t entity exact sampled error effective cohort bundle", **OWN),
-        "checked_duels": columns("patient t method duels open changed apart within cohort bundle", **OWN),
-        "duels": columns(
-            "patient t entity_a entity_b mean_field accurate first second error method cohort bundle", **OWN
-        ),
-        "sets": columns("patient t k shared shared_runs right_mean_field right_accurate method cohort bundle", **OWN),
-        "solves": columns("patient t entity effective inference quantity error cohort bundle", **OWN),
-        "tasks": columns(
+        "check": _columns("patient t entity exact sampled error effective cohort bundle"),
+        "checked_duels": _columns("patient t method duels open changed apart within cohort bundle"),
+        "duels": _columns("patient t entity_a entity_b mean_field accurate first second error method cohort bundle"),
+        "sets": _columns("patient t k shared shared_runs right_mean_field right_accurate method cohort bundle"),
+        "solves": _columns("patient t entity effective inference quantity error cohort bundle"),
+        "tasks": _columns(
             "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior first"
-            " first_posterior second second_posterior error error_posterior cohort bundle",
-            **OWN,
+            " first_posterior second second_posterior error error_posterior cohort bundle"
         ),
     },
     space_mb=1.9,
     single=("duels", "tasks"),
 )
+POSTERIOR = {f"{name}_posterior": name for name in (*SCORES, "error")}
+GAP = "accurate_vs_mean_field"
+DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
 
 
 def run(
@@ -115,5 +120,129 @@ def run(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_accurate`."""
-    return summarise_accurate(tables, **dict(bootstrap))
+    """Summary rows `meanfield_vs_exact` of the tables.
+
+    Duels by method, binary tasks by method and coupling. `rate`: of the decisions that accurate inference makes, those
+    that mean-field makes otherwise, a tie against a decision being one half. `nats`: mean absolute difference of the
+    two scores. `accuracy` against full observation by inference (`reference`), and `gap`, accurate less mean-field. In
+    the stratum `top_k` the rate is of patients whose set differs; in the variant `exact_shift` the accurate value at no
+    observation is taken off mean-field's log-odds, instead of their own. The rest is in docs/summary.md.
+    """
+    rows = []
+    for coupling, part in tables["tasks"].groupby("coupling", sort=False):
+        made = _tasks(part, ByRound.of(part, bootstrap))
+        rows += [table.assign(coupling=str(coupling)) for table in made]
+    for name, of_part in (("duels", _duels), ("sets", _sets), ("checked_duels", _checked)):
+        for method, part in tables[name].groupby("method", sort=False):
+            made = of_part(part, ByRound.of(part, bootstrap))
+            rows += [table.assign(method=str(method)) for table in made]
+    for quantity, method in (("log_partition", "two_elbo"), ("moments", "linearity")):
+        part = tables["solves"][tables["solves"]["quantity"] == quantity]
+        part = part.assign(annealed=part["inference"] == "annealed", one=1)
+        share = ByRound.of(part, bootstrap).mean(part, "annealed", "one")
+        rows.append(share.assign(metric="rate", stratum="annealed", method=method))
+    whole = pd.concat(rows, ignore_index=True).dropna(subset=["value"])
+    return summary_rows("meanfield_vs_exact", whole.assign(allocation="random", start="uniform"))
+
+
+@dataclass(frozen=True)
+class ByRound:
+    """Shares by round over the patients of a table, with intervals over these patients."""
+
+    patients: list[str]
+    rounds: list[int]
+    resampled: Resampled
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, bootstrap: Bootstrap) -> ByRound:
+        """Over the patients and the rounds of `table`."""
+        patients = list(table["patient"].unique())
+        resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="accurate")
+        return cls(patients, sorted(int(t) for t in table["t"].unique()), resampled)
+
+    def mean(self, table: pd.DataFrame, counted: str, total: str) -> pd.DataFrame:
+        """Sum of one column over that of another, by t; without a value where there is no case."""
+        right, cases = sums_of(table, self.patients, counted, total)
+        return self.resampled.mean([(right, cases)]).assign(t=self.rounds)
+
+    def gap(self, table: pd.DataFrame, counted: str, less: str, total: str) -> pd.DataFrame:
+        """The difference of two such shares, resampled together."""
+        right, other, cases = sums_of(table, self.patients, counted, less, total)
+        return self.resampled.gap([(right, cases)], [(other, cases)]).assign(t=self.rounds)
+
+
+def _tasks(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+    posterior = table.drop(columns=list(POSTERIOR.values())).rename(columns=POSTERIOR)
+    for method, cases in (("two_elbo", table), ("posterior", posterior)):
+        for rows in _decisions(cases, TASK, by_round):
+            yield rows.assign(method=method)
+    shift = table["accurate"] - table["accurate_posterior"]
+    mended = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
+    for rows in _decisions(mended, TASK, by_round):
+        of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
+        if "quantity" not in rows and of_mean_field:
+            yield rows.assign(method="posterior", variant="exact_shift")
+
+
+def _duels(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+    return _decisions(table, DUEL, by_round)
+
+
+def _decisions(table: pd.DataFrame, keys: list[str], by_round: ByRound) -> Iterator[pd.DataFrame]:
+    """The rows of decisions by sign: scores `mean_field`, `accurate` with its `error`, `first` and `second`."""
+    signs = {name: np.sign(table[name]) for name in SCORES}
+    last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
+    target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
+    # an infinite error leaves everything open
+    decided = (table["error"] == 0) | (table["accurate"].abs() > OPEN * table["error"])
+    apart = (signs["mean_field"] - signs["accurate"]).abs() / 2
+    known = target != 0
+    sampled = np.isfinite(table["error"]) & (table["error"] > 0)
+    table = table[["patient", "t"]].assign(
+        one=1,
+        decided=decided,
+        open=~decided,
+        changed=apart.where(decided, 0.0),
+        runs=(signs["first"] - signs["second"]).abs() / 2,
+        nats=(table["mean_field"] - table["accurate"]).abs(),
+        winner=known,
+        right_mean_field=np.where(known, (1 + signs["mean_field"] * target) / 2, 0.0),
+        right_accurate=np.where(known, (1 + signs["accurate"] * target) / 2, 0.0),
+        disputed=decided & known & (apart > 0),
+        sampled=sampled,
+        error=table["error"].where(sampled, 0.0),
+    )
+    table["disputed_right"] = table["right_accurate"].where(table["disputed"], 0.0)
+    yield by_round.mean(table, "changed", "decided").assign(metric="rate")
+    yield by_round.mean(table, "open", "one").assign(metric="rate", quantity="undecided")
+    yield by_round.mean(table, "runs", "one").assign(metric="rate", quantity="two_runs")
+    yield by_round.mean(table, "disputed_right", "disputed").assign(metric="rate", quantity="accurate_right")
+    yield by_round.mean(table, "nats", "one").assign(metric="nats")
+    yield by_round.mean(table, "error", "sampled").assign(metric="nats", quantity="error")
+    for name in ("mean_field", "accurate"):
+        share = by_round.mean(table, f"right_{name}", "winner")
+        yield share.assign(metric="accuracy", reference=name, target="likelihood")
+    gap = by_round.gap(table, "right_accurate", "right_mean_field", "winner")
+    yield gap.assign(metric="gap", reference=GAP, target="likelihood")
+
+
+def _sets(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+    """The rows of the top k, of patients and of members."""
+    table = table.assign(one=1, changed=table["shared"] < table["k"], runs=table["shared_runs"] < table["k"])
+    yield by_round.mean(table, "changed", "one").assign(metric="rate", stratum="top_k")
+    yield by_round.mean(table, "runs", "one").assign(metric="rate", stratum="top_k", quantity="two_runs")
+    for name in ("mean_field", "accurate"):
+        share = by_round.mean(table, f"right_{name}", "k")
+        yield share.assign(metric="p_at_k", reference=name, target="likelihood")
+    gap = by_round.gap(table, "right_accurate", "right_mean_field", "k")
+    yield gap.assign(metric="gap", stratum="top_k", reference=GAP, target="likelihood")
+
+
+def _checked(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+    """The rows of sampling against exact inference."""
+    table = table.assign(made=table["duels"] - table["open"])
+    of = {"stratum": "annealed_vs_exact"}
+    yield by_round.mean(table, "changed", "made").assign(metric="rate", **of)
+    yield by_round.mean(table, "open", "duels").assign(metric="rate", quantity="undecided", **of)
+    yield by_round.mean(table, "within", "duels").assign(metric="rate", quantity="within", **of)
+    yield by_round.mean(table, "apart", "duels").assign(metric="nats", **of)

@@ -2,25 +2,31 @@
 
 Each state is solved exactly where elimination stays within a limit, and by annealed importance sampling elsewhere. A
 sampled answer carries its standard error, and is given three times: by all chains, and by each half of them, which are
-two independent runs. Where a state is exact the three agree.
+two independent runs. Where a state is exact the three agree. The states are those of some patients at a few rounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
-from afa.engine.elimination import elimination_plan, log_partitions
+from afa.engine.duels import Pairs
+from afa.engine.elimination import elimination_plan, entries_at_no_observation, log_partitions
 from afa.errors import InferenceError
 from afa.inference.annealed import Annealed, annealed
 from afa.inference.exact import estimate, pair_moments
 from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
+from afa.orders import random_order, random_orders
 from afa.stages.drawn import generator_of
+from afa.stages.inputs import rounds_up_to
 
 Seen = NDArray[np.bool_]
 Values = NDArray[np.int8]
@@ -204,3 +210,130 @@ def sampled_scores(scores: Scores, own: int, found: Annealed) -> Expected:
     if not np.isfinite(found.error):
         variance = np.full_like(variance, np.inf)
     return Expected(np.array(value), variance, found.effective)
+
+
+@dataclass(frozen=True)
+class States:
+    """P patients at T rounds: what is observed of whom.
+
+    names : (P,). rounds : (T,), the first 0 and the last M. orders : (P, M). values : (P, M). observed : (P, T, M).
+    """
+
+    names: list[str]
+    rounds: list[int]
+    orders: NDArray[np.int64]
+    values: Values
+    observed: Seen
+
+    @classmethod
+    def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
+        """Of at most so many patients, chosen by a hash of their names and `seed`, each in its own random order."""
+        rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
+        names = [cohort.patients[row] for row in rows]
+        orders = random_orders(cohort.features, names, [seed])[:, 0]
+        kept = rounds_up_to(rounds, len(cohort.features))
+        place = np.argsort(orders, axis=1)
+        return cls(names, kept, orders, cohort.values[rows], place[:, None, :] < np.array(kept)[:, None])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(P, T)."""
+        return len(self.names), len(self.rounds)
+
+    @property
+    def rows(self) -> tuple[Seen, Values]:
+        """What is observed and the values in each state by itself, both (P T, M)."""
+        return self.observed.reshape(-1, self.observed.shape[2]), np.repeat(self.values, len(self.rounds), axis=0)
+
+    def first(self, patients: int) -> States:
+        """Of the first patients alone."""
+        part = slice(0, patients)
+        return States(self.names[part], self.rounds, self.orders[part], self.values[part], self.observed[part])
+
+    @property
+    def axes(self) -> dict[str, Sequence[Any]]:
+        """What a table of the states is by."""
+        return {"patient": self.names, "t": self.rounds}
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """E_u[S_v | x_obs] of all entities u and v in P patients at T rounds, as `Expected` has them.
+
+    value : (3, P, T, N, N), by u and then v. variance : (P, T, N, N). effective : (P, T, N).
+    """
+
+    value: Floats
+    variance: Floats
+    effective: Floats
+
+
+def all_exact(bundle: Bundle, effort: Effort) -> bool:
+    """Whether log Z of every entity is within the limit of exact inference where nothing is observed."""
+    plans = (elimination_plan(bundle.mrf(entity)) for entity in bundle.entities)
+    return all(entries_at_no_observation(plan) <= effort.limit for plan in plans)
+
+
+def entity_log_zs(bundle: Bundle, states: States, effort: Effort, threads: int | None) -> LogZ:
+    """The log-partition of every entity in every state: value (3, P, T, N), error and effective (P, T, N)."""
+    observed, values = states.rows
+    found = [log_z(bundle.mrf(name), name, observed, values, effort, threads=threads) for name in bundle.entities]
+    value = np.stack([each.value for each in found], axis=-1).reshape(len(RUNS), *states.shape, -1)
+    error, effective = (
+        np.stack([getattr(each, name) for each in found], axis=-1).reshape(*states.shape, -1)
+        for name in ("error", "effective")
+    )
+    return LogZ(value, error, effective)
+
+
+def entity_expectations(bundle: Bundle, states: States, effort: Effort, threads: int | None) -> Expectations:
+    """The expected scores of every entity under every other, in every state."""
+
+    def expected(entity: str, observed: Seen, values: Values) -> Expected:
+        return expected_scores(bundle, entity, bundle.mrf(entity), observed, values, effort)
+
+    return expectations_of(in_every_state(bundle, states, expected, threads))
+
+
+def in_every_state(
+    bundle: Bundle, states: States, answer: Callable[[str, Seen, Values], Any], threads: int | None
+) -> NDArray[Any]:
+    """(P, T, N) what `answer` says of each entity in each state.
+
+    The first round, before any observation, is the same state for all patients, and is asked about once.
+    """
+    found = np.empty((*states.shape, len(bundle.entities)), dtype=object)
+
+    def work(first: int, last: int) -> None:
+        for job in range(first, last):
+            u, p = divmod(job, len(states.names))
+            for t in range(min(p, 1), len(states.rounds)):
+                found[p, t, u] = answer(bundle.entities[u], states.observed[p, t], states.values[p])
+
+    in_threads(work, len(bundle.entities) * len(states.names), threads)
+    found[:, 0] = found[:1, 0]
+    return found
+
+
+def expectations_of(found: NDArray[Any]) -> Expectations:
+    """Of `Expected` in every state, (P, T, N)."""
+    value, variance, effective = (
+        np.array([getattr(each, name) for each in found.flat]) for name in ("value", "variance", "effective")
+    )
+    n = found.shape[2]
+    whole = np.moveaxis(value.reshape(*found.shape, len(RUNS), n), 3, 0)
+    return Expectations(whole, variance.reshape(*found.shape, n), effective.reshape(found.shape))
+
+
+def log_z_duels(found: LogZ, pairs: Pairs) -> tuple[Floats, Floats]:
+    """The duels' log Z_a - log Z_b, (3, P, T, Q) nats, and the standard error of the first, (P, T, Q)."""
+    a, b = pairs.T
+    return found.value[..., a] - found.value[..., b], np.hypot(found.error[..., a], found.error[..., b])
+
+
+def linearity_duels(found: Expectations, pairs: Pairs) -> tuple[Floats, Floats]:
+    """The same of mu_D = (E_a[D] + E_b[D]) / 2 (eq:mu-D), D = S_a - S_b."""
+    a, b = pairs.T
+    cross = found.value
+    difference = 0.5 * ((cross[..., a, a] - cross[..., b, b]) + (cross[..., b, a] - cross[..., a, b]))
+    return difference, 0.5 * np.sqrt(found.variance[..., a, b] + found.variance[..., b, a])

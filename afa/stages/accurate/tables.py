@@ -21,21 +21,36 @@ from afa.engine.paths import snapshots
 from afa.engine.tasks import elbo_differences
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.stages.accurate.check import check_tables
-from afa.stages.accurate.inference import Effort, log_z
-from afa.stages.accurate.states import (
+from afa.stages.accurate.inference import (
+    Effort,
+    Expectations,
+    Expected,
+    LogZ,
+    Scores,
+    Seen,
     States,
+    Values,
     all_exact,
     entity_expectations,
     entity_log_zs,
+    evidence_of,
+    expectations_of,
+    half_log_partitions,
+    in_every_state,
     linearity_duels,
+    log_z,
     log_z_duels,
+    sampled_scores,
+    sampled_state,
 )
+from afa.stats.arrays import duel_rows, rows_of
 
 TIE = 1e-9
 """Nats: a score of at most this magnitude is rounding, by either inference."""
 CHECKED = 2
 """Patients whose exact states are sampled too."""
+OPEN = 2.0
+"""A sampled difference within so many standard errors of 0 decides nothing."""
 SCORES = ("mean_field", "accurate", "first", "second")
 
 
@@ -74,7 +89,7 @@ def accurate_tables(
     `solves`, by (entity, quantity): whether `log_partition` and `moments` are exact or annealed (`inference`); `error`
     of the log-partition in nats, `effective` chains.
 
-    `check` and `checked_duels`: of `afa.stages.accurate.check.check_tables`.
+    `check` and `checked_duels`: of `check_tables`.
     """
     states = States.of(cohort, patients, seed, rounds)
     few = states.first(linearity_patients)
@@ -89,7 +104,7 @@ def accurate_tables(
         "two_elbo": (states, read.elbo[..., a] - read.elbo[..., b], *log_z_duels(log_zs, pairs)),
         "linearity": (few, read.mean[: len(few.names)], *linearity_duels(expected, pairs)),
     }
-    duels = {name: _duels(bundle, pairs, *parts).assign(method=name) for name, parts in by_method.items()}
+    duels = {name: _duels(bundle, *parts).assign(method=name) for name, parts in by_method.items()}
     sets = [_sets(bundle, pairs, by_method[name][0], table, k).assign(method=name) for name, table in duels.items()]
     solves = [
         _solves(bundle, states, log_zs.effective).assign(quantity="log_partition", error=log_zs.error.ravel()),
@@ -110,17 +125,10 @@ def settled(scores: Floats) -> Floats:
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
-def _duels(
-    bundle: Bundle, pairs: Pairs, states: States, mean_field: Floats, accurate: Floats, error: Floats
-) -> pd.DataFrame:
+def _duels(bundle: Bundle, states: States, mean_field: Floats, accurate: Floats, error: Floats) -> pd.DataFrame:
     """One method's lines: mean_field and error (P, T, Q), accurate (3, P, T, Q)."""
-    names = np.array(bundle.entities, dtype=object)
-    table = states.table(pair=range(len(pairs)))
-    pair = table.pop("pair").to_numpy()
-    table["entity_a"], table["entity_b"] = names[pairs[pair, 0]], names[pairs[pair, 1]]
-    for name, scores in zip(SCORES, (mean_field, *accurate), strict=True):
-        table[name] = settled(scores).ravel()
-    return table.assign(error=error.ravel())
+    scores = {name: settled(each).ravel() for name, each in zip(SCORES, (mean_field, *accurate), strict=True)}
+    return duel_rows(bundle.entities, **states.axes).assign(**scores, error=error.ravel())
 
 
 def _sets(bundle: Bundle, pairs: Pairs, states: States, duels: pd.DataFrame, k: int) -> pd.DataFrame:
@@ -136,7 +144,7 @@ def _sets(bundle: Bundle, pairs: Pairs, states: States, duels: pd.DataFrame, k: 
             len(x & (theirs[-1] if last else y)) for ours, theirs in whole for x, y in zip(ours, theirs, strict=True)
         ]
 
-    return states.table().assign(
+    return rows_of(**states.axes).assign(
         k=np.int16(k),
         shared=shared("mean_field", "accurate"),
         shared_runs=shared("first", "second"),
@@ -169,7 +177,7 @@ def _tasks(
             )
             odds = np.vstack([rough.raw, one.value - zero.value]).reshape(len(SCORES), *states.shape)
             error = np.hypot(one.error, zero.error).reshape(states.shape)
-            table = states.table().assign(entity=entity, coupling=coupling)
+            table = rows_of(**states.axes).assign(entity=entity, coupling=coupling)
             for name, raw in zip(SCORES, odds, strict=True):
                 table[name] = settled(raw).ravel()
                 table[f"{name}_posterior"] = settled(raw - raw[:, :1]).ravel()
@@ -180,5 +188,91 @@ def _tasks(
 
 
 def _solves(bundle: Bundle, states: States, effective: Floats) -> pd.DataFrame:
-    table = states.table(entity=bundle.entities).assign(effective=effective.ravel())
+    table = rows_of(**states.axes, entity=bundle.entities).assign(effective=effective.ravel())
     return table.assign(inference=np.where(table["effective"].isna(), "exact", "annealed"))
+
+
+def check_tables(
+    bundle: Bundle,
+    states: States,
+    log_zs: LogZ,
+    expected: Expectations,
+    pairs: Pairs,
+    effort: Effort,
+    threads: int | None,
+) -> dict[str, pd.DataFrame]:
+    """What sampling gets wrong where the exact answer is known: the null of everything that rests on it.
+
+    The states of a few patients that are solved exactly are sampled too, with the same chains and steps. A decision
+    that the two make otherwise is the sampler's, and not mean-field's. `log_zs` and `expected` are the accurate ones of
+    at least these patients.
+
+    Full observation is left out, where there is nothing to sample.
+
+    Returns two tables. `check`, by (patient, t, entity): log Z_v(x_obs), `exact` and `sampled`, in nats, the standard
+    `error` of the latter, and `effective` chains. `checked_duels`, by (patient, t, method): `duels` of two entities
+    that are exact; `open`, those whose sampled difference is within two standard errors of 0; `changed`, those of the
+    others that sampling calls otherwise, a tie against a decision being one half; `apart`, the sum of the absolute
+    differences in nats; `within`, duels where it is at most two standard errors.
+    """
+    n = len(states.names)
+    sampled_z, sampled = _sampled(bundle, states, effort, threads)
+    known_z, known = log_zs.error[:n] == 0, np.isnan(expected.effective[:n])
+    table = rows_of(**states.axes, entity=bundle.entities).assign(
+        exact=log_zs.value[0, :n].ravel(),
+        sampled=sampled_z.value[0].ravel(),
+        error=sampled_z.error.ravel(),
+        effective=sampled_z.effective.ravel(),
+    )
+    readings = (
+        ("two_elbo", log_z_duels(log_zs, pairs), log_z_duels(sampled_z, pairs), known_z),
+        ("linearity", linearity_duels(expected, pairs), linearity_duels(sampled, pairs), known),
+    )
+    duels = [
+        rows_of(**states.axes).assign(method=method, **_counts(exact[0][0, :n], *found, chosen, pairs))
+        for method, exact, found, chosen in readings
+    ]
+    hidden = states.rounds[-1]
+    both = pd.concat(duels, ignore_index=True)
+    return {
+        "check": table[known_z.ravel() & (table["t"] < hidden)].reset_index(drop=True),
+        "checked_duels": both[both["t"] < hidden].reset_index(drop=True),
+    }
+
+
+def _sampled(bundle: Bundle, states: States, effort: Effort, threads: int | None) -> tuple[LogZ, Expectations]:
+    """Every entity in every state by sampling, shapes as in `entity_log_zs` and `entity_expectations`."""
+
+    def sampled(entity: str, observed: Seen, values: Values) -> tuple[LogZ, Expected]:
+        mrf = bundle.mrf(entity)
+        found = sampled_state(mrf, entity, observed, values, effort)
+        log_zs = np.array([found.log_partition, *half_log_partitions(found)])
+        scores = sampled_scores(Scores.of(bundle, evidence_of(mrf, observed, values)), bundle.index(entity), found)
+        return LogZ(log_zs, np.array(found.error), np.array(found.effective)), scores
+
+    found = in_every_state(bundle, states, sampled, threads)
+    every = [one for one, _ in found.flat]
+    value, error, effective = (
+        np.array([getattr(one, name) for one in every]) for name in ("value", "error", "effective")
+    )
+    log_zs = LogZ(value.T.reshape(-1, *found.shape), error.reshape(found.shape), effective.reshape(found.shape))
+    scores = np.empty(found.shape, dtype=object)
+    scores.flat = [each for _, each in found.flat]
+    return log_zs, expectations_of(scores)
+
+
+def _counts(exact: Floats, sampled: Floats, error: Floats, known: Seen, pairs: Pairs) -> dict[str, Floats]:
+    """The columns of `checked_duels`, each (P T,): exact (P, T, Q), sampled (3, P, T, Q), error (P, T, Q)."""
+    a, b = pairs.T
+    both = known[..., a] & known[..., b]
+    undecided = both & (np.abs(sampled[0]) <= OPEN * error)
+    apart = np.abs(exact - sampled[0])
+    signs = np.abs(np.sign(exact) - np.sign(sampled[0])) / 2
+    columns = {
+        "duels": both,
+        "open": undecided,
+        "changed": np.where(both & ~undecided, signs, 0.0),
+        "apart": np.where(both, apart, 0.0),
+        "within": both & (apart <= OPEN * error),
+    }
+    return {name: values.sum(axis=-1).ravel() for name, values in columns.items()}

@@ -1,20 +1,31 @@
-"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc)."""
+"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
+
+A claim that one rule does better than another rests on a row `gap`: both rules on the same patients, resampled
+together (tab:m2_alloc, tab:m2_phase1_pat5).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
-from afa.stages.allocation.numbers import summarise_allocation
+from afa.mrf import Floats
+from afa.orders import PAPER_ROUNDS
+from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
 from afa.stages.allocation.tables import allocation_grid, cells_of
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import note, top_k_size
+from afa.stages.inputs import note, rounds_up_to, top_k_size
+from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, positives_by_prevalence
+from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Allocation, Bootstrap, Inference
@@ -43,6 +54,16 @@ STAGE = Stage(
     },
     space_mb=15.3,
 )
+RANDOM = Cell("random", "", "every")
+SAME_GAIN = ("greedy", "clustered")
+"""Rules that every other is compared with under the same gain and schedule: the paper's baselines."""
+QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
+LEVELS = (0.9, 0.95, 0.99)
+QUANTITIES = (
+    ("accuracy", "likelihood", "right"),
+    ("p_at_k", "likelihood", LIKELIHOOD),
+    ("p_at_k", "clinical", CLINICAL),
+)
 
 
 def run(
@@ -55,28 +76,271 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `allocation_grid`, of all parts of the grid one after the other."""
-    parts = [
-        allocation_grid(
-            bundle,
-            cohort,
-            patients,
-            cells,
-            k=top_k_size(bundle, top_k),
-            seeds=allocation.seeds,
-            solver=Solver(**dict(inference)),
-            threads=threads,
-            report=note,
-        )
-        for _, cells in cells_of(allocation.rules, allocation.gains, allocation.schedules)
-    ]
-    return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+    """The tables of `allocation_grid`."""
+    cells = [cell for _, part in cells_of(allocation.rules, allocation.gains, allocation.schedules) for cell in part]
+    return allocation_grid(
+        bundle,
+        cohort,
+        patients,
+        cells,
+        k=top_k_size(bundle, top_k),
+        seeds=allocation.seeds,
+        solver=Solver(**dict(inference)),
+        threads=threads,
+        report=note,
+    )
 
 
 def summarise(
     tables: Mapping[str, pd.DataFrame], allocation_truth: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap
 ) -> pd.DataFrame:
-    """The rows of `summarise_allocation`."""
-    parts = {"rounds": tables["rounds"], "choices": tables["choices"]}
-    parts |= {name: allocation_truth[name] for name in ("duels", "targets")}
-    return summarise_allocation(parts, **dict(bootstrap))
+    """Summary rows of the tables, all patients together, the runs of a patient added up.
+
+    `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; every tenth t
+    `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the accuracy
+    less that of the cell in `reference` (`references`). By cell `rate` of `fallback`, the rounds
+    that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation.
+
+    `allocation_p_at_k`, by target: `p_at_k` at every t; every tenth t `gap` and, against labels, `r_precision`. Once:
+    the methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
+
+    `certified_round`, `acquisition_saved` and `bracket_rate` are as `certified_rows`, `saved_rows` and `bracket_rows`
+    tell.
+
+    Raises
+    ------
+    ConfigError : a table is not complete. SanityError : a rigorous bracket was wrong.
+
+    """
+    grid = read_grid(tables, allocation_truth)
+    resampled = Resampled.of(len(grid.winners), **dict(bootstrap), purpose="allocation")
+    parts = {
+        "allocation_sign": _sign_rows(grid, resampled),
+        "allocation_p_at_k": _precision_rows(grid, resampled),
+        "certified_round": certified_rows(grid, resampled),
+        "acquisition_saved": saved_rows(grid, resampled),
+        "bracket_rate": bracket_rows(grid, resampled),
+    }
+    setting = {"guide": "linearity", "start": "uniform"}
+    made = [summary_rows(name, labelled(rows).assign(**setting)) for name, rows in parts.items()]
+    return pd.concat(made, ignore_index=True)
+
+
+def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    shown = shown_rounds(grid.last_round)
+    for cell in grid.runs:
+        for method in grid.methods:
+            label = {**cell.label, "method": method, "target": "likelihood"}
+            accuracy = resampled.mean([grid.part("right", method, cell)])
+            yield by_t(accuracy), {"metric": "accuracy", **label}
+            every, first, wrong = (
+                grid.part(column, method, cell, shown) for column in ("right", "right_first", "right_prior_wrong")
+            )
+            balanced = resampled.mean([first, (every[0] - first[0], every[1] - first[1])])
+            yield balanced.assign(t=shown), {"metric": "balanced_accuracy", **label}
+            if wrong[1].any():
+                rows = resampled.mean([wrong]).assign(t=shown)
+                yield rows, {"metric": "accuracy", "stratum": "prior_wrong", **label}
+        fallback = grid.choice_part("fallback", 1.0, cell)
+        decided = fallback[0].sum(axis=1, keepdims=True), fallback[1][:, 1:].sum(axis=1, keepdims=True)
+        yield resampled.mean([decided]), {"metric": "rate", "quantity": "fallback", **cell.label}
+    for method in grid.methods:
+        for rows, named in gaps(grid, partial(grid.part, "right", method), resampled):
+            yield rows, {**named, "method": method, "target": "likelihood"}
+    if grid.winners.any():
+        for rows in resampled.constant(grid.winners):
+            yield rows, {"target": "likelihood"}
+    ties = {"tied_at_full_observation": ((grid.winners == 0).sum(), grid.winners.size)}
+    yield count_rows(ties), {"target": "likelihood"}
+
+
+def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    shown = shown_rounds(grid.last_round)
+    targets = {"likelihood": LIKELIHOOD} | ({"clinical": CLINICAL} if grid.has_clinical_target else {})
+    for target, column in targets.items():
+        for cell in grid.runs:
+            for method in grid.methods:
+                label = {**cell.label, "method": method, "target": target}
+                yield by_t(_in_shares(resampled.mean([grid.part(column, method, cell)]))), {"metric": "p_at_k", **label}
+                if target == "clinical":
+                    table = _in_shares(resampled.mean([grid.part(CLINICAL_R, method, cell, shown)]))
+                    yield table.assign(t=shown), {"metric": "r_precision", **label}
+        for method in grid.methods:
+            for rows, named in gaps(grid, partial(grid.part, column, method), resampled):
+                yield _in_shares(rows), {**named, "method": method, "target": target}
+    yield from _constant_answers(grid, resampled)
+    yield _label_counts(grid)
+
+
+def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers in units as shares."""
+    return table.assign(**{name: table[name] / UNIT for name in ("value", "low", "high")})
+
+
+def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """Top-k answers that look at no patient, chosen on these same patients."""
+    best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
+    yield _one_share(best, "p_at_k", "likelihood", "fixed_top_k", grid.totals[LIKELIHOOD], resampled)
+    if grid.has_clinical_target:
+        positives, known = (mask.sum(axis=1) for mask in (grid.labels == 1, ~np.isnan(grid.labels)))
+        for metric, places in (("p_at_k", np.minimum(grid.k_clinical, known)), ("r_precision", positives)):
+            found = positives_by_prevalence(grid.labels, places) / np.maximum(places, 1)
+            yield _one_share(found, metric, "clinical", "prevalence_order", grid.totals[CLINICAL], resampled)
+
+
+def _one_share(share: Floats, metric: str, target: str, method: str, cases: Floats, resampled: Resampled) -> Labelled:
+    """The mean over the patients with cases of a share (P,)."""
+    part = np.rint(share * UNIT) * cases, cases
+    table = _in_shares(resampled.mean([(part[0][:, None], part[1][:, None])]))
+    return table, {"metric": metric, "target": target, "method": method}
+
+
+def _label_counts(grid: Grid) -> Labelled:
+    """What the clinical target rests on; fewer than 2k labelled entities are not comparable with the paper."""
+    patients, entities = grid.labels.shape
+    labelled = int((~np.isnan(grid.labels)).any(axis=0).sum())
+    counts = {
+        "patients_without_positive": ((~(grid.labels == 1).any(axis=1)).sum(), patients),
+        "labelled": (labelled, entities),
+        "k_clinical": (grid.k_clinical, labelled),
+        "not_comparable": (labelled < 2 * grid.k, labelled),
+    }
+    return count_rows(counts), {"target": "clinical"}
+
+
+def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """By cell: `count`, the first t by which half of the runs are certified, `q25` and `q75` too; `rate` of `never`.
+
+    A run is one order of one patient; a patient is resampled with all its runs. A run that is never certified is later
+    than all others: a number that falls on such a run is missing. Of `certified` the `rate`, the share of runs
+    certified by t, and `gap`, that share less the one of the cell in `reference`.
+    """
+    shown, weights = shown_rounds(grid.last_round), _plain_and_drawn(resampled)
+    for cell in grid.runs:
+        certified, runs = grid.choice_part("certified", 1.0, cell)
+        by_then, among = weights @ certified, weights @ runs
+        first = [_first(by_then >= share * among) for share in QUARTILES.values()]
+        quartiles = table_of_rounds(np.stack(first, axis=1), resampled.confidence, grid.last_round)
+        n = int(runs[:, 0].sum())
+        yield quartiles.assign(quantity=np.array([*QUARTILES], dtype=object), n=n), {"metric": "count", **cell.label}
+        last = runs[:, -1:] - certified[:, -1:], runs[:, -1:]
+        yield resampled.mean([last]), {"metric": "rate", "quantity": "never", **cell.label}
+        some = resampled.mean([grid.choice_part("certified", 1.0, cell, shown)])
+        yield some.assign(t=shown), {"metric": "rate", "quantity": "certified", **cell.label}
+    for rows, named in gaps(grid, partial(grid.choice_part, "certified", 1.0), resampled):
+        yield rows, {**named, "quantity": "certified"}
+
+
+def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """By cell, method and target: `count` of features until the cohort's mean stays at a share of its end or above.
+
+    `quantity` is what the mean is of, sign `accuracy` or `p_at_k`, and `level` the share of it. With `reference`
+    `random`: how many features fewer than the random order, resampled together; positive is saved.
+    """
+    weights = _plain_and_drawn(resampled)
+    for quantity, target, column in QUANTITIES:
+        if not grid.totals[column].any():
+            continue
+        for method in grid.methods:
+            parts = {cell: grid.part(column, method, cell) for cell in grid.runs}
+            needed = {cell: _needed(part, weights) for cell, part in parts.items()}
+            for cell, rounds in needed.items():
+                label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
+                n = int(parts[cell][1][:, 0].sum())
+                own = table_of_rounds(rounds, resampled.confidence, grid.last_round)
+                yield own.assign(level=LEVELS, n=n), label
+                if RANDOM in needed and cell != RANDOM:
+                    saved = table_of_rounds(needed[RANDOM] - rounds, resampled.confidence, grid.last_round)
+                    yield saved.assign(level=LEVELS, n=n), {**label, "reference": "random"}
+
+
+def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """By cell: `rate`, the share of all duels that the tight l1 bracket has resolved, and `wrong`, of these.
+
+    Ties are among the duels. `wrong` is 0, or the tables would not have been read.
+    """
+    shown, duels = shown_rounds(grid.last_round), float(grid.winners.shape[1])
+    for cell in grid.runs:
+        label = {**cell.label, "metric": "rate", "method": "wald", "reference": "l1_tight"}
+        resolved = grid.choice_part("resolved", duels, cell, shown)
+        yield resampled.mean([resolved]).assign(t=shown), label
+        wrong = grid.choice_part("resolved_wrong", duels, cell, shown)[0], resolved[0]
+        yield resampled.mean([wrong]).assign(t=shown), {**label, "quantity": "wrong"}
+
+
+def _plain_and_drawn(resampled: Resampled) -> Floats:
+    """(1 + R, P) weights: every patient once, then the resamples."""
+    return np.vstack([np.ones(resampled.weights.shape[1]), resampled.weights])
+
+
+def _needed(part: Part, weights: Floats) -> Floats:
+    """(1 + R, levels) first t from which a mean stays at each of `LEVELS` of its end; NaN where there is no case."""
+    right, total = part
+    curve = mean_ratio([(right, total[:, :1])], weights)
+    end = curve[:, -1:]
+    needed = np.empty((len(weights), len(LEVELS)))
+    for i, level in enumerate(LEVELS):
+        below = curve < level * end * (1 - SINGLE)
+        needed[:, i] = below.shape[1] - _first(below[:, ::-1])
+    needed[np.isnan(end[:, 0])] = np.nan
+    return needed
+
+
+def _first(holds: NDArray[np.bool_]) -> Floats:
+    """(R,) first column where each row holds; the number of columns where none does."""
+    first: Floats = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1]).astype(np.float64)
+    return first
+
+
+def table_of_rounds(statistics: Floats, confidence: float, last_round: int) -> pd.DataFrame:
+    """`value`, `low`, `high` of rounds (1 + R, C), the first row plain; missing where beyond the last round.
+
+    The interval widens to whole rounds: between two of them a statistic cannot lie.
+    """
+    plain, drawn = statistics[0], statistics[1:]
+    low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
+    known = ~np.isnan(drawn).all(axis=0)
+    if known.any():
+        tail = 100 * (1 - confidence) / 2
+        low[known] = np.nanpercentile(drawn[:, known], tail, axis=0, method="lower")
+        high[known] = np.nanpercentile(drawn[:, known], 100 - tail, axis=0, method="higher")
+    table = pd.DataFrame({"value": plain, "low": low, "high": high})
+    return table.where(table <= last_round)
+
+
+def shown_rounds(last_round: int) -> list[int]:
+    """Every tenth round, and the last."""
+    return rounds_up_to(range(0, last_round, 10), last_round)
+
+
+def compared_rounds(last_round: int) -> list[int]:
+    """The paper's rounds, and the last."""
+    return rounds_up_to(PAPER_ROUNDS, last_round)
+
+
+def references(cell: Cell) -> dict[str, Cell]:
+    """By name, what a cell is compared with, whether or not the grid has it.
+
+    `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the same schedule; and for
+    the paper's schedule `every`, the same rule that scores again every round.
+    """
+    if cell == RANDOM:
+        return {}
+    others = {"random": RANDOM}
+    if cell.gain:
+        others |= {rule: Cell(rule, cell.gain, cell.schedule) for rule in SAME_GAIN}
+    others["largest_unary"] = Cell("largest_unary", "", cell.schedule)
+    if cell.schedule == "paper":
+        others["every"] = cell._replace(schedule="every")
+    return {name: other for name, other in others.items() if other != cell}
+
+
+def gaps(grid: Grid, part: Callable[[Cell, Sequence[int]], Part], resampled: Resampled) -> Iterator[Labelled]:
+    """Rows `gap` of every cell against its references: against `random` every tenth round, else at the paper's."""
+    shown, compared = shown_rounds(grid.last_round), compared_rounds(grid.last_round)
+    for cell in grid.runs:
+        for name, other in references(cell).items():
+            if other in grid.runs:
+                rounds = shown if name == "random" else compared
+                table = resampled.gap([part(cell, rounds)], [part(other, rounds)])
+                yield table.assign(t=rounds), {"metric": "gap", "reference": name, **cell.label}

@@ -78,8 +78,8 @@ def _part(counted: Floats, total: Floats, rounds: Sequence[int] | None) -> Part:
     return chosen, np.repeat(total[:, None], chosen.shape[1], axis=1)
 
 
-def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
-    """`rounds`, `choices`, `duels` and `targets` of the allocation stage.
+def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
+    """`rounds` and `choices` of the allocation stage, `duels` and `targets` of `allocation_truth`.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
     SanityError : full observation contradicts a resolved duel, or a certificate is withdrawn.
 
     """
-    duels, targets = tables["duels"], tables["targets"]
+    duels, targets = truth["duels"], truth["targets"]
     patients = [str(name) for name in pd.unique(duels["patient"])]
     pairs = Complete.of("table duels", duels, _by_patient(duels, patients, ["entity_a", "entity_b"]))
     entities = Complete.of("table targets", targets, _by_patient(targets, patients, ["entity"]))

@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.duels import all_pairs
 from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
 from afa.inference.meanfield import Solver
-from afa.orders import PAPER_ROUNDS, random_order
+from afa.orders import PAPER_ROUNDS, random_orders
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
-from afa.stages.allocation.cubes import Cell
+from afa.stages.allocation.cubes import DUELS, Cell
 from afa.stages.allocation.own_rule import follow_own_rule
+from afa.stages.inputs import labels_of
+from afa.stats.arrays import duel_rows, rows_of
 
 GAINS = ("wald_magnitude", "cmi", "f_target")
 TARGET = {"f_target": "linearity"}
@@ -73,18 +74,13 @@ def allocation_grid(
     names = [cohort.patients[p] for p in patients]
     values = cohort.values[list(patients)]
     truth = full_observation(bundle, values, solver=solver)
-    targets = Targets.of(truth, _labels_of(bundle, cohort)[list(patients)], k, clinical_k(bundle, cohort, k))
+    targets = Targets.of(truth, labels_of(bundle, cohort)[list(patients)], k, clinical_k(bundle, cohort, k))
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
     for cell in cells:
         began = time.perf_counter()
         for seed in seeds if cell.allocation == "random" else (0,):
             paths = _follow(bundle, values, names, truth, cell, seed, k=k, solver=solver, threads=threads)
-            keys: dict[str, Any] = {
-                "allocation": cell.allocation,
-                "gain": cell.gain,
-                "schedule": cell.schedule,
-                "seed": seed,
-            }
+            keys: dict[str, Any] = {**cell._asdict(), "seed": seed}
             parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
             parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
         seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -103,26 +99,15 @@ def allocation_truth(bundle: Bundle, cohort: Cohort, *, k: int, solver: Solver) 
     for the last places of them, 0 else; `label`, 0, 1 or missing; `k` and `k_clinical`, for all rows.
     """
     truth = full_observation(bundle, cohort.values, solver=solver)
-    targets = Targets.of(truth, _labels_of(bundle, cohort), k, clinical_k(bundle, cohort, k))
-    pairs, entities = all_pairs(len(bundle.entities)), np.array(bundle.entities, dtype=object)
-    duels = pd.DataFrame(
-        {
-            "patient": np.repeat(np.array(cohort.patients, dtype=object), len(pairs)),
-            "entity_a": np.tile(entities[pairs[:, 0]], len(cohort.patients)),
-            "entity_b": np.tile(entities[pairs[:, 1]], len(cohort.patients)),
-            "winner": truth.winner.ravel(),
-            "prior_wrong": ((truth.winner != 0) & (truth.prior == -truth.winner)).ravel(),
-        }
+    targets = Targets.of(truth, labels_of(bundle, cohort), k, clinical_k(bundle, cohort, k))
+    duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
+        winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()
     )
-    table = pd.DataFrame(
-        {
-            "patient": np.repeat(np.array(cohort.patients, dtype=object), len(entities)),
-            "entity": np.tile(entities, len(cohort.patients)),
-            "top": (2 * targets.sure + targets.tied).astype(np.int8).ravel(),
-            "label": pd.Series(targets.labels.ravel()).astype("Int8"),
-            "k": k,
-            "k_clinical": targets.k_clinical,
-        }
+    table = rows_of(patient=cohort.patients, entity=bundle.entities).assign(
+        top=(2 * targets.sure + targets.tied).astype(np.int8).ravel(),
+        label=pd.array(targets.labels.ravel(), dtype="Float64").astype("Int8"),
+        k=k,
+        k_clinical=targets.k_clinical,
     )
     named = {"cohort": cohort.name, "bundle": bundle.name}
     return {"duels": duels.assign(**named), "targets": table.assign(**named)}
@@ -165,14 +150,8 @@ class Targets:
 
 def clinical_k(bundle: Bundle, cohort: Cohort, k: int) -> int:
     """Size k' = min(k, floor(L / 2)) of the top set where a cohort labels L of the entities (decisions.md S10)."""
-    labelled = int((~np.isnan(_labels_of(bundle, cohort))).any(axis=0).sum())
+    labelled = int((~np.isnan(labels_of(bundle, cohort))).any(axis=0).sum())
     return min(k, labelled // 2)
-
-
-def _labels_of(bundle: Bundle, cohort: Cohort) -> NDArray[np.float64]:
-    """(P, N) labels in bundle order, NaN where missing."""
-    labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
-    return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _follow(
@@ -196,8 +175,7 @@ def _follow(
         )
     orders = None
     if cell.allocation == "random":
-        drawn = [random_order(bundle.features, patient=name, seed=seed) for name in names]
-        orders = np.array(drawn, dtype=np.int64).reshape(len(names), len(bundle.features))
+        orders = random_orders(bundle.features, names, [seed])[:, 0]
     return follow_rule(
         bundle,
         values,
@@ -217,17 +195,9 @@ def _rounds(paths: RulePaths, targets: Targets, names: Sequence[str], threads: i
     right = paths.record.right
     n_patients, n_rounds, n_readouts = right.shape[:3]
     place = paths.record.place.reshape(n_patients, n_rounds * n_readouts, paths.record.place.shape[3])
-    table = pd.DataFrame(
-        {
-            "patient": np.repeat(np.array(names, dtype=object), n_rounds * n_readouts),
-            "t": np.tile(np.repeat(np.arange(n_rounds, dtype=np.int16), n_readouts), n_patients),
-            "method": np.tile(np.array(READOUTS, dtype=object), n_patients * n_rounds),
-            "right": right[..., 0].ravel(),
-            "right_first": right[..., 1].ravel(),
-            "right_prior_wrong": right[..., 2].ravel(),
-        }
-    )
-    return table.assign(**{name: share.ravel() for name, share in targets.precisions(place, threads).items()})
+    table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16), method=READOUTS)
+    counts = dict(zip(DUELS, np.moveaxis(right, -1, 0).reshape(len(DUELS), -1), strict=True))
+    return table.assign(**counts, **{name: each.ravel() for name, each in targets.precisions(place, threads).items()})
 
 
 def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) -> pd.DataFrame:
@@ -236,17 +206,9 @@ def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) 
     chosen[:, 1:] = np.array(features, dtype=object)[paths.order]
     fallback = np.zeros((n_patients, n_rounds), dtype=bool)
     fallback[:, 1:] = paths.fallback
-    return pd.DataFrame(
-        {
-            "patient": np.repeat(np.array(names, dtype=object), n_rounds),
-            "t": np.tile(np.arange(n_rounds, dtype=np.int16), n_patients),
-            "feature": chosen.ravel(),
-            "fallback": fallback.ravel(),
-            "resolved": paths.record.resolved.ravel(),
-            "resolved_wrong": paths.record.resolved_wrong.ravel(),
-            "certified": paths.record.certified.ravel(),
-        }
-    )
+    record = {name: getattr(paths.record, name).ravel() for name in ("resolved", "resolved_wrong", "certified")}
+    table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16))
+    return table.assign(feature=chosen.ravel(), fallback=fallback.ravel(), **record)
 
 
 def _by_patient(tables: Sequence[pd.DataFrame], names: Sequence[str], cohort: str, bundle: str) -> pd.DataFrame:

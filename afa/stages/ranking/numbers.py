@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from afa.mrf import Floats
-from afa.stages.allocation.fixed_topk import positives_by_prevalence
 from afa.stages.ranking.measures import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
-from afa.stats.accuracy import Part, Resampled
+from afa.stats.accuracy import Part, Resampled, positives_by_prevalence
 from afa.stats.arrays import Complete, axis_among, axis_of
 from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows

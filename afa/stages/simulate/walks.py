@@ -32,8 +32,8 @@ from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
-from afa.stages.allocation.fixed_topk import overlap, positives_by_prevalence
 from afa.stages.allocation.tables import Targets
+from afa.stats.accuracy import overlap, positives_by_prevalence
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
 DRAWN = ("random", "random_own")

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.mrf import Floats
-from afa.stages.allocation.acquisition import QUARTILES, table_of_rounds
+from afa.stages.allocation import QUARTILES, table_of_rounds
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.arrays import Complete, axis_among, axis_of
 from afa.stats.summary import summary_rows
