@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 from afa.engine.duels import all_pairs
 from afa.stages.labels.tasks import shuffled_genes
-from afa.stages.ranking.scales import (
+from afa.stages.ranking.ways import (
     cohort_scale,
     expected_counts,
     independent_scale,
+    known,
+    leads,
     raw_scale,
     shuffled_scale,
     uniform_scale,
+    whole_scores,
 )
-from afa.stages.ranking.ways import known, leads, whole_scores
 
 QUICK = settings(max_examples=25, deadline=None)
 

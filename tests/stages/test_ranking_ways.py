@@ -18,11 +18,10 @@ from afa.mrf import Evidence
 from afa.orders import random_order
 from afa.preference import cross_expectations, duels_of, linearity, population, population_posterior, wald
 from afa.stages.labels.tasks import shuffled_genes
-from afa.stages.ranking.measures import patient_auroc, scales_of, size_correlation
-from afa.stages.ranking.numbers import summarise_ranking
-from afa.stages.ranking.scales import raw_scale
-from afa.stages.ranking.tables import ranking_tables
-from afa.stages.ranking.ways import METHODS, known, leads, places
+from afa.stages.ranking import summarise
+from afa.stages.ranking.tables import patient_auroc, ranking_tables, scales_of, size_correlation
+from afa.stages.ranking.ways import METHODS, known, leads, places, raw_scale
+from afa.stages.settings import Bootstrap
 
 QUICK = settings(max_examples=25, deadline=None)
 OPTIONS = {"k": 2, "rounds": [2, 4, 99], "seeds": [0, 1], "permutations": 3, "whole_permutations": 25}
@@ -174,7 +173,7 @@ def tables(bundle, cohort):
 
 @pytest.fixture(scope="module")
 def rows(tables):
-    return summarise_ranking(tables, resamples=200, confidence=0.9)
+    return summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9))
 
 
 def test_rounds_beyond_the_features_are_left_out_and_both_ends_are_always_there(tables):
@@ -306,6 +305,6 @@ def test_the_order_by_prevalence_and_the_counts_stand_beside_the_labels(cohort, 
 
 def test_a_cohort_without_labels_has_duels_and_no_clinical_rows_but_counts(bundle):
     bare = cohort_of(bundle, labels=())
-    found = summarise_ranking(ranking_tables(bundle, bare, **OPTIONS), resamples=100, confidence=0.9)
+    found = summarise(ranking_tables(bundle, bare, **OPTIONS), bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(found.loc[found["table"] == "clinical", "metric"]) == {"count"}
     assert {"accuracy", "p_at_k", "gap", "p_value"} <= set(found.loc[found["table"] == "ranking", "metric"])

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
+from afa.mrf import Floats
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import top_k_size
-from afa.stages.ranking.numbers import summarise_ranking
-from afa.stages.ranking.tables import ranking_tables
+from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc, ranking_tables
+from afa.stats.accuracy import Part, Resampled, positives_by_prevalence
+from afa.stats.arrays import Complete, axis_among, axis_of
+from afa.stats.resampling import interval
+from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -30,7 +37,7 @@ class Settings(Section):
     whole_permutations: int = Field(200, ge=1, description="the same at full observation, which costs little")
 
 
-OWN = {
+MEANINGS = {
     "scale": Column("", "what scores are in units of: raw, or the null uniform, cohort or shuffled"),
     "method": Column("", "what is expected of hidden features: linearity, population, frequency or wald"),
     "target": Column("", "likelihood: the raw score at full observation; own: that of the same scale"),
@@ -49,38 +56,73 @@ OWN = {
     "majority": Column("count", "those of them that the best constant answer has right"),
     "larger": Column("count", "those of them that the entity of the larger support wins, equal supports one half"),
 }
+_columns = partial(columns, **MEANINGS)
 STAGE = Stage(
     settings=("ranking", "top_k", "inference"),
     section=Settings,
     duels=True,
     tables={
-        "decisions": columns(
-            "scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle", **OWN
-        ),
-        "entities": columns("scale entity support couplings mean sd cohort bundle", **OWN),
-        "labels": columns("patient entity label k k_clinical cohort bundle", **OWN),
-        "null": columns(
+        "decisions": _columns("scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle"),
+        "entities": _columns("scale entity support couplings mean sd cohort bundle"),
+        "labels": _columns("patient entity label k k_clinical cohort bundle"),
+        "null": _columns(
             "scale method target t permutation metric value cohort bundle",
-            **{
-                **OWN,
-                "target": Column("", "likelihood or own; clinical: labels; size: supports; posterior: of the models"),
-            },
+            target=Column("", "likelihood or own; clinical: labels; size: supports; posterior: of the models"),
         ),
-        "posterior": columns("seed patient t of_null of_likeliest cohort bundle", **OWN),
-        "rankings": columns(
+        "posterior": _columns("seed patient t of_null of_likeliest cohort bundle"),
+        "rankings": _columns(
             "scale method seed patient t p_at_k r_precision auroc correlation cohort bundle",
-            **{
-                **OWN,
-                "p_at_k": Column(
-                    "0 to 1",
-                    "share of positive labels among the first k' of the labelled entities; missing without one",
-                ),
-            },
+            p_at_k=Column(
+                "0 to 1", "share of positive labels among the first k' of the labelled entities; missing without one"
+            ),
         ),
-        "truth": columns("scale target patient duels prior_wrong majority larger cohort bundle", **OWN),
+        "truth": _columns("scale target patient duels prior_wrong majority larger cohort bundle"),
     },
     space_mb=0.9,
 )
+RAW, LINEARITY = "raw", "linearity"
+COMPARED = ("population", "frequency")
+"""Methods that are held against `linearity`."""
+SHUFFLED, START = "shuffled_genes", "start"
+AGAINST_LABELS = ("p_at_k", "r_precision", "auroc")
+WEIGHTS = ("of_null", "of_likeliest")
+BESIDE = (SIZE, POSTERIOR)
+"""What describes a way and is no target of it: nothing is right or wrong there."""
+
+GRAIN = 2.0**-24
+"""Shares are rounded to multiples of this: their sums are then exact in any order of adding up."""
+
+
+class Cell(NamedTuple):
+    """One number of one way of ranking."""
+
+    scale: str
+    method: str
+    target: str
+    metric: str
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        """The columns of the summary that name it; raw scores are the headline."""
+        named = {PRIOR_WRONG: "accuracy"} | dict.fromkeys(WEIGHTS, "rate")
+        return {
+            "metric": named.get(self.metric, self.metric),
+            "method": self.method or None,
+            "target": None if self.target in BESIDE else self.target,
+            "stratum": "prior_wrong" if self.metric == PRIOR_WRONG else None,
+            "quantity": self.metric if self.target == POSTERIOR else None,
+            "variant": None if self.scale == RAW else self.scale,
+        }
+
+
+@dataclass(frozen=True)
+class Read:
+    """The tables as arrays: sums and cases by cell, (P, T) each, of all seeds added up, and of the first alone."""
+
+    rounds: list[int]
+    patients: list[str]
+    every: dict[Cell, Part]
+    first: dict[Cell, Part]
 
 
 def run(
@@ -98,5 +140,168 @@ def run(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_ranking`."""
-    return summarise_ranking(tables, **dict(bootstrap))
+    """Summary rows `ranking` and `clinical` of the tables.
+
+    The headline is the raw score; variants `uniform`, `cohort` and `shuffled` the same on another scale. By way and t
+    the metrics of the tables; `gap`, the metric in `quantity` less that of `reference` on the same patients: of
+    `linearity`, of `raw`, or of the same way at the `start`, t=0. Rows with `reference` `shuffled_genes` are means and
+    quantiles over shuffled bundles, and `p_value`, its metric in `quantity`, the share of them that do no worse. What
+    looks at no patient is a method too: `larger_support` and `prevalence_order`.
+
+    Raises
+    ------
+    ConfigError : a table is not complete.
+
+    """
+    read = _read(tables)
+    resampled = Resampled.of(len(read.patients), **dict(bootstrap), purpose="ranking")
+    rows = [*_metrics(read, resampled), *_gaps(read, resampled), *_null(tables["null"], read, bootstrap.confidence)]
+    rows += [*_constant(tables, read, resampled), *_counts(tables)]
+    whole = pd.concat(rows, ignore_index=True)
+    of_labels = whole["target"] == CLINICAL
+    setting = {"allocation": "random", "start": "uniform"}
+    made = [
+        summary_rows(name, part.assign(**setting))
+        for name, part in (("ranking", whole[~of_labels]), ("clinical", whole[of_labels]))
+    ]
+    return pd.concat(made, ignore_index=True)
+
+
+def _read(tables: Mapping[str, pd.DataFrame]) -> Read:
+    patients = [str(name) for name in pd.unique(tables["labels"]["patient"])]
+    decisions = _complete("decisions", tables, ["scale", "method", "target", "seed"], patients)
+    rankings = _complete("rankings", tables, ["scale", "method", "seed"], patients)
+    truth = tables["truth"]
+    axes = {"target": axis_of(truth, ["scale", "target"]), "patient": axis_among(truth["patient"], patients)}
+    cases = Complete.of("table truth", truth, axes)
+    totals = {
+        metric: dict(zip(axes["target"].labels, cases.column(name).astype(np.float64), strict=True))
+        for metric, name in (("accuracy", "duels"), (PRIOR_WRONG, "prior_wrong"))
+    }
+    every, first = dict[Cell, Part](), dict[Cell, Part]()
+    for metric in ("accuracy", PRIOR_WRONG, "p_at_k"):
+        cube = decisions.column(metric).astype(np.float64)
+        for i, (scale, method, target, _) in enumerate(decisions.axes["run"].labels):
+            each = totals[metric][scale, target] if metric in totals else np.ones(len(patients))
+            _add(every, first, Cell(scale, method, target, metric), cube[i], np.repeat(each[:, None], cube.shape[2], 1))
+    for metric in (*AGAINST_LABELS, "correlation"):
+        cube = rankings.column(metric, may_miss=True).astype(np.float64)
+        for i, (scale, method, _) in enumerate(rankings.axes["run"].labels):
+            cell = Cell(scale, method, SIZE if metric == "correlation" else CLINICAL, metric)
+            _add(every, first, cell, cube[i], (~np.isnan(cube[i])).astype(np.float64))
+    weights = _complete("posterior", tables, ["seed"], patients)
+    for metric in WEIGHTS:
+        cube = weights.column(metric).astype(np.float64)
+        for each in cube:
+            _add(every, first, Cell(RAW, COMPARED[0], POSTERIOR, metric), each, np.ones_like(each))
+    rounds = [int(t) for (t,) in decisions.axes["t"].labels]
+    return Read(rounds, patients, {cell: part for cell, part in every.items() if part[1].any()}, first)
+
+
+def _complete(name: str, tables: Mapping[str, pd.DataFrame], keys: list[str], patients: list[str]) -> Complete:
+    table = tables[name]
+    axes = {"run": axis_of(table, keys), "patient": axis_among(table["patient"], patients), "t": axis_of(table, ["t"])}
+    return Complete.of(f"table {name}", table, axes)
+
+
+def _add(every: dict[Cell, Part], first: dict[Cell, Part], cell: Cell, values: Floats, cases: Floats) -> None:
+    """Add one run's sums to those of its cell."""
+    values = np.rint(np.nan_to_num(values) / GRAIN) * GRAIN
+    first.setdefault(cell, (values, cases))
+    before = every.get(cell, (np.zeros_like(values), np.zeros_like(cases)))
+    every[cell] = before[0] + values, before[1] + cases
+
+
+def _metrics(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    for cell, part in read.every.items():
+        yield resampled.mean([part]).assign(t=read.rounds, **cell.keys)
+
+
+def _gaps(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """A way less another, and less itself at no observation; both resampled together."""
+    for cell, part in read.every.items():
+        if cell.metric == PRIOR_WRONG or cell.target in BESIDE:
+            continue
+        against = {}
+        if cell.method in COMPARED:
+            against[LINEARITY] = read.every[cell._replace(method=LINEARITY)]
+        if cell.scale != RAW and cell.target == CLINICAL:
+            against[RAW] = read.every[cell._replace(scale=RAW)]
+        if cell.metric == "accuracy":
+            start = (np.repeat(each[:, :1], len(read.rounds), axis=1) for each in part)
+            against[START] = (next(start), next(start))
+        for reference, other in against.items():
+            keys = cell.keys | {"metric": "gap", "quantity": cell.metric, "reference": reference}
+            yield resampled.gap([part], [other]).assign(t=read.rounds, **keys)
+
+
+def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.DataFrame]:
+    """What shuffled bundles come to, and how often they do no worse than the real one along the same orders.
+
+    p is (1 + shuffled bundles that are no worse) / (1 + all of them); what is no target has none.
+    """
+    place = {t: i for i, t in enumerate(read.rounds)}
+    known = null.dropna(subset=["value"])
+    for key, part in known.groupby(["scale", "method", "target", "metric", "t"], sort=False):
+        cell, t = Cell(*map(str, key[:4])), int(str(key[4]))
+        values = part["value"].to_numpy(dtype=float)
+        low, high = interval(values[:, None], confidence=confidence)
+        rows = [{"value": values.mean(), "low": low[0], "high": high[0]}]
+        right, cases = (each[:, place[t]].sum() for each in read.first[cell])
+        if cell.target not in BESIDE:
+            p = (1 + (values >= right / cases - 1e-6).sum()) / (1 + len(values))
+            rows.append({"value": p, "metric": "p_value", "quantity": cell.metric})
+        table = pd.DataFrame([cell.keys | {"reference": SHUFFLED, "t": t, "n": len(values)} | row for row in rows])
+        yield table
+
+
+def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """What looks at no patient: the larger support; and, chosen on these same, a sign for each duel and prevalence."""
+    for (scale, target), part in tables["truth"].groupby(["scale", "target"], sort=False):
+        counts = part.set_index("patient").loc[read.patients]
+        constant, larger, cases = (counts[[name]].to_numpy(dtype=float) for name in ("majority", "larger", "duels"))
+        keys = Cell(str(scale), "", str(target), "majority").keys
+        if cases.any():
+            yield resampled.mean([(constant, cases)]).assign(**keys)
+            yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "method": "larger_support"})
+    labels, k = _labels(tables["labels"], read)
+    known, positive = ~np.isnan(labels), (labels == 1).sum(axis=1)
+    prevalence = np.nansum(labels, axis=0) / np.maximum(known.sum(axis=0), 1)
+    place = (prevalence[:, None] < prevalence).sum(axis=1)
+    areas = patient_auroc(np.broadcast_to(place, (len(labels), 1, len(place))), labels)
+    shown = {"auroc": (areas, ~np.isnan(areas))}
+    for metric, at in (("p_at_k", np.minimum(k, known.sum(axis=1))), ("r_precision", positive)):
+        share = positives_by_prevalence(labels, at) / np.maximum(at, 1)
+        shown[metric] = (share[:, None], ((positive > 0) & (k > 0))[:, None])
+    for metric, (share, has) in shown.items():
+        if has.any():
+            values = np.rint(np.where(has, share, 0.0) / GRAIN) * GRAIN
+            rows = resampled.mean([(values, has.astype(np.float64))])
+            yield rows.assign(metric=metric, target=CLINICAL, method="prevalence_order")
+
+
+def _labels(labels: pd.DataFrame, read: Read) -> tuple[Floats, int]:
+    """(P, N), NaN where missing; and k'."""
+    wide = labels.pivot(index="patient", columns="entity", values="label").loc[read.patients]
+    return wide.to_numpy(dtype=np.float64, na_value=np.nan), int(labels["k_clinical"].iloc[0])
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    truth, entities, labels = (tables[name] for name in ("truth", "entities", "labels"))
+    n, k, k_clinical = labels["entity"].nunique(), labels["k"].iloc[0], labels["k_clinical"].iloc[0]
+    for (scale, target), part in truth.groupby(["scale", "target"], sort=False):
+        if (target == OWN) == (scale != RAW):
+            every = len(part) * n * (n - 1) // 2
+            counts = {"tied_at_full_observation": (every - part["duels"].sum(), every)}
+            counts["without_spread"] = (int((entities.loc[entities["scale"] == scale, "sd"] == 0).sum()), n)
+            yield count_rows(counts).assign(target=str(target), variant=None if scale == RAW else str(scale))
+    classes = labels.dropna(subset="label").groupby("patient")["label"].agg(["min", "max"])
+    patients, labelled = labels["patient"].nunique(), labels.dropna(subset="label")["entity"].nunique()
+    counts = {
+        "patients_without_positive": (patients - int((classes["max"] == 1).sum()), patients),
+        "patients_of_one_class": (patients - int((classes["max"] > classes["min"]).sum()), patients),
+        "labelled": (labelled, n),
+        "k_clinical": (int(k_clinical), labelled),
+        "not_comparable": (int(labelled < 2 * k), labelled),
+    }
+    yield count_rows(counts).assign(target=CLINICAL)

@@ -3,11 +3,16 @@
 Three questions to the top-k setting. How much of what a ranking says early is the size of the elicited lists, which is
 known before any observation? What is left on scales that take size out? And does a mixture over all entities expect
 more of the unobserved features than the two entities of a duel do? Held against full observation, and against labels.
+
+There are two targets of the likelihood kind. `likelihood` is the ranking by the raw score at full observation, the
+paper's; `own` is that by the scaled score at full observation, which is what a scaled ranking is on its way to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,27 +20,34 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine.duels import all_pairs
+from afa.engine.rounds import Truth
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
+from afa.stages.allocation.tables import Targets, clinical_k
+from afa.stages.inputs import labels_of
 from afa.stages.labels.tasks import shuffled_genes
-from afa.stages.ranking.measures import (
-    CLINICAL,
-    OWN,
-    POSTERIOR,
-    PRIOR_WRONG,
-    SIZE,
-    Aims,
-    Measured,
-    best_constant,
-    larger_first,
-    measure,
-    scales_of,
-    size_correlation,
+from afa.stages.ranking.ways import (
+    METHODS,
+    Known,
+    Scale,
+    Signs,
+    cohort_scale,
+    expected_counts,
+    known,
+    leads,
+    places,
+    raw_scale,
+    shuffled_scale,
+    uniform_scale,
+    whole_scores,
 )
-from afa.stages.ranking.scales import Scale, cohort_scale
-from afa.stages.ranking.ways import METHODS, Known, Signs, known, places, whole_scores
+from afa.stats.accuracy import constant_answers
+from afa.stats.arrays import rows_of
 
+LIKELIHOOD, OWN, CLINICAL, SIZE, POSTERIOR = "likelihood", "own", "clinical", "size", "posterior"
+PRIOR_WRONG = "accuracy_prior_wrong"
 WAY = ["scale", "method"]
 AT_ONCE = 20
 """Shuffled bundles that are read at full observation together."""
@@ -78,7 +90,7 @@ def ranking_tables(
     shown = sorted(t for t in rounds if t < m)
     decisions, rankings, posterior, truth = [], [], [], pd.DataFrame()
     for seed in seeds:
-        seen = known(bundle, cohort.values, _orders(bundle, cohort, seed), shown, solver=solver, threads=threads)
+        seen = known(bundle, cohort.values, _orders(cohort, seed), shown, solver=solver, threads=threads)
         scales = scales_of(bundle, cohort.values, seen.observed)
         found, winners = measure(seen, scales, aims, threads)
         decisions += [_table(one, cohort, seen.rounds, seed) for one in found if one.duels is not None]
@@ -96,25 +108,22 @@ def ranking_tables(
         "posterior": pd.concat(posterior, ignore_index=True).drop(columns=[*WAY, "target"]),
         "truth": truth,
         "entities": entities,
-        "labels": _labels(bundle, cohort, aims),
+        "labels": rows_of(patient=cohort.patients, entity=bundle.entities).assign(
+            label=pd.array(aims.labels.ravel(), dtype="Float64").astype("Int8"), k=aims.k, k_clinical=aims.k_clinical
+        ),
         "null": pd.concat(null, ignore_index=True),
     }
     return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
-def _orders(bundle: Bundle, cohort: Cohort, seed: int) -> NDArray[np.int64]:
-    drawn = [random_order(bundle.features, patient=name, seed=seed) for name in cohort.patients]
-    return np.array(drawn, dtype=np.int64).reshape(len(cohort.patients), len(bundle.features))
+def _orders(cohort: Cohort, seed: int) -> NDArray[np.int64]:
+    return random_orders(cohort.features, cohort.patients, [seed])[:, 0]
 
 
 def _table(one: Measured, cohort: Cohort, rounds: Sequence[int], seed: int) -> pd.DataFrame:
-    keys = {"scale": one.scale, "method": one.method, "target": one.target, "seed": seed}
-    table = {
-        "patient": np.repeat(np.array(cohort.patients, dtype=object), len(rounds)),
-        "t": np.tile(np.array(rounds, dtype=np.int32), len(cohort.patients)),
-        **{name: values.ravel() for name, values in one.numbers.items()},
-    }
-    return pd.DataFrame(keys | table)
+    keys = {"scale": [one.scale], "method": [one.method], "target": [one.target], "seed": [seed]}
+    table = rows_of(**keys, patient=cohort.patients, t=np.array(rounds, dtype=np.int32))
+    return table.assign(**{name: values.ravel() for name, values in one.numbers.items()})
 
 
 def _labelled(found: Sequence[Measured], cohort: Cohort, rounds: Sequence[int], seed: int) -> Iterator[pd.DataFrame]:
@@ -130,13 +139,12 @@ def _truth(found: Sequence[Measured], winners: Sequence[Signs], cohort: Cohort, 
     of_scale = dict(zip(dict.fromkeys(one.scale for one in found), winners, strict=True))
     tables = []
     for one in found:
-        if one.method != METHODS[0] or one.duels is None:
-            continue
-        winner = of_scale[one.scale] if one.target == OWN else winners[0]
-        table = {"scale": one.scale, "target": one.target, "patient": list(cohort.patients)}
-        counts = {"duels": one.duels, "prior_wrong": one.prior_wrong, "majority": best_constant(winner)}
-        whole = {name: np.asarray(each).astype(np.int32) for name, each in counts.items()}
-        tables.append(pd.DataFrame({**table, **whole, "larger": larger_first(winner, aims)}))
+        if one.method == METHODS[0] and one.duels is not None:
+            winner = of_scale[one.scale] if one.target == OWN else winners[0]
+            counts = {"duels": one.duels, "prior_wrong": one.prior_wrong, "majority": best_constant(winner)}
+            whole = {name: np.asarray(each).astype(np.int32) for name, each in counts.items()}
+            table = rows_of(scale=[one.scale], target=[one.target], patient=cohort.patients)
+            tables.append(table.assign(**whole, larger=larger_first(winner, aims)))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -144,22 +152,10 @@ def _entities(bundle: Bundle, scales: dict[str, Scale], aims: Aims) -> pd.DataFr
     tables = []
     for name, scale in scales.items():
         mean, sd = (each[:, -1].mean(axis=0) if each.ndim > 1 else each for each in (scale.mean, scale.sd))
-        table = {"scale": name, "entity": list(bundle.entities), "support": aims.sizes}
-        table |= {"couplings": np.diff(bundle.packed.pointer), "mean": mean, "sd": sd}
-        tables.append(pd.DataFrame(table))
+        couplings = np.diff(bundle.packed.pointer)
+        table = rows_of(scale=[name], entity=bundle.entities)
+        tables.append(table.assign(support=aims.sizes, couplings=couplings, mean=mean, sd=sd))
     return pd.concat(tables, ignore_index=True)
-
-
-def _labels(bundle: Bundle, cohort: Cohort, aims: Aims) -> pd.DataFrame:
-    p, n = aims.labels.shape
-    table = {
-        "patient": np.repeat(np.array(cohort.patients, dtype=object), n),
-        "entity": np.tile(np.array(bundle.entities, dtype=object), p),
-        "label": pd.Series(aims.labels.ravel()).astype("Int8"),
-        "k": aims.k,
-        "k_clinical": aims.k_clinical,
-    }
-    return pd.DataFrame(table)
 
 
 def _followed_null(
@@ -173,7 +169,7 @@ def _followed_null(
     threads: int | None,
 ) -> Iterator[pd.DataFrame]:
     """Shuffled bundles before full observation: each gene has the values of another, and the order stays."""
-    orders = _orders(bundle, cohort, seed)
+    orders = _orders(cohort, seed)
     for permutation in range(permutations):
         # contiguous, or each kernel is compiled a second time for another layout of its input
         values = np.ascontiguousarray(cohort.values[:, shuffled_genes(len(bundle.features), permutation)])
@@ -240,3 +236,160 @@ def _whole_null(
                     value = mean_of(metric, each, Measured(name, "", target, {}))
                     lines += [(name, method, target, metric, value) for method in METHODS]
         yield _null_table(lines, t=m, permutation=numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Aims:
+    """What stays the same whatever the scale: P patients, N entities, Q duels.
+
+    pairs : (Q, 2). sizes : (N,) features in the support. labels : (P, N) float, 0, 1 or NaN.
+    """
+
+    pairs: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    labels: Floats
+    k: int
+    k_clinical: int
+
+    @classmethod
+    def of(cls, bundle: Bundle, cohort: Cohort, k: int) -> Aims:
+        sizes = np.array([len(bundle.support(entity)) for entity in bundle.entities])
+        pairs, labels = all_pairs(len(bundle.entities)), labels_of(bundle, cohort)
+        return cls(pairs, sizes, labels, k, clinical_k(bundle, cohort, k))
+
+    def against_labels(self, place: NDArray[np.int64], threads: int | None) -> dict[str, Floats]:
+        """Precision at k' and at all positives, and AUROC, of rankings (P, R, N); each (P, R) (decisions.md S10).
+
+        Precisions are missing where a cohort labels too few entities for any k'.
+        """
+        nobody = np.zeros(self.labels.shape, dtype=np.bool_)
+        none = np.zeros(len(self.labels), dtype=np.int64)
+        top = Targets(self.k, self.k_clinical, nobody, nobody, none, self.labels)
+        found = top.precisions(place.astype(np.int16), threads)
+        return {
+            "p_at_k": found["clinical_p_at_k"],
+            "r_precision": found["clinical_r_precision"] if self.k_clinical else np.full(place.shape[:2], np.nan),
+            "auroc": patient_auroc(place, self.labels),
+        }
+
+
+class Measured(NamedTuple):
+    """One way held against one target. numbers : by metric, (P, R); `accuracy` in duels called right, a tie one half.
+
+    duels, prior_wrong : (P,) duels with a winner, and those of them that this scale's `linearity` calls wrong before
+    any observation; of the likelihood targets alone.
+    """
+
+    scale: str
+    method: str
+    target: str
+    numbers: dict[str, Floats]
+    duels: Floats | None = None
+    prior_wrong: Floats | None = None
+
+
+def scales_of(bundle: Bundle, values: NDArray[np.int8], observed: NDArray[np.bool_]) -> dict[str, Scale]:
+    """Every scale by name, for P patients at R rounds: (N,) where it is the same for all, else (P, R, N)."""
+    return {
+        "raw": raw_scale(bundle),
+        "uniform": uniform_scale(bundle),
+        "cohort": cohort_scale(bundle, values),
+        "shuffled": shuffled_scale(bundle, *expected_counts(values, observed)),
+    }
+
+
+def measure(
+    seen: Known, scales: dict[str, Scale], aims: Aims, threads: int | None
+) -> tuple[list[Measured], list[Signs]]:
+    """Every way against every target, and what `population` rests on; and the winners by scale, (P, Q)."""
+    found, winners = [], []
+    raw: Truth | None = None
+    for name, scale in scales.items():
+        lead = np.concatenate([leads(seen, method, scale, aims.pairs) for method in METHODS], axis=1)
+        place = places(lead, aims.pairs, len(aims.sizes), scale.tie)
+        # at full observation any method, and `linearity`, the first, where all patients are one
+        own = Truth(_signs(lead[:, -1]), place[:, -1], _signs(lead[0, 0]))
+        raw = raw or own
+        winners.append(own.winner)
+        targets = {LIKELIHOOD: raw._replace(prior=own.prior)} | ({} if own is raw else {OWN: own})
+        every = [_against(truth, target, lead, place, aims, threads) for target, truth in targets.items()]
+        every.append(Measured("", "", CLINICAL, aims.against_labels(place, threads)))
+        every.append(Measured("", "", SIZE, {"correlation": size_correlation(place, aims.sizes)}))
+        for m, method in enumerate(METHODS):
+            rounds = slice(m * len(seen.rounds), (m + 1) * len(seen.rounds))
+            for one in every:
+                numbers = {metric: values[:, rounds] for metric, values in one.numbers.items()}
+                found.append(one._replace(scale=name, method=method, numbers=numbers))
+    weights = {"of_null": seen.posterior[..., -1], "of_likeliest": seen.posterior[..., :-1].max(axis=2)}
+    return [*found, Measured("raw", "population", POSTERIOR, weights)], winners
+
+
+def _against(
+    truth: Truth, target: str, lead: Floats, place: NDArray[np.int64], aims: Aims, threads: int | None
+) -> Measured:
+    """All methods one after the other along the second axis of lead (P, R, Q) and place (P, R, N)."""
+    wrong = (truth.winner != 0) & (truth.prior == -truth.winner)
+    called = np.sign(lead).astype(np.float32)
+    top = Targets.of(truth, aims.labels, aims.k, aims.k_clinical)
+    numbers = {
+        "accuracy": _right(called, truth.winner),
+        PRIOR_WRONG: _right(called, np.where(wrong, truth.winner, 0)),
+        "p_at_k": top.precisions(place.astype(np.int16), threads)["p_at_k"],
+    }
+    duels, prior_wrong = ((mask != 0).sum(axis=1).astype(np.float64) for mask in (truth.winner, wrong))
+    return Measured("", "", target, numbers, duels, prior_wrong)
+
+
+def _signs(lead: Floats) -> Signs:
+    return np.sign(lead).astype(np.int8)
+
+
+def _right(called: NDArray[np.float32], winner: Signs) -> Floats:
+    """(P, R) calls (P, R, Q) that a winner (P, Q) bears out, a tie one half; duels without a winner do not count."""
+    agreement = (called @ winner.astype(np.float32)[:, :, None])[..., 0]
+    right: Floats = (agreement.astype(np.float64) + (winner != 0).sum(axis=1)[:, None]) / 2
+    return right
+
+
+def best_constant(winner: Signs) -> Floats:
+    """(P,) duels that the best constant answer has right, chosen on these same patients."""
+    right: Floats = (constant_answers(winner)[0] * winner > 0).sum(axis=1).astype(np.float64)
+    return right
+
+
+def larger_first(winner: Signs, aims: Aims) -> Floats:
+    """(P,) duels right where the entity of the larger support is called; equal supports are half right."""
+    called = np.sign(aims.sizes[aims.pairs[:, 0]] - aims.sizes[aims.pairs[:, 1]])
+    return _right(np.broadcast_to(called.astype(np.float32), (len(winner), 1, len(called))), winner)[:, 0]
+
+
+def patient_auroc(place: NDArray[np.int64], labels: Floats) -> Floats:
+    """(P, R) chance that a positive entity of the patient ranks before a negative one; ties one half.
+
+    place : (P, R, N), equal for ties. labels : (P, N). NaN where the patient has labels of one class only.
+    """
+    p, r, n = place.shape
+    positive, negative = labels == 1, labels == 0
+    level = np.arange(p * r).reshape(p, r, 1) * n + place
+    of_negatives = np.broadcast_to(negative[:, None, :], place.shape).ravel()
+    here = np.bincount(level.ravel(), of_negatives, minlength=p * r * n).reshape(p, r, n)
+    behind = here.sum(axis=2, keepdims=True) - np.cumsum(here, axis=2)
+    beaten = np.take_along_axis(behind + here / 2, place, axis=2)
+    pairs = (positive.sum(axis=1) * negative.sum(axis=1))[:, None].astype(np.float64)
+    ahead = (beaten * positive[:, None, :]).sum(axis=2)
+    area: Floats = np.divide(ahead, pairs, out=np.full((p, r), np.nan), where=pairs > 0)
+    return area
+
+
+def size_correlation(place: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floats:
+    """(P, R) Spearman correlation of standing and support: 1 where the largest support is first and so on down.
+
+    place : (P, R, N). NaN where all entities tie, or have supports of one size.
+    """
+    flat = pd.DataFrame(place.reshape(-1, place.shape[-1]))
+    standing, size = -flat.rank(axis=1).to_numpy().reshape(place.shape), pd.Series(sizes).rank().to_numpy()
+    standing -= standing.mean(axis=-1, keepdims=True)
+    size = size - size.mean()
+    norm = np.sqrt((standing**2).sum(axis=-1) * (size**2).sum())
+    correlation: Floats = np.divide(standing @ size, norm, out=np.full(norm.shape, np.nan), where=norm > 0)
+    return correlation
