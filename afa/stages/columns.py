@@ -16,6 +16,11 @@ def columns(names: str, **own: Column) -> Columns:
     return {name: own.get(name) or COMMON[name] for name in names.split()}
 
 
+def described(own: Mapping[str, Column], **tables: str) -> dict[str, Columns]:
+    """The columns of several tables from their names; `own` has those that mean something else in all of these."""
+    return {table: columns(names, **own) for table, names in tables.items()}
+
+
 COMMON: Mapping[str, Column] = {
     # what a row is about
     "cohort": Column("", "name of the cohort"),

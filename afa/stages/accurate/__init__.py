@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,7 @@ from afa.inference.meanfield import Solver
 from afa.stages.accurate.inference import Effort
 from afa.stages.accurate.tables import OPEN, SCORES, accurate_tables, settled
 from afa.stages.base import Column, Rounds, Section, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import described
 from afa.stages.inputs import top_k_size
 from afa.stats.accuracy import Resampled, sums_of
 from afa.stats.summary import summary_rows
@@ -69,22 +68,22 @@ OWN = {
     "second_posterior": Column("nats", "the same by the second half"),
     "error_posterior": Column("nats", "standard error of the accurate ones; 0 where they are exact"),
 }
-_columns = partial(columns, **OWN)
 STAGE = Stage(
     settings=("accurate", "top_k", "closure.strength", "inference"),
     section=Settings,
     duels=True,
-    tables={
-        "check": _columns("patient t entity exact sampled error effective cohort bundle"),
-        "checked_duels": _columns("patient t method duels open changed apart within cohort bundle"),
-        "duels": _columns("patient t entity_a entity_b mean_field accurate first second error method cohort bundle"),
-        "sets": _columns("patient t k shared shared_runs right_mean_field right_accurate method cohort bundle"),
-        "solves": _columns("patient t entity effective inference quantity error cohort bundle"),
-        "tasks": _columns(
+    tables=described(
+        OWN,
+        check="patient t entity exact sampled error effective cohort bundle",
+        checked_duels="patient t method duels open changed apart within cohort bundle",
+        duels="patient t entity_a entity_b mean_field accurate first second error method cohort bundle",
+        sets="patient t k shared shared_runs right_mean_field right_accurate method cohort bundle",
+        solves="patient t entity effective inference quantity error cohort bundle",
+        tasks=(
             "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior first"
             " first_posterior second second_posterior error error_posterior cohort bundle"
         ),
-    },
+    ),
     space_mb=1.9,
     single=("duels", "tasks"),
 )

@@ -257,7 +257,8 @@ def _sampled(bundle: Bundle, states: States, effort: Effort, threads: int | None
     )
     log_zs = LogZ(value.T.reshape(-1, *found.shape), error.reshape(found.shape), effective.reshape(found.shape))
     scores = np.empty(found.shape, dtype=object)
-    scores.flat = [each for _, each in found.flat]
+    for place in np.ndindex(found.shape):
+        _, scores[place] = found[place]
     return log_zs, expectations_of(scores)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import columns, described
 from afa.stages.inputs import top_k_size
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc, ranking_tables
 from afa.stats.accuracy import Part, Resampled, positives_by_prevalence
@@ -56,27 +55,34 @@ MEANINGS = {
     "majority": Column("count", "those of them that the best constant answer has right"),
     "larger": Column("count", "those of them that the entity of the larger support wins, equal supports one half"),
 }
-_columns = partial(columns, **MEANINGS)
 STAGE = Stage(
     settings=("ranking", "top_k", "inference"),
     section=Settings,
     duels=True,
     tables={
-        "decisions": _columns("scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle"),
-        "entities": _columns("scale entity support couplings mean sd cohort bundle"),
-        "labels": _columns("patient entity label k k_clinical cohort bundle"),
-        "null": _columns(
+        **described(
+            MEANINGS,
+            decisions="scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle",
+            entities="scale entity support couplings mean sd cohort bundle",
+            labels="patient entity label k k_clinical cohort bundle",
+            posterior="seed patient t of_null of_likeliest cohort bundle",
+            truth="scale target patient duels prior_wrong majority larger cohort bundle",
+        ),
+        "null": columns(
             "scale method target t permutation metric value cohort bundle",
-            target=Column("", "likelihood or own; clinical: labels; size: supports; posterior: of the models"),
+            **MEANINGS
+            | {"target": Column("", "likelihood or own; clinical: labels; size: supports; posterior: of the models")},
         ),
-        "posterior": _columns("seed patient t of_null of_likeliest cohort bundle"),
-        "rankings": _columns(
+        "rankings": columns(
             "scale method seed patient t p_at_k r_precision auroc correlation cohort bundle",
-            p_at_k=Column(
-                "0 to 1", "share of positive labels among the first k' of the labelled entities; missing without one"
-            ),
+            **MEANINGS
+            | {
+                "p_at_k": Column(
+                    "0 to 1",
+                    "share of positive labels among the first k' of the labelled entities; missing without one",
+                )
+            },
         ),
-        "truth": _columns("scale target patient duels prior_wrong majority larger cohort bundle"),
     },
     space_mb=0.9,
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -121,7 +121,7 @@ def _orders(cohort: Cohort, seed: int) -> NDArray[np.int64]:
 
 
 def _table(one: Measured, cohort: Cohort, rounds: Sequence[int], seed: int) -> pd.DataFrame:
-    keys = {"scale": [one.scale], "method": [one.method], "target": [one.target], "seed": [seed]}
+    keys: dict[str, list[Any]] = {"scale": [one.scale], "method": [one.method], "target": [one.target], "seed": [seed]}
     table = rows_of(**keys, patient=cohort.patients, t=np.array(rounds, dtype=np.int32))
     return table.assign(**{name: values.ravel() for name, values in one.numbers.items()})
 
