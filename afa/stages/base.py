@@ -26,11 +26,23 @@ Adding a stage
        own, given as `section=Settings`. They are the section NAME of `config.yaml`, and the only home of a default.
        A section that two stages read stands in `afa/stages/settings.py`.
     2. The names of its tables' columns; what a new column means is a keyword of `columns(...)`.
-    3. `notebooks/NAME.ipynb`, its entry in `NOTEBOOKS` of `workflow/rules/report.smk`, its caption.
-    4. A test of `run` and `summarise`, and the rules and settings in `tests/workflow/reruns.yaml`.
+    3. A table of the summary that is new: its place in `TABLES` of `afa/stats/summary.py`, its line in
+       `docs/summary.md`.
+    4. `notebooks/NAME.ipynb` and its caption `workflow/report/NAME.rst`, named by `figure`; a figure of several stages
+       has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
+       from a small run of all stages, with settings of its own where the defaults take too long.
+    5. `tests/stages/test_NAME.py`, of `run` and `summarise`, and the rules in `tests/workflow/reruns.yaml`: `NAME`,
+       `NAME_summary` and `NAME_notebook`, and where the rules that follow list what they read.
+    6. Only with settings: `config/config.yaml`, their rows in both tables of `config/README.md`, `make schema`, their
+       lines in `reruns.yaml`.
 
-    afa stage NAME --bundle FOLDER --cohort FOLDER --out tables
+    afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
+
+A finished run that other code has made would be made again, for minutes. To see the stage on it, name what may run:
+
+    snakemake -c1 results/RUN/summary.csv --allowed-rules NAME NAME_summary summary
+    snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
 """
 
 from __future__ import annotations
@@ -89,6 +101,7 @@ class Stage:
 
     inputs, optional : names of what `run` reads, and of what it may be given too. settings, summary : keys of the
     configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
+    figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
     two entities or more. labels : needs patients with labels. by_patient :
     takes longer for more patients. space_mb : what its tables and rows take for the demo cohort. single : long tables
@@ -104,6 +117,7 @@ class Stage:
     labels: bool = False
     by_patient: bool = True
     summary: tuple[str, ...] | None = ("bootstrap",)
+    figure: tuple[str, str] | None = None
     beside: tuple[str, ...] = ()
     tables: Mapping[str, Columns] = field(default_factory=dict)
     space_mb: float = 0.0

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
+from afa.rulenames import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 from afa.stages.base import Rounds, Section, Seeds
 
 
@@ -69,7 +69,7 @@ class Layer0(Section):
 class Allocation(Section):
     """The grid of allocation rules (sec:eval_alloc): every rule by every gain and schedule."""
 
-    rules: RuleNames = Field(RULE_NAMES, description="rules of afa.allocate, or module:Class")
+    rules: RuleNames = Field(IN_THE_GRID, description="rules of afa.allocate, or module:Class")
     gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
         ("wald_magnitude", "cmi", "f_target"), min_length=1, description="what a duel is expected to learn"
     )

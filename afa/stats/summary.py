@@ -80,10 +80,11 @@ def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
 
     """
     if table not in TABLES:
-        raise ValueError(f"{table} is no table of the summary")
+        places = "its place in TABLES of afa/stats/summary.py and its line in docs/summary.md"
+        raise ValueError(f"{table} is no table of the summary: a new one has {places}")
     unknown = sorted(set(rows.columns) - set(COLUMNS)) + sorted(set(rows["metric"]) - set(METRICS))
     if unknown:
-        raise ValueError(f"not in the summary's form: {', '.join(unknown)}")
+        raise ValueError(f"not in the summary's form: {', '.join(unknown)}; COLUMNS and METRICS have what there is")
     complete = rows.assign(table=table).reindex(columns=COLUMNS)
     for name in set(TEXT) - {"entity"}:
         words = complete[name].dropna().unique()

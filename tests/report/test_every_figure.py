@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 from unittest import mock
 
@@ -42,7 +43,6 @@ STAGES = {
         "top_k": 1,
         "allocation": {"rules": ["random", "greedy", "priority_clusters"], "gains": ["cmi"], **SEED},
     },
-    "layer1": {},
     "stopping": {"top_k": 1},
     "binary": {"random_order": SEED},
     "labels": {"labels": {"thresholds": [0.5], "percents": [50], "permutations": 2, "whole_permutations": 3, **SEED}},
@@ -59,8 +59,8 @@ STAGES = {
     },
     "layer0": {"top_k": 1, "layer0": {"clusters": [2]}},
     "layer0_synthetic": {"layer0": {"simulated": 20}},
-    "sanity": {},
 }
+"""Small settings; a stage without an entry has the defaults."""
 NOT_SUMMARISED = ("allocation_truth", "sanity")
 INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort.parquet", "portfolio": "portfolio.yaml"}
 ERRATA = {
@@ -117,8 +117,9 @@ def run(tmp_path_factory):
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
     tables, curves = folder / "tables", folder / "curves"
-    for stage, settings in STAGES.items():
-        run_stage(folder, stage, settings)
+    read = {name: {*stage.inputs, *stage.beside} & set(stages()) for name, stage in stages().items()}
+    for name in TopologicalSorter(read).static_order():
+        run_stage(folder, name, STAGES.get(name, {}))
     (tables / "errata").mkdir()
     pd.DataFrame(ERRATA).to_parquet(tables / "errata" / "errata.parquet")
     invoke("join", *map(str, sorted(curves.glob("*.parquet"))), "--out", f"{folder}/summary.csv")

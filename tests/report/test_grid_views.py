@@ -29,7 +29,7 @@ from afa.report.grid import (
     with_interval,
 )
 from afa.report.notebook import notebook_figure, run_notebook
-from afa.rulenames import RULE_NAMES
+from afa.rulenames import IN_THE_GRID
 from afa.stages.allocation import summarise
 from afa.stages.allocation.tables import allocation_grid, allocation_truth, cells_of
 from afa.stages.settings import Bootstrap
@@ -69,8 +69,8 @@ GRID = (
 )
 
 
-def test_every_rule_has_a_style_and_no_two_rules_share_colour_and_line():
-    assert list(RULE_STYLE) == list(RULE_NAMES)
+def test_every_rule_of_the_default_grid_has_a_style_and_no_two_rules_share_colour_and_line():
+    assert list(RULE_STYLE) == list(IN_THE_GRID)
     styles = [*RULE_STYLE.values(), OWN_STYLE]
     assert len({(to_rgba(style["color"]), str(style["linestyle"])) for style in styles}) == len(styles)
     assert len({style["marker"] for style in styles}) == len(styles)

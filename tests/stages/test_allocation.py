@@ -50,7 +50,7 @@ def test_the_grid_is_every_rule_by_gain_and_schedule_and_nothing_twice():
         Cell("largest_unary", "", "every"),
         Cell("largest_unary", "", "paper"),
     ]
-    assert all(len(parts[gain]) == 12 for gain in GAINS)
+    assert all(len(parts[gain]) == 2 * (len(RULES) - 2) for gain in GAINS)
     assert dict(cells_of(["random"], GAINS, ["paper"])) == {"none": [Cell("random", "", "every")]}
 
 

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,6 +17,7 @@ from afa.stages.base import Stage, check_tables, chosen
 from afa.stages.columns import columns
 
 NAMES = sorted(stages())
+ROOT = Path(__file__).parents[2]
 
 
 def heads(keys: tuple[str, ...]) -> set[str]:
@@ -50,6 +52,14 @@ def test_what_a_bundle_or_cohort_lacks_leaves_out_the_stages_that_need_it_and_th
     assert {"sign", "allocation", "stopping"} <= set(alone)
     assert not {"binary", "labels", "calibration"} & set(alone)
     assert left_out(2, labelled=False) == {"labels": "no labels", "labels_needed": "no labels"}
+
+
+@pytest.mark.parametrize("name", [name for name, stage in stages().items() if stage.figure])
+def test_a_figure_of_a_stage_has_its_notebook_and_its_caption(name: str) -> None:
+    assert (ROOT / "notebooks" / f"{name}.ipynb").is_file()
+    assert (ROOT / "workflow" / "report" / f"{name}.rst").is_file()
+    described = f'"{name}": {{'
+    assert described not in (ROOT / "workflow" / "rules" / "report.smk").read_text(encoding="utf-8"), "named twice"
 
 
 def test_the_table_is_read_without_numerics() -> None:

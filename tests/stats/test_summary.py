@@ -73,8 +73,8 @@ def test_every_column_table_and_metric_is_documented(name: str) -> None:
 
 
 def test_no_table_or_metric_is_listed_twice() -> None:
-    assert len(set(TABLES)) == len(TABLES) == 28
-    assert len(set(METRICS)) == len(METRICS) == 22
+    assert len(set(TABLES)) == len(TABLES)
+    assert len(set(METRICS)) == len(METRICS)
 
 
 def test_columns_that_do_not_apply_are_empty() -> None:

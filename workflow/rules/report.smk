@@ -106,11 +106,6 @@ NOTEBOOKS = {
         "figure": "the closure against the true gauge",
         "reads": ["curves/gauge.parquet"],
     },
-    "elicitation_error": {
-        "category": "Binary classification",
-        "figure": "accuracy against wrong signs",
-        "reads": ["curves/elicitation_error.parquet", "tables/elicitation_error"],
-    },
     "labels": {
         "category": "Past the paper",
         "figure": "labels, by reference and coupling",
@@ -125,11 +120,6 @@ NOTEBOOKS = {
         "category": "Past the paper",
         "figure": "decisions that mean-field changes",
         "reads": ["curves/accurate.parquet"],
-    },
-    "labels_needed": {
-        "category": "Past the paper",
-        "figure": "classifiers by labelled patients",
-        "reads": ["curves/labels_needed.parquet", "tables/labels_needed"],
     },
     "elicitation_health": {
         "category": "Checks",
@@ -152,6 +142,18 @@ NOTEBOOKS = {
         "reads": ["tables/errata"],
     },
 }
+
+# A stage's own figure, last of its chapter.
+for name, stage in STAGES.items():
+    if stage.figure:
+        NOTEBOOKS[name] = {
+            "category": stage.figure[0],
+            "figure": stage.figure[1],
+            "reads": [
+                *([] if stage.summary is None else [f"curves/{name}.parquet"]),
+                f"tables/{name}",
+            ],
+        }
 
 # Figures whose tables this run does not have are left out, and the report says why.
 for name, page in dict(NOTEBOOKS).items():

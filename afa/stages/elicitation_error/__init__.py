@@ -61,6 +61,7 @@ OWN = {
 STAGE = Stage(
     settings=("elicitation_error",),
     section=Settings,
+    figure=("Binary classification", "accuracy against wrong signs"),
     tables={
         "calls": columns("population entity patient label flip decision right n cohort bundle"),
         "labels": columns("entity patients positive missing cohort bundle", **OWN),

@@ -76,6 +76,7 @@ STAGE = Stage(
     settings=("labels_needed",),
     section=Settings,
     labels=True,
+    figure=("Past the paper", "classifiers by labelled patients"),
     tables={
         "left_out": columns("entity size reason cohort bundle", **OWN),
         "predictions": columns(
