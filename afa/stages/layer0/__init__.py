@@ -100,8 +100,8 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 def _removed(layer0: pd.DataFrame) -> pd.DataFrame:
     """Clusters and entities removed, and the share of the certificates that some patient contradicts."""
-    columns = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
-    total = layer0.groupby(ELIMINATION, sort=False)[columns].sum().reset_index()
+    summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
+    total = layer0.groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     share = total["contradicted"] / total["entities_out"].replace(0, np.nan)
     parts = [
         total[ELIMINATION].assign(metric="count", value=total["clusters_out"], n=total["n_clusters"]),
