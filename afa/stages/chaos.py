@@ -275,8 +275,8 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     strata["flips_quartile"] = cells["flips"].transform(lambda values: np.percentile(values, 75))
     strata["magnitude_median"] = cells["magnitude"].transform("median")
     chaotic = (strata["flips"] >= strata["flips_quartile"]) & (strata["magnitude"] > strata["magnitude_median"])
-    columns = ["flips", "flips_quartile", "magnitude", "magnitude_median", "nonzero", "chaotic"]
-    return strata.assign(chaotic=chaotic)[[*key, *columns]]
+    said = ["flips", "flips_quartile", "magnitude", "magnitude_median", "nonzero", "chaotic"]
+    return strata.assign(chaotic=chaotic)[[*key, *said]]
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:

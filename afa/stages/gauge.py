@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.gauges import COUNTS, READINGS, gauge_paths
-from afa.engine.paths import Signs
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import labels_of, rounds_up_to
-from afa.stats.accuracy import Part, Resampled, by_t, sums_of
+from afa.stats.accuracy import Part, Resampled, Signs, by_t, sums_of
 from afa.stats.arrays import KINDS, duel_rows, right_by_kind, rows_of
 from afa.stats.resampling import Moments, interval, percentiles
 from afa.stats.summary import count_rows, summary_rows
@@ -108,7 +108,7 @@ def run(
     paths = gauge_paths(bundle, cohort.values[chosen], orders, rounds, solver=solver, threads=threads)
     labels = clinical_winners(bundle, cohort)
     conclusive = (np.abs(labels) == 1).sum(axis=0) >= LEAST_PATIENTS
-    winning: dict[str, Signs] = {"likelihood": paths.signs["wald", ""][:, 0, -1]}
+    winning: dict[str, NDArray[np.int8]] = {"likelihood": paths.signs["wald", ""][:, 0, -1]}
     if conclusive.any():
         winning["clinical"] = np.where(conclusive, np.nan_to_num(labels[chosen]), 0.0).astype(np.int8)
     by_round = rows_of(patient=names, seed=gauge.seeds, t=range(orders.shape[2] + 1))

@@ -210,7 +210,7 @@ def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -
 
 
 def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) -> pd.DataFrame:
-    columns = ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"]
+    keys = ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"]
     parts = []
     for p, name in enumerate(names):
         magnitudes, level = two_digits(np.abs(differences[p]))
@@ -224,8 +224,8 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
                 )
                 total = (len(one.seeds) * duels).astype(np.int32)
                 row = (name, one.allocation, bracket, magnitudes, total, never, never_support)
-                parts.append(pd.DataFrame(dict(zip(columns, row, strict=True))))
-    return pd.concat(parts or [pd.DataFrame(columns=columns)], ignore_index=True)
+                parts.append(pd.DataFrame(dict(zip(keys, row, strict=True))))
+    return pd.concat(parts or [pd.DataFrame(columns=keys)], ignore_index=True)
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
@@ -276,7 +276,7 @@ class Counts:
     duels, tied : (P, 1) with and without a winner. runs : how many orders each allocation has.
     """
 
-    columns: Mapping[tuple[str, str], Mapping[str, Floats]]
+    counted: Mapping[tuple[str, str], Mapping[str, Floats]]
     runs: Mapping[str, int]
     duels: Floats
     tied: Floats
@@ -284,17 +284,17 @@ class Counts:
     @classmethod
     def of(cls, table: pd.DataFrame, pairs: pd.DataFrame, time: str) -> Counts:
         names = [name for name in ("called", "wrong", "tied") if name in table]
-        columns = {}
+        counted = {}
         for (allocation, bracket), part in table.groupby(["allocation", "bracket"], sort=False):
             sums = sums_of(part, list(pairs.index), *names, by=time)
-            columns[str(allocation), str(bracket)] = dict(zip(names, sums, strict=True))
+            counted[str(allocation), str(bracket)] = dict(zip(names, sums, strict=True))
         runs = table.groupby("allocation")["seed"].nunique(dropna=False).to_dict()
         duels, tied = (pairs[[name]].to_numpy(float) for name in ("duels", "tied"))
-        return cls(columns, {str(name): int(number) for name, number in runs.items()}, duels, tied)
+        return cls(counted, {str(name): int(number) for name, number in runs.items()}, duels, tied)
 
     def part(self, allocation: str, bracket: str, name: str = "called") -> Part:
         """`called` of the duels with a winner, `tied` of those without, `wrong` of the called."""
-        counts = self.columns[allocation, bracket]
+        counts = self.counted[allocation, bracket]
         if name == "wrong":
             return counts["wrong"], counts["called"]
         total = self.runs[allocation] * (self.tied if name == "tied" else self.duels)
