@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from afa.inference.meanfield import Solver, mean_field
     from afa.mrf import Evidence, PairwiseMRF
     from afa.planner import BinaryPlanner, Stop, TopKPlanner
-    from afa.report.simulated import simulate
+    from afa.report.simulation import simulate
     from afa.session import load_session, save_session
 
 __version__ = "0.2.0"
@@ -42,7 +42,7 @@ _HOME = {
     "load_session": "afa.session",
     "mean_field": "afa.inference.meanfield",
     "save_session": "afa.session",
-    "simulate": "afa.report.simulated",
+    "simulate": "afa.report.simulation",
     "validate_bundle": "afa.bundle",
 }
 

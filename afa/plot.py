@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 from afa.dialogue.words import posterior_is_of, posterior_of
 from afa.planner import Planner
 from afa.report.figures import Shown, curves_figure, new_figure
-from afa.report.simulated import Simulated
+from afa.report.simulation import Simulated
 
 COLOUR = "#0072B2"
 

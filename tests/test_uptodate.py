@@ -12,8 +12,7 @@ from snakemake.persistence.file import FilePersistence
 
 from afa import workflow
 from afa.errors import ReportError
-from afa.report.provenance import trace
-from afa.report.records import Records
+from afa.report.provenance import Records, trace
 from afa.workflow import Contents, Stamp, content_of
 
 

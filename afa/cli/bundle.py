@@ -95,7 +95,7 @@ def bundle_show(
 ) -> None:
     """Print a bundle's entities, or its features: unaries up and down, couplings, and what there is beside them."""
     from afa.bundle import load_bundle
-    from afa.report.tables import bundle_table, feature_table
+    from afa.report.model_counts import bundle_table, feature_table
 
     model = load_bundle(bundle)
     if json:
@@ -123,7 +123,7 @@ def bundle_graph(
 ) -> None:
     """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
     from afa.bundle import load_bundle
-    from afa.formats.graph_file import write_graph
+    from afa.formats.graph import write_graph
 
     model = load_bundle(bundle)
     write_graph(model, out, entity=entity)
@@ -140,7 +140,7 @@ def bundle_from_graph(
 ) -> None:
     """Write the bundle that a graph holds; a graph drawn elsewhere needs --entity. Needs the extra `formats` of afa."""
     from afa.bundle import save_bundle
-    from afa.formats.graph_file import read_graph
+    from afa.formats.graph import read_graph
 
     bundle = read_graph(graph, name=name, version=version, entity=entity)
     save_bundle(bundle, out)

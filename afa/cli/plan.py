@@ -16,7 +16,7 @@ from afa.cli.options import BundleArgument, Costs, Coupling, Entity, Holds, Tau,
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
-    from afa.dialogue.keeping import Keeper
+    from afa.dialogue.sessions import Keeper
     from afa.planner import Planner
 
 Session = Annotated[
@@ -61,7 +61,7 @@ class Question:
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
         """The planner of the session where there is one, else a new one, whose session is kept from now on."""
-        from afa.dialogue.opening import new_planner, read_panels, resumed_planner
+        from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.errors import Fault, PlannerError
         from afa.planner import Stop
         from afa.planner.options import tau_of
@@ -192,7 +192,7 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
             bundle = load_bundle(folder)
             waiting.update(prepare(bundle))
 
-            from afa.dialogue.keeping import open_session
+            from afa.dialogue.sessions import open_session
 
             keeper = until_the_end.enter_context(open_session(session))
             planner = question.planner(bundle, session, keeper)
@@ -203,8 +203,7 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
 def _take_over(planner: Planner, path: Path) -> None:
     """Observe what a phenopacket says, and tell what of it is not used."""
     from afa.errors import Fault, PlannerError
-    from afa.formats.hpo_bundle import values_of
-    from afa.formats.phenopacket import read_phenopacket
+    from afa.formats.patients import read_phenopacket, values_of
 
     said = values_of(read_phenopacket(path), planner.asked_of)
     if not said.values:

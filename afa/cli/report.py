@@ -53,10 +53,9 @@ def compare_with_paper(
 ) -> None:
     """Write the paper and this run side by side: each printed cell and each claim with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
-    from afa.report.answers import load_answers
+    from afa.report.answers import Reader, facts_of, load_answers
     from afa.report.comparison import compare, load_printed, write_comparison
-    from afa.report.lines import Lines
-    from afa.report.readings import Reader, facts_of
+    from afa.report.paper_tables import Lines
     from afa.report.screen import Statements, screen_table
     from afa.stats.summary import read_summary
     from afa.yamlfile import load_model
@@ -143,8 +142,7 @@ def record_provenance(
     out: Out,
 ) -> None:
     """Write every job behind some results: command, code, times, digests. Fail where a result is not what they made."""
-    from afa.report.provenance import trace, write_provenance
-    from afa.report.records import Records
+    from afa.report.provenance import Records, trace, write_provenance
 
     kept = Records(records)
     jobs = trace(target, kept.job)
@@ -158,7 +156,7 @@ def crate(
     license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you give it away")],
 ) -> None:
     """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
-    from afa.report.crate import write_crate
+    from afa.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from operator import methodcaller
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 
 import afa
-from afa.dialogue.keeping import Keeper, all_or_nothing
+from afa.dialogue.sessions import Keeper, all_or_nothing
 from afa.dialogue.words import (
     answer_of,
     feature_named,
@@ -128,9 +130,7 @@ class Conversation:
                 if self.planner.actions != before:
                     self.keeper.keep(self.planner)
         except AfaError as error:
-            fault = error.faults[0]
-            parts = {"where": fault.where, "found": fault.found, "expected": fault.expected}
-            return {"ok": False, "error": {**parts, "next_step": fault.next_step}}
+            return refused(error.faults[0])
         return answer
 
     def _carry_out(self, request: Any) -> dict[str, Any]:
@@ -234,31 +234,30 @@ def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator
         yield as_text(answer)
 
 
+def refused(fault: Fault) -> dict[str, Any]:
+    """The answer to a request that cannot be carried out."""
+    return {"ok": False, "error": asdict(fault)}
+
+
 def as_text(answer: dict[str, Any]) -> str:
     """An answer as one line of JSON."""
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
-    return value.item()
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, default=methodcaller("item"))  # NumPy's numbers
 
 
 def _read(line: str) -> Any:
+    example = 'write for example {"do": "show"}'
     if len(line) > LONGEST_LINE:
         found = f"a line of {len(line)} characters"
         raise PlannerError(Fault("request", found, f"at most {LONGEST_LINE}", "send one request a line"))
     try:
         document = json.loads(line, object_pairs_hook=_each_key_once)
     except (ValueError, RecursionError):
-        step = 'write for example {"do": "show"}'
-        raise PlannerError(Fault("request", "text that is not JSON", "one JSON object a line", step)) from None
+        raise PlannerError(Fault("request", "text that is not JSON", "one JSON object a line", example)) from None
     if _SURROGATE.search(json.dumps(document, ensure_ascii=False)):
         found = "half a character (a lone surrogate), or bytes that are not UTF-8"
         raise PlannerError(Fault("request", found, "whole characters", "write the request as UTF-8"))
     if not isinstance(document, dict):
-        step = 'write for example {"do": "show"}'
-        raise PlannerError(Fault("request", f"a {type(document).__name__}", "a JSON object", step))
+        raise PlannerError(Fault("request", f"a {type(document).__name__}", "a JSON object", example))
     if document.get("do") not in VERBS:
         found = repr(document["do"])[:80] if "do" in document else "nothing"
         raise PlannerError(Fault("request, key do", found, " or ".join(VERBS), "choose one of these"))

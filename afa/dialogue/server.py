@@ -18,7 +18,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
-from afa.dialogue.conversation import Conversation, as_text
+from afa.dialogue.conversation import Conversation, as_text, refused
 from afa.errors import Fault, PlannerError
 
 HERE = "127.0.0.1"
@@ -57,9 +57,7 @@ class Served:
         """Carry out what a tab asks for that has seen this step; refused where another tab has gone on since."""
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
-            told = Fault("this page", found, expected, "look at it again: it shows the last step now")
-            parts = {"where": told.where, "found": told.found, "expected": told.expected}
-            answer: dict[str, Any] = {"ok": False, "error": {**parts, "next_step": told.next_step}}
+            answer = refused(Fault("this page", found, expected, "look at it again: it shows the last step now"))
         else:
             before = self.conversation.planner.actions
             answer = self.conversation.hear(json.dumps(request))

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from afa.csvfile import number
-from afa.dialogue.keeping import Keeper, all_or_nothing
+from afa.dialogue.sessions import Keeper, all_or_nothing
 from afa.dialogue.words import (
     READ_AS,
     WRITTEN,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from afa.formats.afabench import REGISTRY, BinaryMethod, TopKMethod
-    from afa.formats.graph import from_networkx, to_networkx
-    from afa.formats.graph_file import read_graph, write_graph
+    from afa.formats.graph import from_networkx, read_graph, to_networkx, write_graph
     from afa.formats.markov_network import from_markov_networks, to_markov_network
 
 _HOME = {
@@ -20,10 +19,10 @@ _HOME = {
     "TopKMethod": "afa.formats.afabench",
     "from_markov_networks": "afa.formats.markov_network",
     "from_networkx": "afa.formats.graph",
-    "read_graph": "afa.formats.graph_file",
+    "read_graph": "afa.formats.graph",
     "to_markov_network": "afa.formats.markov_network",
     "to_networkx": "afa.formats.graph",
-    "write_graph": "afa.formats.graph_file",
+    "write_graph": "afa.formats.graph",
 }
 
 __all__ = [

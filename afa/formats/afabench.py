@@ -25,8 +25,7 @@ import yaml
 from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.errors import Fault, PlannerError
 from afa.files import atomic_file
-from afa.formats.batch import Row, alike, columns_of, rows_of
-from afa.formats.planner_cache import AnyPlanner, PlannerCache
+from afa.formats.batch import AnyPlanner, PlannerCache, Row, alike, columns_of, rows_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.planner import BinaryPlanner, TopKPlanner

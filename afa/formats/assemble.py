@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from afa.bundle import Bundle
 from afa.bundle.format import Header, Potentials
 from afa.bundle.model import packed_couplings
-from afa.errors import BundleError, ConfigError, Fault
+from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.mrf import Floats
 from afa.yamlfile import check_model
 
@@ -121,3 +122,15 @@ def _alias_faults(where: str, aliases: Mapping[str, Any], features: Sequence[str
                 faults.append(Fault(place, found, "a name of its own", "remove it"))
             taken.add(name)
     return faults
+
+
+def library(module: str) -> Any:
+    """The module of an optional library; an `AfaError` that says how to install it where there is none."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        step = "run `pip install 'afa[formats]'`"
+        raise AfaError(Fault(package, "no such library", f"{package}, which this format needs", step)) from None

@@ -1,11 +1,12 @@
-"""A batch as AFABench hands it over, and as the rows that a planner's state is made of."""
+"""A batch as AFABench hands it over, as the rows that a planner's state is made of, and planners kept by such rows."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from afa.bundle import Bundle
 from afa.errors import Fault, PlannerError
 from afa.features import Features
 from afa.mrf import VALUES
+from afa.planner import BinaryPlanner, TopKPlanner
 
 OPEN, PASSED = 2, 3
 """What a row holds beside -1, 0 and 1: a feature that can be had, and one that was asked for and gave no value."""
@@ -58,11 +60,7 @@ def columns_of(bundle: Bundle, names: Sequence[str], panels: Mapping[str, Sequen
 
 
 def rows_of(
-    masked_features: Any,
-    feature_mask: Any,
-    selection_mask: Any,
-    feature_shape: Sequence[int] | None,
-    columns: Columns,
+    masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None, columns: Columns
 ) -> tuple[Row, tuple[int, ...]]:
     """Rows (R, M) int8 of a batch `*batch *feature_shape` with these columns; and `batch`.
 
@@ -119,3 +117,54 @@ def alike(answer: NDArray[Any], given: Any) -> Any:
     if torch is not None and isinstance(given, torch.Tensor):
         return torch.from_numpy(answer).to(given.device)
     return answer
+
+
+AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
+
+
+class PlannerCache(Generic[AnyPlanner]):
+    """Planners by row, a row being (M,) int8 of -1, 0, 1, `OPEN` or `PASSED`.
+
+    A row that is not held gets a copy of the planner whose row it extends with fewest additions, or of an empty one,
+    and observes the rest in the order of the columns. So an answer depends on the row and not on earlier calls, up to
+    rounding, as long as the planner's own does not depend on the order of observations.
+
+    make : makes a planner that has observed nothing; called once.
+    most : how many are held; the one used longest ago goes first.
+    """
+
+    def __init__(self, make: Callable[[], AnyPlanner], features: Sequence[str], most: int) -> None:
+        self._empty: AnyPlanner = make()
+        self._features = tuple(features)
+        self._most = most
+        self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
+
+    def at(self, row: Row) -> AnyPlanner:
+        """The planner of a row; it is shared, so nothing must be observed on it."""
+        key = row.tobytes()
+        planner = self._held.get(key)
+        if planner is None:
+            planner = self._held[key] = self._grown(row)
+            if len(self._held) > self._most:
+                self._held.popitem(last=False)
+        self._held.move_to_end(key)
+        return planner
+
+    def _grown(self, row: Row) -> AnyPlanner:
+        known, nearest = self._nearest(row)
+        planner = nearest.copy()
+        for j in np.flatnonzero((row != OPEN) & (known == OPEN)):
+            if row[j] == PASSED:
+                planner.skip(self._features[j])
+            else:
+                planner.observe(self._features[j], int(row[j]))
+        return planner
+
+    def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
+        """The held row that agrees with this one wherever it is not open, with the fewest open, and its planner."""
+        held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
+        fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
+        if not len(fits):
+            return np.full_like(row, OPEN), self._empty
+        best = int(fits[np.argmax((held[fits] != OPEN).sum(axis=1))])
+        return held[best], self._held[held[best].tobytes()]

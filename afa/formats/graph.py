@@ -3,21 +3,23 @@
 One entity is an undirected `Graph` with the node attribute `unary` and the edge attribute `coupling`. A whole bundle is
 a `MultiGraph`: an edge has the attribute `entity`, also its key, and a node `unary:<entity>` for each entity that has a
 unary potential there. All else is in attributes of the graph, lists as JSON text: every attribute is a plain number or
-text, so that GraphML and node-link JSON keep a bundle's digest.
+text, so that files of GraphML and node-link JSON keep a bundle's digest.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
 from afa.bundle import Bundle
 from afa.errors import BundleError, Fault
-from afa.formats.assemble import Pair, assemble, check_directions_alone
-from afa.formats.extra import library
+from afa.files import atomic_file
+from afa.formats.assemble import Pair, assemble, check_directions_alone, library
 from afa.mrf import Floats
 
 FORMAT = "afa-bundle"
@@ -201,3 +203,50 @@ def _number(value: Any, place: str, what: str, faults: list[Fault]) -> float:
         return float(value)
     faults.append(Fault(place, f"{value!r}"[:80], f"{what} as a number", "correct it"))
     return 0.0
+
+
+GRAPHML = ".graphml"
+NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
+"""What the readers of NetworkX raise over a file that holds something else."""
+
+
+def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
+    """Write the graph of a bundle, or of one entity, by its suffix `.graphml` or `.json`; the same bytes again."""
+    target = Path(path)
+    form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
+    if form == GRAPHML:
+        lines = ["<?xml version='1.0' encoding='utf-8'?>", *networkx.generate_graphml(graph)]
+    else:
+        lines = [json.dumps(networkx.node_link_data(graph, edges="edges"), ensure_ascii=False, indent=1)]
+    with atomic_file(target) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_graph(
+    path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
+) -> Bundle:
+    """The bundle of a graph file; options and faults as `from_networkx`, and a `BundleError` for a file of no graph."""
+    source = Path(path)
+    form, networkx = _form_of(source), library("networkx")
+    try:
+        if form == GRAPHML:
+            graph = networkx.read_graphml(source)
+        else:
+            graph = networkx.node_link_graph(json.loads(source.read_text(encoding="utf-8")), edges="edges")
+    except OSError as error:
+        raise BundleError(
+            Fault(str(source), error.strerror or "an error", "a readable file", "check the path")
+        ) from None
+    except (*NO_SUCH_GRAPH, networkx.NetworkXException) as error:
+        found = f"text that is no such graph ({type(error).__name__}: {error})"
+        raise BundleError(Fault(str(source), found, "a graph in this format", "write it anew with NetworkX")) from error
+    return from_networkx(graph, name=name, version=version, entity=entity)
+
+
+def _form_of(path: Path) -> str:
+    """The suffix, which says how the graph is written."""
+    form = path.suffix.lower()
+    if form not in (GRAPHML, ".json"):
+        found = f"the suffix {path.suffix!r}"
+        raise BundleError(Fault(str(path), found, f"{GRAPHML} or .json", "choose one of these formats"))
+    return form

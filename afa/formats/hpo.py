@@ -1,7 +1,7 @@
 """What the Human Phenotype Ontology annotates to diseases, as frequencies closed under its hierarchy.
 
 Files are read as they are published: `phenotype.hpoa`, or the older tables. `afa.formats.ontology` reads the terms,
-`afa.formats.phenopacket` patients.
+`afa.formats.patients` patients.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from scipy import sparse
 
 from afa.csvfile import quoted, suggestion
 from afa.errors import BundleError, Fault
-from afa.formats.ontology import Ontology, text_of
-from afa.formats.phenopacket import TERM
+from afa.formats.ontology import TERM, Ontology, text_of
 from afa.inference.hierarchy import Hierarchy
 
 PHENOTYPE = "HP:0000118"
@@ -269,11 +268,7 @@ def _largest(rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], values
 
 
 def _with_negated(
-    closed: Triple,
-    negated: pd.DataFrame,
-    row_of: Mapping[str, int],
-    column_of: Mapping[str, int],
-    ontology: Ontology,
+    closed: Triple, negated: pd.DataFrame, row_of: Mapping[str, int], column_of: Mapping[str, int], ontology: Ontology
 ) -> Triple:
     """Entries of 0 beside those that are annotated: for each negated term and all that lies below it."""
     below: dict[str, list[int]] = {term: [] for term in negated["term"].unique()}

@@ -1,4 +1,4 @@
-"""A bundle from what the Human Phenotype Ontology annotates to diseases, and what a phenopacket says in its terms.
+"""A bundle from what the Human Phenotype Ontology annotates to diseases.
 
 Entities and features are called by their id and what it means, `HP:0001250 Seizure`; every id of a term is an alias.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
 
-from afa.bundle import Bundle
 from afa.bundle.write import write_bundle
 from afa.csvfile import LONGEST_NAME
 from afa.errors import BundleError, Fault
@@ -21,8 +20,6 @@ from afa.features import Features, features_of
 from afa.files import atomic_file, sha256_of
 from afa.formats.hpo import PHENOTYPE, Annotations, DiseaseTerms, disease_terms, read_annotations
 from afa.formats.ontology import Ontology, read_ontology
-from afa.formats.phenopacket import Phenopacket
-from afa.planner.implied import implied_values
 
 TERMS_OF_USE = (
     "HPO terms of use (human-phenotype-ontology.org): free to use where the Human Phenotype Ontology Consortium is "
@@ -34,7 +31,6 @@ VISIBLE = ("HP:0000152", "HP:0000478", "HP:0000598", "HP:0001574", "HP:0001507",
 """Organ systems that are seen without an instrument: head or neck, eye, ear, skin, growth, breast, limbs."""
 SEEN, TESTED = 1.0, 3.0
 """Costs by organ system: what a clinician sees, and everything else."""
-COSTS = ("equal", "depth", "organ")
 
 
 def bundle_from_hpo(
@@ -110,35 +106,6 @@ def bundle_from_hpo(
     return known
 
 
-class Said(NamedTuple):
-    """What a phenopacket says of a bundle's features.
-
-    values : by feature, 1 observed, 0 excluded. unknown : terms that the bundle does not know. implied : excluded
-    features that an observed one implies, which are left out.
-    """
-
-    values: dict[str, int]
-    unknown: list[str]
-    implied: list[str]
-
-
-def values_of(packet: Phenopacket, bundle: Bundle) -> Said:
-    """The signs of a phenopacket as values of a bundle's features, by name or alias."""
-    names = {alias: name for name, aliases in bundle.aliases.items() for alias in aliases}
-    names |= {name: name for name in bundle.features}
-    present = {names[term]: 1 for term in packet.observed if term in names}
-    above = set(implied_values(bundle, present)) | set(present)
-    absent = [names[term] for term in packet.excluded if term in names]
-    unknown = [term for term in (*packet.observed, *packet.excluded) if term not in names]
-    kept = {name: 0 for name in absent if name not in above}
-    return Said(present | kept, [*unknown, *packet.others], [name for name in absent if name in above])
-
-
-def entity_of(disease: str, bundle: Bundle) -> str | None:
-    """The entity of a disease's id, or None."""
-    return next((name for name in bundle.entities if name.split(" ", 1)[0] == disease), None)
-
-
 def _name(identifier: str, label: str) -> str:
     words = " ".join("".join(c if c.isprintable() else " " for c in label.partition(";;")[0]).split())
     return f"{identifier} {words}"[:LONGEST_NAME].strip()
@@ -170,12 +137,7 @@ def _table(features: tuple[str, ...], background: np.ndarray[Any, np.dtype[np.fl
 
 
 def _provenance(
-    read: Annotations,
-    known: DiseaseTerms,
-    terms: Ontology,
-    files: Mapping[str, str | Path],
-    date: str,
-    unstated: float,
+    read: Annotations, known: DiseaseTerms, terms: Ontology, files: Mapping[str, str | Path], date: str, unstated: float
 ) -> dict[str, Any]:
     digests = {
         what: f"{Path(path).name}, SHA-256 {sha256_of(path)}" for what, path in files.items() if Path(path).is_file()

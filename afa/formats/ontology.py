@@ -16,6 +16,8 @@ from pathlib import Path
 from afa.errors import BundleError, Fault
 from afa.files import read_whole
 
+TERM = re.compile(r"HP:\d{7}")
+
 
 @dataclass(frozen=True, eq=False)
 class Ontology:

@@ -1,21 +1,130 @@
-"""Published patients with one diagnosis: from a table of papers, or from phenopackets."""
+"""Published patients with one diagnosis: from a table of papers, or from phenopackets, and what one of these says."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
 from afa.bundle import Bundle
 from afa.errors import CohortError, Fault
+from afa.files import read_whole
 from afa.formats.hpo import DiseaseTerms
-from afa.formats.hpo_bundle import values_of
-from afa.formats.ontology import Ontology
-from afa.formats.phenopacket import read_phenopacket
+from afa.formats.ontology import TERM, Ontology
 from afa.inference.hierarchy import hierarchy_of
+from afa.planner.implied import implied_values
+
+
+@dataclass(frozen=True)
+class Phenopacket:
+    """A patient: terms observed, terms looked for and absent, diagnoses; `others` are of other vocabularies."""
+
+    name: str
+    observed: tuple[str, ...]
+    excluded: tuple[str, ...]
+    diseases: tuple[str, ...]
+    sex: str
+    others: tuple[str, ...] = ()
+
+
+def read_phenopacket(path: str | Path) -> Phenopacket:
+    """Read one patient from phenopacket JSON, version 1 or 2; onset, severity and variants are not looked at.
+
+    Raises
+    ------
+    CohortError : it is no phenopacket, or a term is both observed and excluded.
+
+    """
+    where = str(path)
+    try:
+        document = json.loads(read_whole(Path(path), 1 << 26).decode("utf-8-sig"))
+    except OSError as error:
+        raise CohortError(Fault(where, error.strerror or "an error", "a readable file", "check the path")) from None
+    except (ValueError, RecursionError) as error:
+        found = f"text that is not JSON ({' '.join(str(error).split())[:100]})"
+        raise CohortError(Fault(where, found, "a phenopacket", "export the patient again")) from None
+    features = document.get("phenotypicFeatures") if isinstance(document, dict) else None
+    if not isinstance(features, list):
+        step = "name a phenopacket, as JSON"
+        raise CohortError(Fault(where, "no list `phenotypicFeatures`", "signs of a patient", step))
+    observed, excluded, others, faults = _signs(features, where)
+    if both := [term for term in observed if term in excluded]:
+        step = "keep what holds at the time of the diagnosis"
+        faults.append(Fault(where, f"{', '.join(both[:5])} observed and excluded", "one of the two", step))
+    if faults:
+        raise CohortError(faults)
+    subject = document.get("subject")
+    sex = str(subject.get("sex", "")) if isinstance(subject, dict) else ""
+    name = str(document.get("id") or Path(path).stem)
+    return Phenopacket(name, observed, excluded, tuple(_diagnoses(document)), sex.lower(), others)
+
+
+class Said(NamedTuple):
+    """What a phenopacket says of a bundle's features.
+
+    values : by feature, 1 observed, 0 excluded. unknown : terms that the bundle does not know. implied : excluded
+    features that an observed one implies, which are left out.
+    """
+
+    values: dict[str, int]
+    unknown: list[str]
+    implied: list[str]
+
+
+def values_of(packet: Phenopacket, bundle: Bundle) -> Said:
+    """The signs of a phenopacket as values of a bundle's features, by name or alias."""
+    names = {alias: name for name, aliases in bundle.aliases.items() for alias in aliases}
+    names |= {name: name for name in bundle.features}
+    present = {names[term]: 1 for term in packet.observed if term in names}
+    above = set(implied_values(bundle, present)) | set(present)
+    absent = [names[term] for term in packet.excluded if term in names]
+    unknown = [term for term in (*packet.observed, *packet.excluded) if term not in names]
+    kept = {name: 0 for name in absent if name not in above}
+    return Said(present | kept, [*unknown, *packet.others], [name for name in absent if name in above])
+
+
+def _signs(
+    features: Sequence[object], where: str
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], list[Fault]]:
+    observed, excluded, others = dict[str, None](), dict[str, None](), dict[str, None]()
+    faults = []
+    for number, feature in enumerate(features, 1):
+        kind = feature.get("type") if isinstance(feature, dict) else None
+        term = kind.get("id") if isinstance(kind, dict) else None
+        if not isinstance(feature, dict) or not isinstance(term, str) or not term:
+            step = "give it the id of a term"
+            faults.append(
+                Fault(f"{where}, feature {number}", "no `type` with an `id`", "a term such as HP:0001250", step)
+            )
+        elif not TERM.fullmatch(term):
+            others[term] = None
+        elif feature.get("excluded") is True or feature.get("negated") is True:
+            excluded[term] = None
+        else:
+            observed[term] = None
+    return tuple(observed), tuple(excluded), tuple(others), faults
+
+
+def _diagnoses(document: Mapping[str, object]) -> Iterator[str]:
+    """Ids of the diseases that a phenopacket names, each once."""
+    found: dict[str, None] = {}
+    interpretations, diseases = document.get("interpretations"), document.get("diseases")
+    for part in interpretations if isinstance(interpretations, list) else []:
+        diagnosis = part.get("diagnosis") if isinstance(part, dict) else None
+        disease = diagnosis.get("disease") if isinstance(diagnosis, dict) else None
+        if isinstance(disease, dict) and isinstance(disease.get("id"), str):
+            found[disease["id"]] = None
+    for part in diseases if isinstance(diseases, list) else []:
+        term = part.get("term") if isinstance(part, dict) and part.get("excluded") is not True else None
+        if isinstance(term, dict) and isinstance(term.get("id"), str):
+            found[term["id"]] = None
+    yield from found
+
 
 COLUMNS = ("patient", "pmid", "disease_id", "observed", "excluded")
 

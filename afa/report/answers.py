@@ -1,4 +1,4 @@
-"""What answers each printed cell and claim of the paper: `resources/paper/answers.yaml`, kept by hand.
+"""What answers each printed cell and claim of the paper, `resources/paper/answers.yaml`, and its numbers in a run.
 
 A *reading* is a line of the summary in short: a name of `lines`, which stands for its key columns, and keys that are
 added or changed, such as `chaos t=10 stratum=chaotic`; `t=M` is full observation. A *relation* is two readings, or a
@@ -7,16 +7,23 @@ reading and a number, with `>`, `<` or `=` between.
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
+from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError, Fault
-from afa.report.verdicts import OPERATORS
+from afa.report.paper_tables import Lines
+from afa.report.verdicts import DIFFERENCE, OPERATORS, Number, Relation, number
 from afa.stats.summary import KEYS
 from afa.yamlfile import load_model
 
@@ -24,13 +31,18 @@ Kind = Literal["row", "paired", "erratum", "decision", "background", "not_compar
 READ: tuple[Kind, ...] = ("row", "paired", "erratum")
 """Answers that are judged by a number of this run; the others say why there is none to judge."""
 END = "M"
+SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
+"""Metrics that are shares; `gap` is a difference of two."""
+HUNDREDTHS = ("percent", DIFFERENCE)
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """What a file of people's answers holds: no other keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(_Strict):
+class Answer(Strict):
     """Where one claim is answered, or why it is not; what is judged is one of `cell`, `line`, `fact` and `holds`."""
 
     answer: Kind
@@ -46,7 +58,7 @@ class Answer(_Strict):
     why: str | None = Field(None, description="a name of `reasons`, or the reason itself")
 
 
-class CellRule(_Strict):
+class CellRule(Strict):
     """Cells, by patterns of row and column, that are not judged, with the reason, or judged with a note."""
 
     table: str
@@ -61,14 +73,14 @@ class CellRule(_Strict):
         return table == self.table and fnmatchcase(row, self.row) and fnmatchcase(column, self.column)
 
 
-class Place(_Strict):
+class Place(Strict):
     """Where a table of the paper stands in the report: a notebook, or the reason why it has no number there."""
 
     notebook: str | None = None
     why: str | None = None
 
 
-class Answers(_Strict):
+class Answers(Strict):
     """The whole file; `patients` are those behind each printed table, by its file name."""
 
     patients: Mapping[str, int]
@@ -168,3 +180,115 @@ def _readings(claim: Answer) -> Iterator[str]:
 
 def _wrong(text: str, found: str, expected: str) -> ConfigError:
     return ConfigError(Fault(f"the answers, {text}", found, expected, "mend resources/paper/answers.yaml"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the cohort itself: its name, whether it is simulated, and numbers that claims ask for."""
+
+    cohort: str
+    simulated: bool
+    numbers: Mapping[str, float]
+
+    @property
+    def n_features(self) -> int:
+        return int(self.numbers["features"])
+
+
+def facts_of(cohort: Cohort) -> Facts:
+    """Facts `patients`, `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values)."""
+    numbers = {
+        "patients": len(cohort.patients),
+        "features": len(cohort.features),
+        "labelled": cohort.labels.shape[1],
+        "zeros": float(np.mean(cohort.values == 0)),
+    }
+    return Facts(cohort.name, cohort.provenance.get("origin") == "simulated", numbers)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A number of this run as people read it, shares in percent and their differences in percentage points.
+
+    unit : one of `HUNDREDTHS`, or another one, in which the number stays as it is. n : cases behind it.
+    """
+
+    number: Number
+    unit: str = ""
+    n: float = math.nan
+
+    def in_unit(self, unit: str) -> Number:
+        """The number in the paper's unit, a share that is not printed in percent from 0 to 1."""
+        in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
+        return self.number.scaled(0.01) if in_hundredths else self.number
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Looks readings up in one run."""
+
+    summary: Lines
+    answers: Answers
+    facts: Facts
+
+    @cached_property
+    def _tables(self) -> set[str]:
+        return set(self.summary.rows["table"])
+
+    def fact(self, name: str, unit: str) -> Found:
+        """A fact of the cohort; a share in percent."""
+        value = self.facts.numbers[name]
+        return Found(Number(100 * value), "percent") if unit == "share" else Found(Number(value))
+
+    def line(self, reading: str, *, complement: bool = False) -> Found | None:
+        """The number of a reading; None where the summary has no such line, or one without a number."""
+        line = self.summary.find(self._where(reading))
+        if line is None or pd.isna(line["value"]):
+            return None
+        found = Number(*(float(line[name]) for name in ("value", "low", "high")))
+        unit = DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARES else ""
+        found = found.complement() if complement else found
+        return Found(found.scaled(100) if unit else found, unit, float(line["n"]))
+
+    def missing(self, reading: str) -> str:
+        """Why a reading has no number."""
+        table = self._where(reading)["table"]
+        return f"no number for {reading}" if table in self._tables else f"no table {table} in this run"
+
+    def relation(self, text: str) -> Relation | str:
+        """A relation with its numbers as people read them; what is missing where one is."""
+        left, operator, right = relation_of(text)
+        found = self.line(left)
+        if found is None:
+            return self.missing(left)
+        if is_number(right):
+            other = Found(Number(float(right) * (100 if found.unit else 1)))
+        elif (read := self.line(right)) is None:
+            return self.missing(right)
+        else:
+            other = read
+        beside = number(other.number.value) if is_number(right) else _with_interval(other.number)
+        shown = f"{text}: {_with_interval(found.number)} against {beside}"
+        return Relation(found.number, operator, other.number, shown)
+
+    def first(self, text: str) -> Found | None:
+        """What stands for a relation in a table: its left side where the right is a number, else their difference."""
+        left, _, right = relation_of(text)
+        found = self.line(left)
+        if found is None or is_number(right):
+            return found
+        other = self.line(right)
+        if other is None:
+            return None
+        unit = DIFFERENCE if found.unit else ""
+        return Found(Number(found.number.value - other.number.value), unit, min(found.n, other.n))
+
+    def _where(self, reading: str) -> dict[str, Any]:
+        keys = self.answers.keys(reading)
+        return {**keys, "t": self.facts.n_features} if keys.get("t") == END else keys
+
+
+def _with_interval(ours: Number) -> str:
+    if math.isnan(ours.low):
+        return number(ours.value)
+    return f"{number(ours.value)} [{number(ours.low)}, {number(ours.high)}]"

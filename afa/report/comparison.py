@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +13,8 @@ import pandas as pd
 from afa.csvfile import marked_table
 from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder
-from afa.report.answers import Answer, Answers
-from afa.report.lines import Lines
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS, paper_table
-from afa.report.readings import Facts, Found, Reader
+from afa.report.answers import Answer, Answers, Facts, Found, Reader
+from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
 from afa.report.verdicts import (
     DIFFERENCE,
     DIRECTIONS,
@@ -32,35 +30,16 @@ from afa.report.verdicts import (
     Verdict,
     judge,
     judge_statement,
+    verdict_words,
 )
 from afa.stats.tables import write_parquet
 
 CELL, NUMBER = "cell", "number"
-COLUMNS = [
-    "kind",
-    "id",
-    "table",
-    "row",
-    "column",
-    "claim",
-    "unit",
-    "paper",
-    "paper_n",
-    "ours",
-    "low",
-    "high",
-    "n",
-    "difference",
-    "verdict",
-    "size",
-    "also",
-    "reason",
-    "note",
-    "by_definition",
-    "see",
-    "where",
-]
 NUMERIC = ("paper_n", "ours", "low", "high", "n", "difference")
+COLUMNS = [
+    *("kind", "id", "table", "row", "column", "claim", "unit", "paper", *NUMERIC),
+    *("verdict", "size", "also", "reason", "note", "by_definition", "see", "where"),
+]
 UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
 """Units of the claims, as those of the cells are named."""
 ANSWERED = {"not_comparable": NOT_COMPARABLE, "not_run": NOT_RUN, "decision": NOTHING, "background": NOTHING}
@@ -88,11 +67,7 @@ class Outcome:
 
 
 def compare(
-    summary: pd.DataFrame,
-    printed: Mapping[str, pd.DataFrame],
-    answers: Answers,
-    *,
-    facts: Facts,
+    summary: pd.DataFrame, printed: Mapping[str, pd.DataFrame], answers: Answers, *, facts: Facts
 ) -> pd.DataFrame:
     """Every printed cell, table by table, and then every claim, with the columns of `COLUMNS`.
 
@@ -232,13 +207,7 @@ def _statement(answer: Answer, reader: Reader, *, number: bool) -> Outcome:
     return Outcome(judge_statement(whole), first, None if number or first is None else first.unit)
 
 
-def _number(
-    answer: Answer,
-    text: str,
-    unit: str,
-    reader: Reader,
-    cells: Mapping[str, Mapping[str, Any]],
-) -> Outcome:
+def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> Outcome:
     patients = answer.patients
     found: Found | None
     if answer.cell is not None:
@@ -293,3 +262,43 @@ def _if_simulated(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     if not facts.simulated or line["ours"] is None or line["verdict"] == NOT_RUN:
         return line
     return {**line, "verdict": SIMULATED, "size": "", "reason": f"cohort {facts.cohort} is simulated"}
+
+
+def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
+    """Of the printed cells, and of the claims: what they are, and how many have each direction, size, or neither.
+
+    verdicts : the counts of `afa.report.comparison.count_verdicts`; lines with nothing to reproduce are left out.
+    """
+    is_claim = verdicts["source"].str.startswith("claims")
+    for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
+        sums = part.drop(columns="source").sum()
+        yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
+
+
+def every_line(comparison: pd.DataFrame) -> list[dict[str, str]]:
+    """All lines but those with nothing to reproduce, as text, with what they are found by on the page.
+
+    `here` has its interval, `0.864 [0.851, 0.877]`; `why` the reason and what to know beside.
+    """
+    return [_as_text(row) for row in comparison[comparison["verdict"] != NOTHING].to_dict("records")]
+
+
+def _as_text(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    is_cell, here = row["kind"] == CELL, digits(row["ours"])
+    return {
+        "what": f"{row['row']}, {row['column']}" if is_cell else row["claim"],
+        "here": here if pd.isna(row["low"]) else f"{here} [{digits(row['low'])}, {digits(row['high'])}]",
+        "verdict": verdict_words(row),
+        "why": "; ".join(filter(None, (row["reason"], row["also"], row["note"]))),
+        "kind": "cell" if is_cell else "claim",
+        **{name: row[name] for name in ("paper", "unit", "id", "table", "see")},
+    }
+
+
+def digits(value: float | None) -> str:
+    """Three digits, or all of a large whole number; empty for nothing.
+
+    >>> digits(0.86412), digits(1234.0)
+    ('0.864', '1234')
+    """
+    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

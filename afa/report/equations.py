@@ -2,26 +2,34 @@
 
 `python -m afa.report.equations` writes it, in the project's folder. Docstrings say which labels a definition is about,
 docs/equations.csv says what each label is; a label without a definition, or a definition without a test, is a fault.
+The package and its tests are read as text: nothing is imported, so that the page is the same whatever is installed.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import pandas as pd
 
 from afa.errors import AfaError, Fault, ReportError
 from afa.files import atomic_file
-from afa.report.source import Definition, Source
 
 LABEL = re.compile(r"\b(?:eq|sec|supp|tab|prop|rem|par|box):[A-Za-z0-9_-]*[A-Za-z0-9]")
 COMPLETE = ("eq", "prop", "rem")
 """Kinds of labels that must all be somewhere in the code, or say why not."""
+SECTIONS = {
+    "## Equations": ("eq",),
+    "## Propositions and remarks": COMPLETE[1:],
+    "## Sections and tables\n\nThose that a docstring names.": ("sec", "supp", "tab", "par", "box"),
+}
 COLUMNS = ["label", "what", "not_implemented"]
 LABELS, PAGE = Path("docs/equations.csv"), Path("docs/equations.md")
 MOST_FILES, MOST_THROUGH = 4, 2
@@ -40,8 +48,149 @@ compiled form of the readable definitions: tests hold one against the other.
 """
 
 
+class Definition(NamedTuple):
+    """A module, class, function, method or constant with its docstring.
+
+    module, name : `afa.mrf` and `Evidence.observe`; the name of a module itself is empty. uses : the dotted names in
+    its code, as they are written there.
+    """
+
+    module: str
+    name: str
+    docstring: str
+    uses: frozenset[str]
+
+    @property
+    def full(self) -> str:
+        return f"{self.module}.{self.name}" if self.name else self.module
+
+
+class Tested(NamedTuple):
+    """Test files that name a definition, or where none does the nearest definitions that use it: `through`.
+
+    Files with the most tests that do so come first.
+    """
+
+    files: tuple[str, ...]
+    through: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
-class Label:
+class Source:
+    """A package and its tests as parsed: modules by dotted name, test files by path from the folder above them."""
+
+    modules: Mapping[str, ast.Module]
+    tests: Mapping[str, ast.Module]
+
+    @classmethod
+    def read(cls, package: Path, tests: Path) -> Source:
+        """Parse every Python file of both folders; both may be anywhere."""
+        modules = {
+            ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): path
+            for path in sorted(package.rglob("*.py"))
+        }
+        files = {path.relative_to(tests.parent).as_posix(): path for path in sorted(tests.rglob("*.py"))}
+        parsed = ({name: ast.parse(path.read_bytes()) for name, path in part.items()} for part in (modules, files))
+        return cls(*parsed)
+
+    @cached_property
+    def definitions(self) -> dict[str, Definition]:
+        """All definitions by full name, in the order of modules and lines."""
+        found: dict[str, Definition] = {}
+        for module, tree in self.modules.items():
+            found[module] = Definition(module, "", ast.get_docstring(tree) or "", frozenset())
+            found |= {each.full: each for each in _within(module, "", tree.body)}
+        return found
+
+    def home(self, dotted: str) -> str:
+        """Where a dotted name is defined, past any re-export: `afa.exact` is `afa.inference.exact.exact`."""
+        parts = dotted.split(".")
+        for size in range(len(parts), 0, -1):
+            module, rest = ".".join(parts[:size]), parts[size:]
+            if module in self.modules:
+                if not rest or f"{module}.{rest[0]}" in self.definitions or rest[0] not in self._imported[module]:
+                    return dotted
+                return self.home(".".join([self._imported[module][rest[0]], *rest[1:]]))
+        return dotted
+
+    def tested(self, full: str) -> Tested:
+        """The test files behind one definition; no files where no test leads to it.
+
+        A test names what its code, or a helper of its file, names of the package. A method is named by an attribute of
+        its name in a file that names something of its module.
+        """
+        if self._tests[full]:
+            return Tested(_most_first(self._tests[full]))
+        seen, level = {full}, [full]
+        while level:
+            level = sorted({user for each in level for user in self._users.get(each, ())} - seen)
+            seen.update(level)
+            through = [each for each in level if self._tests[each]]
+            if through:
+                return Tested(_most_first(sum((self._tests[each] for each in through), Counter())), tuple(through))
+        return Tested(())
+
+    @cached_property
+    def _imported(self) -> dict[str, dict[str, str]]:
+        return {module: dict(_imports(tree)) for module, tree in self.modules.items()}
+
+    @cached_property
+    def _users(self) -> dict[str, set[str]]:
+        """By full name, the definitions at the top of a module whose code names it; a class uses its methods."""
+        users = defaultdict(set)
+        for user in self.definitions.values():
+            if "." in user.name:
+                users[user.full].add(f"{user.module}.{user.name.split('.')[0]}")
+            elif user.name:
+                for dotted in user.uses:
+                    users[self._meant(user.module, dotted)].add(user.full)
+        return users
+
+    def _meant(self, module: str, dotted: str) -> str:
+        """The full name behind a dotted name in a module of the package."""
+        root, *rest = dotted.split(".")
+        if f"{module}.{root}" in self.definitions:
+            return f"{module}.{dotted}"
+        return self.home(".".join([self._imported[module].get(root, root), *rest]))
+
+    @cached_property
+    def _tests(self) -> dict[str, Counter[str]]:
+        """By full name, how many test functions of each file name a definition."""
+        counts: dict[str, Counter[str]] = {name: Counter() for name in self.definitions}
+        for file, tree in self.tests.items():
+            bound, used = dict(_imports(tree)), list(_used_by_tests(tree))
+            named = [self._named(names, bound) for names in used]
+            near = set[str]().union(*named)
+            for names, full in zip(used, named, strict=True):
+                for each in full | self._methods_named(names, near):
+                    counts[each][file] += 1
+        return counts
+
+    def _named(self, used: set[str], bound: Mapping[str, str]) -> set[str]:
+        """Full names behind the dotted names of a test, with the modules and classes that hold them."""
+        named: set[str] = set()
+        for dotted in used:
+            root, *rest = dotted.split(".")
+            parts = self.home(".".join([bound[root], *rest])).split(".") if root in bound else []
+            named |= {".".join(parts[:size]) for size in range(1, len(parts) + 1)} & self.definitions.keys()
+        return named
+
+    def _methods_named(self, used: set[str], near: set[str]) -> set[str]:
+        """Full names of the methods, of modules in `near`, that the attributes of a test may be."""
+        attributes = {dotted.rpartition(".")[2] for dotted in used if "." in dotted}
+        methods = (method for name in attributes for method in self._methods.get(name, ()))
+        return {method.full for method in methods if method.module in near}
+
+    @cached_property
+    def _methods(self) -> dict[str, list[Definition]]:
+        methods = defaultdict(list)
+        for each in self.definitions.values():
+            if "." in each.name:
+                methods[each.name.rpartition(".")[2]].append(each)
+        return methods
+
+
+class Label(NamedTuple):
     """A label of the paper: what it is, and why no code computes it where none does."""
 
     name: str
@@ -68,10 +217,10 @@ class Index:
     @cached_property
     def places(self) -> Mapping[str, list[Definition]]:
         """Definitions by the label that their docstrings name; a module only where nothing in it names the label."""
-        found: dict[str, list[Definition]] = {}
+        found = defaultdict(list)
         for definition in self.source.definitions.values():
             for label in dict.fromkeys(LABEL.findall(definition.docstring)):
-                found.setdefault(label, []).append(definition)
+                found[label].append(definition)
         return {label: sorted(_narrowest(places), key=_readable_first) for label, places in found.items()}
 
     def faults(self) -> list[Fault]:
@@ -100,17 +249,11 @@ class Index:
         faults = self.faults()
         if faults:
             raise ReportError(faults)
-        equations = [label for label in self.labels if label.kind == "eq"]
-        claims = [label for label in self.labels if label.kind in COMPLETE and label.kind != "eq"]
-        others = [label for label in self.labels if label.kind not in COMPLETE and label.name in self.places]
-        return "\n".join(
-            [
-                HEAD,
-                *("## Equations", "", *self._table(equations), ""),
-                *("## Propositions and remarks", "", *self._table(claims), ""),
-                *("## Sections and tables", "", "Those that a docstring names.", "", *self._table(others), ""),
-            ]
-        )
+        named = [label for label in self.labels if label.kind in COMPLETE or label.name in self.places]
+        lines = [HEAD]
+        for title, kinds in SECTIONS.items():
+            lines += [title, "", *self._table(label for label in named if label.kind in kinds), ""]
+        return "\n".join(lines)
 
     def _table(self, labels: Iterable[Label]) -> list[str]:
         lines = ["| label | what it is | where | tests |", "|---|---|---|---|"]
@@ -135,24 +278,22 @@ class Index:
 def read_labels(path: Path) -> tuple[Label, ...]:
     """The labels of docs/equations.csv, in the paper's order; a `ReportError` names every row that is wrong."""
     if not path.is_file():
-        raise ReportError(
-            Fault(str(path), "no such file", "the labels of the paper", "run this in the project's folder")
-        )
+        step = "run this in the project's folder"
+        raise ReportError(Fault(str(path), "no such file", "the labels of the paper", step))
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     if list(table.columns) != COLUMNS:
-        found, expected = ",".join(table.columns), ",".join(COLUMNS)
-        raise ReportError(Fault(f"{path}, line 1", f"the header {found}", expected, "correct the header"))
-    faults = []
-    for line, label, what, again in zip(
-        range(2, len(table) + 2), table["label"], table["what"], table["label"].duplicated(), strict=True
-    ):
-        if again or not LABEL.fullmatch(label) or not what:
-            found = f"{label!r}{' again' if again else ''} with {what!r}"
-            expected = "a label of the paper, once, with what it is"
-            faults.append(Fault(f"{path}, line {line}", found, expected, "correct the row"))
+        found, header = ",".join(table.columns), ",".join(COLUMNS)
+        raise ReportError(Fault(f"{path}, line 1", f"the header {found}", header, "correct the header"))
+    expected = "a label of the paper, once, with what it is"
+    labels, again = tuple(Label(*row) for row in table.itertuples(index=False)), table["label"].duplicated()
+    faults = [
+        Fault(f"{path}, line {line}", f"{name!r}{' again' if twice else ''} with {what!r}", expected, "correct the row")
+        for line, (name, what, _), twice in zip(range(2, len(labels) + 2), labels, again, strict=True)
+        if twice or not LABEL.fullmatch(name) or not what
+    ]
     if faults:
         raise ReportError(faults)
-    return tuple(Label(*row) for row in table.itertuples(index=False))
+    return labels
 
 
 def main() -> None:
@@ -183,6 +324,75 @@ def _readable_first(place: Definition) -> tuple[int, bool, str]:
     rooms = ("afa.engine", "afa.stages", "afa.report", "afa.config")
     room = next((i + 1 for i, name in enumerate(rooms) if place.module.startswith(name)), 0)
     return room, "._" in place.full, place.full
+
+
+def _most_first(counts: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted(counts, key=lambda file: (-counts[file], file)))
+
+
+def _within(module: str, prefix: str, body: Sequence[ast.stmt]) -> Iterator[Definition]:
+    for i, statement in enumerate(body):
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            name, docstring = prefix + statement.name, ast.get_docstring(statement) or ""
+            yield Definition(module, name, docstring, frozenset(_dotted_names(statement)))
+            if isinstance(statement, ast.ClassDef):
+                yield from _within(module, f"{name}.", statement.body)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            docstring = ast.get_docstring(ast.Module(list(body[i + 1 : i + 2]), [])) or ""  # what stands below it
+            for name in _bound_by(statement):
+                yield Definition(module, prefix + name, docstring, frozenset(_dotted_names(statement)))
+
+
+def _bound_by(statement: ast.stmt) -> list[str]:
+    """Names that a statement of a module or class defines."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return [inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)]
+    return []
+
+
+def _dotted_names(node: ast.AST) -> Iterator[str]:
+    """Every name in a piece of code with the attributes behind it: `a`, `a.b`; of `f().b` only `.b`."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            attributes, root = [inner.attr], inner.value
+            while isinstance(root, ast.Attribute):
+                attributes.append(root.attr)
+                root = root.value
+            yield ".".join([root.id if isinstance(root, ast.Name) else "", *reversed(attributes)])
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Pairs (name it is bound to, what it stands for) of every import in a file, wherever it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _used_by_tests(tree: ast.Module) -> Iterator[set[str]]:
+    """For each test function of a file, the dotted names in it and in what of the same file it uses."""
+    top = {name: statement for statement in tree.body for name in _bound_by(statement)}
+    names = {name: set(_dotted_names(statement)) for name, statement in top.items()}
+    leads = {}
+    for name, statement in top.items():
+        fixtures = {inner.arg for inner in ast.walk(statement) if isinstance(inner, ast.arg)}
+        leads[name] = ({each.partition(".")[0] for each in names[name]} | fixtures) & top.keys()
+    for test in top:
+        if test.startswith(("test_", "Test")):
+            reached, pending = {test}, [test]
+            while pending:
+                further = leads[pending.pop()] - reached
+                reached |= further
+                pending.extend(further)
+            yield set[str]().union(*(names[name] for name in reached))
 
 
 if __name__ == "__main__":

@@ -111,15 +111,17 @@ def explore(
     _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
     schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
     table = choices[choices["schedule"] == schedule]
-    keys = table[["allocation", "gain", "seed"]].drop_duplicates()
-    runs = [Run(str(rule), str(gain), int(seed)) for rule, gain, seed in keys.itertuples(index=False, name=None)]
+    parts = {
+        Run(str(rule), str(gain), int(part["seed"].iloc[0])): part
+        for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
+    }
+    runs = list(parts)
     shown = next((i for i, run in enumerate(runs) if run[:2] == SHOWN_FIRST), 0)
-    names = spread_patients(_of_run(table, runs[shown]), cohort.patients, most)
-    table = table[table["patient"].isin(names)]
+    names = spread_patients(parts[runs[shown]], cohort.patients, most)
     rows = [cohort.patients.index(name) for name in names]
     walked = [
-        _cell(bundle, cohort.values[rows], names, run, _of_run(table, run), k=k, solver=solver, threads=threads)
-        for run in runs
+        _cell(bundle, cohort.values[rows], names, run, part, k=k, solver=solver, threads=threads)
+        for run, part in parts.items()
     ]
     way = Way(runs[shown].rule, runs[shown].gain, RANKED[0])
     planners = [
@@ -150,10 +152,7 @@ def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Seque
         "entities": [bundle.entities[v] for v in by_name],
         "features": list(bundle.features),
         "patients": [
-            {
-                "name": cohort.patients[row],
-                "labels": [None if np.isnan(label) else int(label) for label in known[row]],
-            }
+            {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in known[row]]}
             for row in rows
         ],
     }
@@ -174,11 +173,6 @@ def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> li
     return sorted(ordered[place] for place in places)
 
 
-def _of_run(table: pd.DataFrame, run: Run) -> pd.DataFrame:
-    chosen = (table["allocation"] == run.rule) & (table["gain"] == run.gain) & (table["seed"] == run.seed)
-    return table[chosen]
-
-
 def _cell(
     bundle: Bundle,
     values: NDArray[np.int8],
@@ -190,10 +184,11 @@ def _cell(
     solver: Solver,
     threads: int | None,
 ) -> Walked:
-    """One run of some patients along the choices of the table."""
+    """One run of some patients along the choices of the table; `part` has its rows."""
     where = f"table choices, {' '.join(filter(None, run[:2]))}, seed {run.seed}"
     shape = len(names), len(bundle.features) + 1
     place = {name: i for i, name in enumerate(names)}
+    part = part[part["patient"].isin(names)]
     part = part.iloc[np.lexsort((part["t"], part["patient"].map(place)))]
     again = "run the allocation stage again for this bundle and cohort"
     whole = np.array_equal(part["t"].to_numpy(), np.tile(np.arange(shape[1]), shape[0]))

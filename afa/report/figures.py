@@ -1,16 +1,20 @@
-"""Figures of notebooks and of `afa simulate`: one style, the same bytes each time, legible in grey and to all eyes."""
+"""Figures of notebooks and of `afa simulate`: one style, the same bytes each time, legible in grey and to all eyes.
+
+What shows the allocation grid has rules in their styles, cells in order, intervals in words.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +22,7 @@ from matplotlib.figure import Figure
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
+from afa.report.paper_tables import ALLOCATIONS, START, Lines
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
@@ -33,6 +38,25 @@ INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
     "exact": {"color": "#000000", "linestyle": "-", "marker": "o"},
     "mean_field": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
 }
+RULE_STYLE: Mapping[str, dict[str, Any]] = {
+    "random": {"color": "#000000", "linestyle": ":", "marker": "o"},
+    "largest_unary": {"color": "#7F7F7F", "linestyle": "--", "marker": "v"},
+    "greedy": {"color": "#E69F00", "linestyle": "-", "marker": "s"},
+    "lucb": {"color": "#56B4E9", "linestyle": (0, (5, 1)), "marker": "P"},
+    "clustered": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
+    "priority_clusters": {"color": "#D55E00", "linestyle": "-", "marker": "D"},
+    "priority_all": {"color": "#0072B2", "linestyle": (0, (7, 1, 1, 1)), "marker": "h"},
+    "boundary": {"color": "#CC79A7", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "X"},
+}
+OWN_STYLE: Mapping[str, Any] = {"color": "#5B2C83", "linestyle": (0, (9, 3)), "marker": "*"}
+"""Of a rule named `module:Class`."""
+
+CELL = ["gain", "allocation", "schedule"]
+CLAIM_ROUND = 150
+CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
+PRIORITY, GREEDY, RANDOM = ALLOCATIONS["ours"], "greedy", "random"
+CLAIMS = ((PRIORITY, GREEDY), (GREEDY, RANDOM), ("priority_all", GREEDY))
+"""That the first rule is ahead of the second: the paper's two claims, and the first of them for our `priority_all`."""
 
 PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
@@ -54,8 +78,11 @@ CURVE_STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#E69F00", "linestyle": (0, (5, 1))},
     {"color": "#56B4E9", "linestyle": (0, (3, 1, 1, 1))},
 )
-RANDOM: dict[str, Any] = {"color": "#000000", "linestyle": (0, (1, 1))}
-CONSTANT: dict[str, Any] = {"color": "#777777", "linestyle": (0, (6, 3))}
+PLAIN: Mapping[str, dict[str, Any]] = {
+    "random": {"color": "#000000", "linestyle": (0, (1, 1))},
+    "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
+}
+"""Ways that choose nothing for the patient, beside the coloured ones."""
 
 STYLE: Any = {
     "svg.hashsalt": "afa",
@@ -213,7 +240,7 @@ def curves_figure(curves: pd.DataFrame, title: str) -> Figure:
     for (rule, gain, score), lines in together.groupby(keys, sort=False):
         parts = {"gain": str(gain), "score": str(score)}
         label = ", ".join([str(rule), *(parts[name] for name in several if parts[name])])
-        style = {"random": RANDOM, "constant": CONSTANT}.get(str(rule)) or next(colours)
+        style = PLAIN.get(str(rule)) or next(colours)
         for panel, metric in zip(axes, shown, strict=False):
             rows = lines[lines["metric"] == metric].rename(columns={"score": "method"})
             draw_accuracy(panel, rows, label=label, style=style)
@@ -221,7 +248,143 @@ def curves_figure(curves: pd.DataFrame, title: str) -> Figure:
         panel.set(title=CURVES[metric], xlabel="features observed", ylim=(-0.02, 1.02))
     for panel in axes[len(shown) :]:
         panel.set_axis_off()
-    handles = dict(reversed(pair) for panel in axes for pair in zip(*panel.get_legend_handles_labels(), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 6))
+    shared_legend(figure, columns=6)
     figure.suptitle(title, x=0.01, ha="left")
     return figure
+
+
+def rule_style(rule: str) -> Mapping[str, Any]:
+    return RULE_STYLE.get(rule, OWN_STYLE)
+
+
+def rule_name(rule: str) -> str:
+    """A rule as a figure names it: the paper's own rule says so, and one's own rule is its class."""
+    return f"{rule} (paper: ours)" if rule == PRIORITY else rule.rpartition(":")[2]
+
+
+def gains_of(rows: pd.DataFrame) -> list[str]:
+    """Gains of a summary's rows in their order; one "" where no rule looks at any."""
+    return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
+
+
+def schedules_of(rows: pd.DataFrame) -> list[str]:
+    """Schedules in their order; a random order, which has none, does not count unless it is alone."""
+    named = rows.dropna(subset=["allocation"])
+    scheduled = named[named["allocation"] != RANDOM]
+    return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
+
+
+def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
+    """Rows by rule, in their order: rules of this gain and those that look at none, under one schedule.
+
+    `random` stands under every schedule.
+    """
+    here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
+    here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
+    return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
+
+
+def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame]) -> None:
+    """The value of each rule against t, from t = 0; random order and the paper's rule with their intervals."""
+    for place, (rule, part) in enumerate(parts.items()):
+        style, rows = rule_style(rule), part.sort_values("t")
+        if rule in (RANDOM, PRIORITY):
+            axes.fill_between(rows["t"], rows["low"], rows["high"], color=style["color"], alpha=0.18, linewidth=0)
+        axes.plot(
+            rows["t"],
+            rows["value"],
+            **style,
+            linewidth=1.9 if rule == PRIORITY else 1.2,
+            markersize=3.5,
+            # Shares of the axes' diagonal: markers of lines that run together do not cover each other.
+            markevery=(0.02 * place, 0.18) if rows["value"].notna().any() else None,
+            label=rule_name(rule),
+        )
+    axes.set_xlim(0, None)
+
+
+def shared_legend(figure: Figure, *, columns: int) -> None:
+    """One legend below all axes, each label once."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+
+
+def fit(axes: Axes, *numbers: pd.Series) -> None:
+    """Limits of the vertical axis that hold all numbers; columns without any do not count. Words say that all are."""
+    every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
+    if every.empty:
+        without_data(axes, "no such case")
+        return
+    margin = max(0.05 * (every.max() - every.min()), 0.01)
+    axes.set_ylim(every.min() - margin, every.max() + margin)
+
+
+def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
+    """What `shown` says, or else `value`: one line per cell, one column per entry of `column`, in the rows' order."""
+    index = list(index)
+    named = rows.fillna(dict.fromkeys(index, ""))
+    wide = named.pivot(index=index, columns=column, values="shown" if "shown" in named else "value")
+    return wide.loc[named.set_index(index).index.unique(), named[column].unique()]
+
+
+def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
+    """The same by round, for some of them."""
+    wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
+    return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
+
+
+def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
+    """The rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`; a dash for what is missing."""
+
+    def text(number: float) -> str:
+        if np.isnan(number):
+            return "-"
+        rounded = round(scale * number, digits)
+        return format(abs(rounded), f".{digits}f") if rounded == 0 else format(rounded, f"{'+' * signed}.{digits}f")
+
+    shown = []
+    for value, low, high in zip(*(rows[name].map(text) for name in ("value", "low", "high")), strict=True):
+        shown.append(value if low == high == "-" else f"{value} [{low}, {high}]")
+    return rows.assign(shown=shown)
+
+
+def verdict(low: float, high: float) -> str:
+    """What the interval of a difference says of the claim that it is above 0."""
+    if np.isnan(low) or np.isnan(high):
+        return "no interval"
+    if low > 0:
+        return "holds"
+    return "does not hold" if high < 0 else "not clear"
+
+
+def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
+    """Whether priority is ahead of greedy and greedy of random at t = 150 (sec:eval_alloc), in percentage points.
+
+    rows : `allocation_sign` of the summary. printed : the paper's `tab_m2_alloc`, whose differences stand beside those
+    of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
+    the grid does not hold.
+    """
+    summary, lines = Lines(rows), []
+    for rule, other in CLAIMS:
+        for schedule in schedules_of(rows):
+            for gain in gains_of(rows):
+                keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
+                keys |= {"allocation": rule, "gain": gain, "schedule": schedule, "reference": other}
+                gap = summary.find({**keys, "target": "likelihood", "start": START, "t": CLAIM_ROUND})
+                if gap is not None:
+                    paper = _printed_gap(printed, rule, other, gain) if schedule == "paper" else np.nan
+                    numbers = [100 * gap[name] for name in ("value", "low", "high")]
+                    said = verdict(gap["low"], gap["high"])
+                    lines.append([f"{rule} above {other}", schedule, gain, *numbers, paper, said])
+    return pd.DataFrame(lines, columns=CLAIM_COLUMNS)
+
+
+def _printed_gap(printed: pd.DataFrame, rule: str, other: str, gain: str) -> float:
+    """Difference of two printed cells in percentage points; NaN where one is not printed."""
+    cells = printed.set_index(["row", "column"])["value"]
+    printed_as = {ours: name for name, ours in ALLOCATIONS.items()}
+    ends = [cells.get((printed_as.get(name, ""), gain), np.nan) for name in (rule, other)]
+    return 100 * float(ends[0] - ends[1])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from afa.files import atomic_folder
 from afa.report.figures import new_figure, save_figure
-from afa.report.page_parts import style
+from afa.report.page_parts import page
 from afa.stages.league import FIXED, HEADLINE, PLANNER, RANDOM
 from afa.stats.tables import read_table
 
@@ -55,12 +53,12 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             for allocation in (PLANNER, RANDOM, FIXED):
                 row[f"{allocation}_{place}"] = _one(own["curves"], HEADLINE, allocation, metric, t)["value"]
             lead = _one(own["leads"], HEADLINE, f"{PLANNER} less {RANDOM}", metric, t)
+            null = _one(own["null"], "shuffled", PLANNER, metric, t)
             row |= {
                 f"lead_{place}": lead["value"],
                 f"lead_{place}_low": lead["low"],
                 f"lead_{place}_high": lead["high"],
             }
-            null = _one(own["null"], "shuffled", PLANNER, metric, t)
             row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
             row[f"worth_{place}"] = worth(own["trained"], metric, t)
         rows.append(row)
@@ -79,11 +77,6 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
         return f"more than {sizes[-1]}"
     first = int(np.argmax(reached.to_numpy()))
     return f"{sizes[first - 1]} to {sizes[first]}" if first else f"at most {sizes[0]}"
-
-
-def hundredth(value: float) -> str:
-    """Two decimals; nothing for a missing number."""
-    return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
@@ -106,10 +99,7 @@ def measured(folder: Path) -> dict[str, Any]:
     rows = league_rows(tables)
     if rows.empty:
         return {}
-    with TemporaryDirectory() as temporary:
-        path = Path(temporary) / "figure.svg"
-        draw(tables, rows, 1, path)
-        picture = Markup(_picture(path))  # noqa: S704 (our own figure)
+    picture = Markup(draw(tables, rows, 1))  # noqa: S704 (our own figure)
     return {"said": [said(row) for row in rows.to_dict("records")], "picture": picture} | _shown(tables, rows)
 
 
@@ -131,18 +121,14 @@ def said(row: Mapping[Any, Any]) -> str:
     if t is None:
         return f"{head} With all {row['features']} features {what} {row['planner_all']:.2f}."
     chance = ", which can be chance" if row[f"lead_{t}_low"] <= 0 else ""
-    worth_of = row[f"worth_{t}"]
-    trained = (
-        ""
-        if worth_of == "not measured"
-        else f" The best of three classifiers needs {worth_of} labelled patients to do as well."
-    )
+    trained = f" The best of three classifiers needs {row[f'worth_{t}']} labelled patients to do as well."
     return (
         f"{head} After {t} of {row['features']} features, chosen without a label, {what} {row[f'planner_{t}']:.2f};"
         f" after {t} at random {row[f'random_{t}']:.2f}, and with all {row['planner_all']:.2f}."
         f" The lead over random order is {row[f'lead_{t}']:.2f}"
         f" [{row[f'lead_{t}_low']:.2f}, {row[f'lead_{t}_high']:.2f}]{chance}."
-        f" The same knowledge at other features has {row[f'null_{t}']:.2f}.{trained}"
+        f" The same knowledge at other features has {row[f'null_{t}']:.2f}."
+        f"{'' if row[f'worth_{t}'] == 'not measured' else trained}"
     )
 
 
@@ -168,29 +154,34 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
     A field without its table is listed as not fetched, and the figure says over how many fields it is.
     """
-    absent = {path.name: _line(path / NOT_FETCHED) for path in fields if (path / NOT_FETCHED).is_file()}
+    absent = {
+        path.name: (path / NOT_FETCHED).read_text(encoding="utf-8").strip()
+        for path in fields
+        if (path / NOT_FETCHED).is_file()
+    }
     there = [path for path in fields if path.name not in absent]
     tables = read_fields(there)
     rows = league_rows(tables)
-    templates = Environment(loader=PackageLoader("afa.report"), autoescape=True, undefined=StrictUndefined)
-    templates.filters |= {"hundredth": hundredth, "said": said}
     with atomic_folder(out) as made:
         for name, table in {"league": rows, **tables}.items():
             table.to_csv(made / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
-        if tables:
-            draw(tables, rows, len(fields), made / "league.svg")
-        page = templates.get_template("league.html").render(
+        picture = draw(tables, rows, len(fields), made / "league.svg") if tables else ""
+        text = page(
+            "league.html",
             **_shown(tables, rows),
+            said=said,
             absent=absent,
             n_fields=len(fields),
-            picture=Markup(_picture(made / "league.svg")) if tables else "",  # noqa: S704 (our own figure)
-            style=Markup(style("page.css")),  # noqa: S704
+            picture=Markup(picture),  # noqa: S704 (our own figure)
         )
-        (made / "league.html").write_text(page, encoding="utf-8")
+        (made / "league.html").write_text(text, encoding="utf-8")
 
 
-def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path) -> None:
-    """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge."""
+def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
+    """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge.
+
+    The figure as SVG; with a path it is written too.
+    """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
     wide = max(2.5 * columns, LEGEND)
@@ -219,7 +210,7 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
     figure.supxlabel(f"features observed{over}", fontsize=8)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
-    save_figure(figure, path)
+    return save_figure(figure, path).svg
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
@@ -255,11 +246,3 @@ def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) 
 def _title(row: Mapping[Any, Any]) -> str:
     own = str(row["field"]).replace("_", " ")
     return own if row["task"] in ("which", row["field"]) else f"{own}: {row['task'].replace('_', ' ')}"
-
-
-def _picture(path: Path) -> str:
-    return "<svg" + path.read_text(encoding="utf-8").partition("<svg")[2]
-
-
-def _line(path: Path) -> str:
-    return path.read_text(encoding="utf-8").strip()

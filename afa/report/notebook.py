@@ -6,10 +6,8 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from html import escape
 from io import TextIOBase
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import nbformat
@@ -17,6 +15,7 @@ import pandas as pd
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from markupsafe import Markup
 from nbconvert.exporters.html import HTMLExporter
 from nbformat import NotebookNode
 from traitlets import Any as AnyValue
@@ -24,7 +23,7 @@ from traitlets.config import Config
 
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
-from afa.report.page_parts import style, template
+from afa.report.page_parts import page
 
 SVG = "image/svg+xml"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
@@ -136,7 +135,7 @@ def _shell() -> Iterator[_Shell]:
 
 def notebook_page(path: Path) -> str:
     """A notebook that ran as one HTML page: texts and results without code and figure, and nothing fetched."""
-    notebook, title = nbformat.read(path, as_version=4), path.stem
+    notebook = nbformat.read(path, as_version=4)
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
         exclude_input=True,
@@ -147,7 +146,7 @@ def notebook_page(path: Path) -> str:
     for cell in notebook.cells:
         cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
     body, _ = exporter.from_notebook_node(notebook)
-    return Template(template("notebook.html")).substitute(title=escape(title), style=style("notebook.css"), body=body)
+    return page("notebook.html", title=path.stem, body=Markup(body))  # noqa: S704 (escaped by nbconvert)
 
 
 def notebook_figure(path: Path) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from afa import __version__
@@ -22,15 +21,15 @@ from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
-from afa.report.as_text import counted, digits, every_line
 from afa.report.benchmarks import by_rule, read_jobs
-from afa.report.league import hundredth, measured
+from afa.report.comparison import counted, digits, every_line
+from afa.report.league import measured
 from afa.report.notebook import notebook_figure, notebook_page
-from afa.report.page_parts import caption, document, items, linked, packed, style, template
-from afa.report.provenance import upstream
+from afa.report.page_parts import caption, document, items, packed, page
 from afa.report.publish import DICTIONARY
-from afa.report.screen import basis, figure, load_carried, sentences, title_of, verdict_words
+from afa.report.screen import basis, figure, load_carried, sentences, title_of
 from afa.report.sections import findings, language_model, paper_shapes
+from afa.report.verdicts import verdict_words
 from afa.stats.summary import read_summary
 from afa.stats.tables import read_table
 
@@ -75,13 +74,12 @@ def write_page(
     parts: Sequence[Part],
     texts: Texts,
     out: Path,
-    report: Callable[[str], None] = lambda _: None,
     *,
     readme: Path | None = None,
     left_out: Mapping[str, str] | None = None,
     field: Path | None = None,
 ) -> None:
-    """Write the page of a finished run; it appears when it is complete. `report` gets a line with its size.
+    """Write the page of a finished run; it appears when it is complete.
 
     readme : where to say what lies in the run's folder.
 
@@ -92,13 +90,11 @@ def write_page(
     ReportError : something that the page is made of is not there.
 
     """
-    page = report_page(run, parts, texts, left_out or {}, field).encode()
     with atomic_file(out) as temporary:
-        temporary.write_bytes(page)
+        temporary.write_text(report_page(run, parts, texts, left_out or {}, field), encoding="utf-8")
     if readme is not None:
         with atomic_file(readme) as temporary:
             temporary.write_text(run_readme(run), encoding="utf-8")
-    report(f"{len(page) / 1e6:.1f} MB")
 
 
 def report_page(
@@ -111,17 +107,8 @@ def report_page(
     cohort = load_cohort(run / "cohort")
     summary = read_summary(run / "summary.csv")
     decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
-    templates = Environment(
-        loader=PackageLoader("afa.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters["linked"] = linked
-    templates.filters["hundredth"] = hundredth
-    templates.filters["slug"] = lambda text: "".join(c if c.isalnum() else "-" for c in str(text).lower())
-    return templates.get_template("report.html").render(
+    return page(
+        "report.html",
         run=run.name,
         cohort=cohort,
         bundle=load_bundle(run / "bundle"),
@@ -130,7 +117,7 @@ def report_page(
         measured=measured(field) if field else {},
         **_figures(_chapters(run, parts, texts, config, provenance["jobs"]), findings(summary)),
         models=language_model(summary),
-        leads={chapter: Markup(document(page)) for chapter, page in _leads(parts, texts, left_out).items()},  # noqa: S704
+        leads={chapter: Markup(document(path)) for chapter, path in _leads(parts, texts, left_out).items()},  # noqa: S704
         tables=_tables(run / "published"),
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
         errata=Markup(errata),  # noqa: S704
@@ -143,16 +130,13 @@ def report_page(
         digests=_digests(run, texts),
         short=SHORT,
         explorer="" if "allocation" in left_out else packed((run / "explorer.html").read_bytes()),
-        style=Markup(style("report.css")),  # noqa: S704
-        script=Markup(template("report.js")),  # noqa: S704
     )
 
 
 def run_readme(run: Path) -> str:
     """What lies in the folder of a run, as Markdown."""
-    text = Environment(trim_blocks=True, undefined=StrictUndefined, autoescape=False).from_string(template("run.md"))  # noqa: S701
     cohort, bundle = load_cohort(run / "cohort"), load_bundle(run / "bundle")
-    return text.render(run=run.name, cohort=cohort, bundle=bundle, version=__version__) + "\n"
+    return page("run.md", run=run.name, cohort=cohort, bundle=bundle, version=__version__)
 
 
 def _chapters(
@@ -175,6 +159,21 @@ def _chapters(
             }
         )
     return chapters
+
+
+def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The jobs, of a provenance file, that `output` depends on, its own last; a file of a folder may be named."""
+    jobs = list(jobs)
+    wanted, found = {output}, []
+    for job in reversed(jobs):
+        if any(_within(path, name) or _within(name, path) for path in job["outputs"] for name in wanted):
+            wanted |= set(job["inputs"])
+            found.append(job)
+    return found[::-1]
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _figures(chapters: Mapping[str, Sequence[dict[str, Any]]], said: Mapping[str, str]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import base64
 import gzip
 import re
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from docutils.core import publish_parts
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
@@ -21,14 +21,9 @@ MARKED = re.compile(r"<p><strong>([A-Z]\d+),")
 LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
 
 
-def template(name: str) -> str:
-    """The text of a file in `templates`."""
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def style(name: str) -> str:
-    """The style sheet of a page, after what all pages start from."""
-    return template("page.css") + template(name)
+def page(name: str, **values: Any) -> str:
+    """A page or text made of the template of that name."""
+    return PAGES.get_template(name).render(values) + "\n"
 
 
 def packed(content: bytes) -> str:
@@ -38,8 +33,7 @@ def packed(content: bytes) -> str:
 
 def caption(path: Path, config: Mapping[str, Any]) -> str:
     """A caption of the workflow, in reStructuredText with Jinja, as HTML; it sees the run's settings."""
-    source = Environment(undefined=StrictUndefined, autoescape=False).from_string(path.read_text(encoding="utf-8"))  # noqa: S701
-    text = source.render(snakemake={"config": config})
+    text = PAGES.from_string(path.read_text(encoding="utf-8")).render(snakemake={"config": config})
     return str(publish_parts(text, writer="html5", settings_overrides=DOCUTILS)["fragment"])
 
 
@@ -67,3 +61,22 @@ def linked(text: str, known: frozenset[str]) -> Markup:
 def items(html: str) -> frozenset[str]:
     """Items of a document that can be linked to."""
     return frozenset(re.findall(r'<p id="([A-Z]\d+)">', html))
+
+
+def hundredth(value: float) -> str:
+    """Two decimals; nothing for a missing number."""
+    return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
+def _slug(text: object) -> str:
+    return "".join(c if c.isalnum() else "-" for c in str(text).lower())
+
+
+PAGES = Environment(
+    loader=PackageLoader("afa.report"),
+    autoescape=select_autoescape(("html",), default_for_string=False),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+PAGES.filters |= {"linked": linked, "hundredth": hundredth, "slug": _slug}

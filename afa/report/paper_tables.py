@@ -7,7 +7,7 @@ summary that answers it. A cell that no stage of this run answers keeps the pape
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.report.lines import Lines, lines_of
 
 PAPER_FEATURES = 216
 COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference", "also"]
@@ -25,6 +24,7 @@ METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linear
 MODELS = {"MRF-LLM": "mrf_llm", "RAG-LLM": "rag_llm"}
 F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
 START = "uniform"
+EVERY: dict[str, Any] = {"schedule": "every", "start": START}
 TEXT_COLUMNS = ("Sim", "Story")
 """Printed columns that tell more about a row and hold no number."""
 ALLOCATIONS = {"random": "random", "greedy": "greedy", "clustered": "clustered", "ours": "priority_clusters"}
@@ -52,6 +52,32 @@ class Cell:
     unless: Mapping[str, Any] | None = None
     constant: Mapping[str, Any] | None = None
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Lines:
+    """A summary with an index of its lines: to be made once, where many are looked up.
+
+    rows : the summary, or a part of it. Two lines with the same keys are a `ReportError`.
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.rows = rows
+        self._keys = list(rows.columns[: list(rows.columns).index("value")])
+        named = rows[self._keys].astype(object).where(rows[self._keys].notna(), None)
+        self._places = {keys: place for place, keys in enumerate(zip(*(named[key] for key in named), strict=True))}
+        if len(self._places) < len(rows):
+            twice = rows[rows.duplicated(self._keys)].iloc[0][self._keys].dropna().to_dict()
+            raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
+
+    def find(self, where: Mapping[str, Any]) -> pd.Series | None:
+        """The one line with these keys, all keys not named being empty; None where there is none."""
+        place = self._places.get(tuple(where.get(key) for key in self._keys))
+        return None if place is None else self.rows.iloc[place]
+
+
+def lines_of(summary: pd.DataFrame | Lines) -> Lines:
+    """The summary as `Lines`, which it may be already."""
+    return summary if isinstance(summary, Lines) else Lines(summary)
 
 
 def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines, *, n_features: int) -> pd.DataFrame:
@@ -147,10 +173,10 @@ def _line(
 
 def _random_sign(row: str, _: str) -> Cell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
-    keys = {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
+    keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
     # a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle); counted in n it makes a coin
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
-    return Cell({**keys, "schedule": "every", "target": "likelihood", "start": START}, also=also)
+    return Cell(keys | {"target": "likelihood"}, also=also)
 
 
 def _classification(row: str, column: str) -> Cell | None:
@@ -159,7 +185,7 @@ def _classification(row: str, column: str) -> Cell | None:
         keys = {"table": "llm_baselines", "target": "likelihood"}
         return Cell({**keys, "metric": "accuracy", "method": MODELS[method]}, constant={**keys, "metric": "majority"})
     method = METHODS[method]
-    keys = {"table": "binary", "method": method, "target": target.lower(), "schedule": "every", "start": START}
+    keys = EVERY | {"table": "binary", "method": method, "target": target.lower()}
     if column.endswith("gain (pp)"):
         gain = "cmi" if " cmi " in column else "f_target"
         guide = F_TARGET[method] if gain == "f_target" else None
@@ -171,17 +197,17 @@ def _classification(row: str, column: str) -> Cell | None:
 def _gauge_agreement(row: str, _: str) -> Cell | None:
     quantity, track = row.split(" / ")
     method = {"F1-track": "two_elbo", "F2-track": "stack_a"}[track]
-    keys = {"method": method, "reference": "maxent_vs_true", "allocation": "random", "schedule": "every"}
+    keys = EVERY | {"method": method, "reference": "maxent_vs_true", "allocation": "random"}
     if quantity == "Decision agreement":
-        return Cell({"table": "gauge_agreement", "metric": "rate", "start": START, **keys})
-    where = {"table": "gauge_correlation", "metric": "correlation", "start": START, "variant": "pooled", **keys}
-    return Cell(where, unit="correlation", also={"within duels": {"variant": None}})
+        return Cell(keys | {"table": "gauge_agreement", "metric": "rate"})
+    where = {"table": "gauge_correlation", "metric": "correlation", "variant": "pooled"}
+    return Cell(keys | where, unit="correlation", also={"within duels": {"variant": None}})
 
 
 def _gauge_accuracy(row: str, _: str) -> Cell | None:
     method, _, reference = row.rpartition("_") if row != "wald" else ("wald", "", "")
     keys = {"table": "gauge_accuracy", "metric": "accuracy", "method": method, "reference": reference or None}
-    return Cell({**keys, "target": "clinical", "allocation": "random", "schedule": "every", "start": START})
+    return Cell(EVERY | keys | {"target": "clinical", "allocation": "random"})
 
 
 def _layer_one(row: str, column: str) -> Cell | None:
@@ -194,16 +220,15 @@ def _layer_one(row: str, column: str) -> Cell | None:
         # the l1 bracket knows no score: one line answers both of the rows that share it
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
-    keys |= {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
-    where = {**keys, "t": LAYER_ONE_ROUND, "schedule": "every", "start": START}
+    where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
+    where |= {"t": LAYER_ONE_ROUND}
     also = {"each duel in its own order": {"allocation": "informed_pair"}} if keys["allocation"] == "informed" else {}
     return Cell(where, scale=100, unit="percent", also=also)
 
 
 def _chaos(row: str, column: str) -> Cell | None:
     group = {"All": None, "Chaotic": "chaotic", "Non-chaotic": "non_chaotic"}[column.split(maxsplit=1)[0]]
-    keys = {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random", "start": START}
-    keys |= {"schedule": "every"}
+    keys = EVERY | {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random"}
     if row == "n":
         return Cell({**keys, "metric": "count"}, unit="patients")
     gap = {"metric": "gap", "reference": "linearity_minus_wald", "t": int(row.removeprefix("t="))}
@@ -219,8 +244,7 @@ def _layer_zero(row: str, column: str) -> Cell | None:
     if column == "Elim":
         return Cell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
     keys |= {"metric": "gap", "method": "linearity", "guide": "linearity", "gain": "cmi", "allocation": "greedy"}
-    where = {**keys, "schedule": "every", "target": "likelihood", "start": START, "t": 10}
-    return Cell(where, scale=100, unit="percentage points")
+    return Cell(EVERY | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
@@ -261,3 +285,36 @@ TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
     "tab_m2_alloc": _allocation,
     "tab_m2_phase1_pat5": _top_five,
 }
+
+
+def binary_form(summary: pd.DataFrame | Lines, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
+    """One line per (target, method), one column per t: `0.53 (+29.7 / +30.6)`, as tab:classification_with_llm has it.
+
+    In brackets the gains in percentage points over the random order: of `f_target`, looking ahead to the row's own
+    score (to `two_elbo` for `wald`), and of `cmi`. summary : rows `binary`. variant : `support` counts t over the
+    features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
+    """
+    summary = lines_of(summary)
+    targets = [name for name in ("likelihood", "clinical") if (summary.rows["target"] == name).any()]
+    lines = []
+    for target in targets:
+        for method in F_TARGET:
+            cells = {f"t={t}": _cell(summary, target, method, t, variant) for t in rounds}
+            if any(cells.values()):
+                lines.append({"target": target, "method": method, **cells})
+    return pd.DataFrame(lines)
+
+
+def _cell(summary: Lines, target: str, method: str, t: int, variant: str | None) -> str:
+    keys = {"table": "binary", "target": target, "method": method, "t": t, "variant": variant}
+    keys |= EVERY
+    random = summary.find(keys | {"metric": "accuracy", "allocation": "random"})
+    if random is None:
+        return ""
+    informed = keys | {"metric": "gap", "allocation": "greedy", "reference": "random"}
+    gains = [
+        summary.find(informed | {"gain": gain, "guide": guide})
+        for gain, guide in (("f_target", F_TARGET[method]), ("cmi", None))
+    ]
+    shown = " / ".join("-" if gain is None else f"{100 * gain['value']:+.1f}" for gain in gains)
+    return f"{random['value']:.2f} ({shown})"

@@ -1,7 +1,7 @@
 """How every file of a run was made: the workflow's own records, followed from the report back to the sources.
 
 The records are those that Snakemake keeps of each finished job, so that what stands here is what ran and not what
-would run now.
+would run now. For archives and other programs a run becomes an RO-Crate: its files, and the jobs that made them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,21 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from rocrate.model import ContextEntity, Entity
+from rocrate.rocrate import ROCrate
+from snakemake.io import IOFile
+from snakemake.persistence.file import FilePersistence
+
+from afa.codedigest import DIGEST_LENGTH
+from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
+from afa.workflow import AGAIN, Contents
 
 PACKAGES = (
     "afa",
@@ -32,6 +42,18 @@ PACKAGES = (
     "nbconvert",
     "snakemake",
 )
+
+VERSION = "1.1"
+"""Of RO-Crate, which the profile below is made for."""
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
+SOFTWARE = "https://arxiv.org/abs/2606.18933"
+PAGES = {
+    "report.html": "The report",
+    "workflow.html": "Snakemake's own report",
+    "provenance.json": "How every file was made",
+}
+Properties = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,71 @@ class Job:
     code: tuple[str, ...]
     started: str
     ended: str
+
+
+class Records:
+    """The records in `folder`, the `.snakemake` of a project, by the path of an output.
+
+    Raises
+    ------
+    ReportError : a folder without records.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "metadata").is_dir():
+            found, step = "no records of finished jobs", "call it from the folder in which the workflow ran"
+            raise ReportError(Fault(str(folder), found, "Snakemake's folder .snakemake", step))
+        self._records = FilePersistence(nolock=True, path=folder.resolve())
+        self._contents = Contents(self._records)
+
+    def job(self, output: str) -> Job | None:
+        """The job that made `output`, without digests of its outputs; None for what no rule made."""
+        record = self._records.metadata(IOFile(output))
+        if record is None:
+            return None
+        return Job(
+            rule=record.rule or "",
+            outputs={output: ""},
+            inputs=self._inputs(output, record.input or ()),
+            command=" ".join((record.shellcmd or "").split()),
+            code=tuple(_code_digests(record.params or [])),
+            started=_time(record.starttime),
+            ended=_time(record.endtime),
+        )
+
+    def check(self, targets: Iterable[str], jobs: Iterable[Job]) -> None:
+        """Refuse, as a `ReportError`, results that are not what their jobs made of what lies there now.
+
+        targets : paths that must have a job. jobs : those behind them.
+        """
+        made = [output for job in jobs for output in job.outputs]
+        unmade = [target for target in targets if target not in made]
+        faults = [
+            Fault(target, "no record of its job", "the record of a job that ended well", AGAIN) for target in unmade
+        ]
+        faults += filter(None, map(self._contents.fault, made))
+        if faults:
+            raise ReportError(dict.fromkeys(faults))
+
+    def _inputs(self, output: str, paths: Iterable[str]) -> Mapping[str, str]:
+        """The paths that a job was given, with the digest of what it read there; none for a folder given by a name."""
+        stamp = self._contents.stamp(output)
+        read = stamp.inputs if stamp else {}
+        return {path: read.get(path, "").partition(" ")[0] for path in paths}
+
+
+def _code_digests(params: Iterable[Any]) -> Iterator[str]:
+    """Digests among the parameters of a job, which Snakemake records as Python literals."""
+    for param in params:
+        text = str(param).strip("'\"")
+        if len(text) % DIGEST_LENGTH == 0 and text and set(text) <= set("0123456789abcdef"):
+            for start in range(0, len(text), DIGEST_LENGTH):
+                yield text[start : start + DIGEST_LENGTH]
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
@@ -75,17 +162,6 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
     for target in targets:
         visit(target)
     return list(jobs.values())
-
-
-def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The jobs, of a provenance file, that `output` depends on, its own last; a file of a folder may be named."""
-    jobs = list(jobs)
-    wanted, found = {output}, []
-    for job in reversed(jobs):
-        if any(_within(path, name) or _within(name, path) for path in job["outputs"] for name in wanted):
-            wanted |= set(job["inputs"])
-            found.append(job)
-    return found[::-1]
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
@@ -127,5 +203,104 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
 
 
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
+def write_crate(run: Path, license_url: str) -> Path:
+    """Make a folder of results an RO-Crate, by its file `ro-crate-metadata.json`, and return that file's path.
+
+    A Process Run Crate: one action for each job of `provenance.json`, with what it read and made. What a job read from
+    elsewhere, or what is no longer there, is named with its digest and is no part of the crate.
+
+    Parameters
+    ----------
+    run : folder of a finished run, `results/<run>`. license_url : under which its results are given away.
+
+    Raises
+    ------
+    ReportError : a folder without the record of a finished run.
+
+    """
+    source = run / "provenance.json"
+    try:
+        told = json.loads(source.read_text(encoding="utf-8"))
+        jobs, environment = told["jobs"], told["environment"]
+        published = max(job["ended"] for job in jobs)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = f"no record of a finished run ({error})"
+        raise ReportError(Fault(str(source), found, "results/<run>/provenance.json", "run it first")) from None
+    crate = ROCrate(version=VERSION)
+    crate.metadata.extra_terms = DIGEST
+    name = run.resolve().name
+    crate.name, crate.datePublished = f"Run {name} of afa", _utc(published)
+    crate.description = f"Tables, figures and pages of the run {name}, and the jobs that made them"
+    profile = {"name": "Process Run Crate", "version": "0.5"}
+    crate.root_dataset["conformsTo"] = _context(crate, PROFILE, "CreativeWork", profile)
+    terms = {"name": license_url.rstrip("/").rpartition("/")[2], "description": "What others may do with this run"}
+    crate.license = _context(crate, license_url, "CreativeWork", terms)
+    paths = _Paths(crate, run, {path: digest for job in jobs for path, digest in job["outputs"].items()})
+    for page in PAGES:
+        if (run / page).is_file():
+            paths.entity(f"results/{name}/{page}", "")
+    software, actions = _software(crate, environment), []
+    for number, job in enumerate(jobs, start=1):
+        said = {"name": job["rule"], "description": job["command"]}
+        said |= {"startTime": _utc(job["started"]), "endTime": _utc(job["ended"])}
+        action = crate.add_action(software, f"#job-{number}", properties=said)
+        actions.append(action)
+        for role, files in (("object", job["inputs"]), ("result", job["outputs"])):
+            named = [paths.entity(path, digest) for path, digest in files.items()]
+            if named:
+                action[role] = named if len(named) > 1 else named[0]
+    crate.root_dataset["mentions"] = actions
+    crate.metadata.write(run)
+    return run / "ro-crate-metadata.json"
+
+
+class _Paths:
+    """The entity of each path of a run's jobs, made once."""
+
+    def __init__(self, crate: ROCrate, run: Path, made: Mapping[str, str]) -> None:
+        """Of the paths of jobs, those with `results/<run>` are in the folder `run`; `made` has their SHA-256."""
+        self._crate, self._run, self._made = crate, run, made
+        self._folder = f"results/{run.resolve().name}/"
+        self._known: dict[str, Entity] = {}
+
+    def entity(self, path: str, digest: str) -> Entity:
+        """What the crate has at `path`, or a name and the digest of what is not in it."""
+        if path not in self._known:
+            self._known[path] = self._entity(path, digest)
+        return self._known[path]
+
+    def _entity(self, path: str, digest: str) -> Entity:
+        _, _, inside = path.partition(self._folder)  # of a module with a prefix, that stands before it
+        place = self._run / inside
+        if not inside or not place.exists():
+            return _context(self._crate, f"#{quote(path)}", "CreativeWork", {"name": path, **_digest(digest)})
+        if place.is_dir():
+            return self._crate.add_dataset(place, inside, properties={"name": inside})
+        properties = {"name": PAGES.get(inside, inside), "contentSize": str(place.stat().st_size)}
+        return self._crate.add_file(place, inside, properties=properties | _digest(self._made.get(path, digest)))
+
+
+def _software(crate: ROCrate, environment: Mapping[str, Any]) -> Entity:
+    """The package that every job calls, with the packages that numbers depend on."""
+    versions = environment["packages"]
+    needs = [
+        _context(crate, f"#{name}", "SoftwareApplication", {"name": name, "softwareVersion": version})
+        for name, version in {"python": environment["python"], **versions}.items()
+        if name != "afa"
+    ]
+    properties = {"name": "afa", "softwareVersion": versions.get("afa", ""), "url": SOFTWARE}
+    software = _context(crate, "#afa", "SoftwareApplication", properties)
+    software["softwareRequirements"] = needs
+    return software
+
+
+def _context(crate: ROCrate, identifier: str, kind: str, properties: Properties) -> Entity:
+    return crate.add(ContextEntity(crate, identifier, properties={"@type": kind, **properties}))
+
+
+def _digest(digest: str) -> Properties:
+    return {"sha256": digest} if digest else {}
+
+
+def _utc(utc: str) -> str:
+    return f"{utc.replace(' ', 'T')}+00:00"

@@ -10,15 +10,26 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 from markupsafe import Markup, escape
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from afa import __version__
 from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import ConfigError, Fault
 from afa.files import sha256_of
-from afa.report.readings import Reader
-from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, REVERSES, SIMULATED, UNCLEAR, Printed, judge
+from afa.report.answers import Reader, Strict
+from afa.report.verdicts import (
+    CLOSE,
+    DIFFERENCE,
+    FAR,
+    HOLDS,
+    NEAR,
+    REVERSES,
+    SIMULATED,
+    UNCLEAR,
+    Printed,
+    judge,
+)
 from afa.stages import stages
 from afa.stats.summary import headline
 from afa.stats.tables import read_table
@@ -27,21 +38,8 @@ from afa.yamlfile import load_model
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
 """A row of a table, by column."""
-COLUMNS = [
-    "id",
-    "name",
-    "says",
-    "unit",
-    "paper",
-    "ours",
-    "low",
-    "high",
-    "constant",
-    "verdict",
-    "size",
-    "cause",
-    "because",
-]
+KNOWN = ("id", "name", "says", "cause", "because")
+COLUMNS = [*KNOWN[:3], "unit", "paper", "ours", "low", "high", "constant", "verdict", "size", *KNOWN[3:]]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages behind the effects, to whose settings a stored run is bound."""
 CARRIED_ROUNDING = 0.015
@@ -52,10 +50,9 @@ WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 32
 """Pixels of the figure: its width, what is free on the left and on the right, the height of an effect."""
 
 
-class Statement(BaseModel):
+class Statement(Strict):
     """One effect: where its printed number and ours stand, and what is known where they differ."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     id: str
     name: str
     says: str
@@ -74,21 +71,19 @@ class Statement(BaseModel):
         return self
 
 
-class Statements(BaseModel):
+class Statements(Strict):
     """The file `headlines.yaml`, in the order in which a reader meets the effects."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     statements: tuple[Statement, ...]
 
 
-class Carried(BaseModel):
+class Carried(Strict):
     """What another run had for the same effects: `rows` by id, value, low, high; percentage points or per cent.
 
     version : of afa. settings, data : digests of the settings that the stages behind the effects read (`basis`), and of
     the encoded patients and the bundle.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     cohort: str
     version: str
     settings: str
@@ -120,7 +115,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
         _of_two(each, places, reader) if each.less else _of_one(places[each.claim or each.cell or ""])
         for each in statements
     ]
-    known = pd.DataFrame([each.model_dump(include={"id", "name", "says", "cause", "because"}) for each in statements])
+    known = pd.DataFrame([each.model_dump(include=set(KNOWN)) for each in statements])
     constants = [_best_constant(reader.summary.rows, each.constant) for each in statements]
     return pd.concat([known, pd.DataFrame(rows)], axis=1).assign(constant=constants)[COLUMNS]
 
@@ -158,11 +153,6 @@ def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
     rows = headline(rows[rows["reference"].isna()])
     values = rows["value"].dropna().unique()
     return 100 * float(values[0]) if len(values) == 1 else float("nan")
-
-
-def verdict_words(row: Row) -> str:
-    """Direction and size as one phrase."""
-    return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
 def reproduced(row: Row) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from afa.report.lines import Lines
-from afa.report.verdicts import CLOSE, FAR, HOLDS, NEAR, REVERSES, UNCLEAR
+from afa.report.paper_tables import EVERY, Lines
+from afa.report.verdicts import CLOSE, FAR, HOLDS, NEAR, REVERSES, UNCLEAR, verdict_words
 from afa.stats.summary import headline
 
 TITLES = {
@@ -71,10 +71,9 @@ def _cell(cell: Mapping[Any, Any]) -> Shown:
     ours = f"{cell['ours']:.{digits}f}"
     if pd.notna(cell["low"]):
         ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
-    words = ", ".join(word for word in (cell["verdict"], cell["size"]) if word)
-    said = [words, cell["reason"], cell["note"], f"other readings: {cell['also']}" if cell["also"] else ""]
-    more = "; ".join(dict.fromkeys(filter(None, said)))
-    return Shown(str(cell["paper"]), ours, TINTS.get(cell["size"] or cell["verdict"], ""), more)
+    also = f"other readings: {cell['also']}" if cell["also"] else ""
+    more = dict.fromkeys(filter(None, (verdict_words(cell), cell["reason"], cell["note"], also)))
+    return Shown(str(cell["paper"]), ours, TINTS.get(cell["size"] or cell["verdict"], ""), "; ".join(more))
 
 
 class Beside(NamedTuple):
@@ -91,13 +90,13 @@ class Beside(NamedTuple):
     cases: int
 
 
-def language_model(summary: pd.DataFrame, model: str = "mrf_llm") -> list[Beside]:
-    """The planner's default score and a model's answers, by task, target and t; empty where no model was asked.
+def language_model(summary: pd.DataFrame) -> list[Beside]:
+    """The planner's default score and the answers of `mrf_llm`, by task, target and t; empty where no model was asked.
 
     A gap is the model less the planner, with its interval over the same patients.
     """
     lines = Lines(summary[summary["table"] == "llm_baselines"])
-    own: dict[str, Any] = {"schedule": "every", "start": "uniform", "gain": "cmi", "table": "llm_baselines"}
+    own = EVERY | {"gain": "cmi", "table": "llm_baselines"}
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
         "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
@@ -108,8 +107,8 @@ def language_model(summary: pd.DataFrame, model: str = "mrf_llm") -> list[Beside
             for t in sorted(lines.rows["t"].dropna().unique()):
                 keys = {"metric": metric, "target": target, "t": t}
                 mine = lines.find(own | planner | keys)
-                theirs = lines.find({"table": "llm_baselines", "method": model} | keys)
-                between = own | planner | keys | {"metric": "gap", "method": model, "reference": planner["method"]}
+                theirs = lines.find({"table": "llm_baselines", "method": "mrf_llm"} | keys)
+                between = own | planner | keys | {"metric": "gap", "method": "mrf_llm", "reference": planner["method"]}
                 gap = lines.find(between)
                 if mine is None or theirs is None or gap is None or pd.isna(gap["value"]):
                     continue
@@ -140,8 +139,8 @@ def _value(lines: Lines, keys: Mapping[str, Any]) -> float:
 
 
 def _signs(lines: Lines) -> str:
-    keys = {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "schedule": "every"}
-    keys |= {"target": "likelihood", "start": "uniform"}
+    keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random"}
+    keys |= {"target": "likelihood"}
     start, wald = (_value(lines, keys | {"method": "linearity", "t": t}) for t in (0, 50))
     late = _value(lines, keys | {"method": "wald", "t": 50})
     return (
@@ -151,8 +150,8 @@ def _signs(lines: Lines) -> str:
 
 
 def _chaos(lines: Lines) -> str:
-    keys = {"table": "chaos_gap", "metric": "gap", "reference": "linearity_minus_wald", "target": "likelihood"}
-    keys |= {"allocation": "random", "schedule": "every", "start": "uniform"}
+    keys = EVERY | {"table": "chaos_gap", "metric": "gap", "reference": "linearity_minus_wald"}
+    keys |= {"target": "likelihood", "allocation": "random"}
     chaotic, others = (_value(lines, keys | {"stratum": group, "t": 2}) for group in ("chaotic", "non_chaotic"))
     late = _value(lines, keys | {"t": 50})
     return (

@@ -8,9 +8,10 @@ rules in words.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 HOLDS = "holds"
 REVERSES = "reverses"
@@ -112,6 +113,11 @@ def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
     reason = f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
     return Verdict(direction, size_of(printed, apart), reason)
+
+
+def verdict_words(row: Mapping[Any, Any]) -> str:
+    """Direction and size, of a line of the comparison or of the first screen, as one phrase."""
+    return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
 def size_of(printed: Printed, apart: float) -> str:

@@ -17,7 +17,7 @@ from afa.elicit.budget import Prices
 from afa.engine.tasks import follow_gain
 from afa.errors import ElicitationError
 from afa.inference.meanfield import Solver
-from afa.report.dictionary import dictionary_of
+from afa.report.publish import dictionary_of
 from afa.stats.summary import KEYS
 from afa.stats.tables import read_table
 

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 import afa
 from afa.cli import app
 from afa.dialogue.conversation import Conversation
-from afa.dialogue.keeping import Keeper
 from afa.dialogue.server import Served
+from afa.dialogue.sessions import Keeper
 from afa.dialogue.terminal import Terminal
 from afa.errors import AfaError
 

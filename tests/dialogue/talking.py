@@ -12,7 +12,7 @@ from rich.console import Console
 
 from afa.bundle import Bundle
 from afa.dialogue.conversation import converse
-from afa.dialogue.keeping import Keeper
+from afa.dialogue.sessions import Keeper
 from afa.dialogue.terminal import Terminal
 from afa.errors import Fault, PlannerError
 from afa.planner import Planner, TopKPlanner

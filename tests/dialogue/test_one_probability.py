@@ -14,8 +14,8 @@ from rich.console import Console
 
 from afa.bundle import load_bundle
 from afa.dialogue.conversation import Conversation, converse
-from afa.dialogue.keeping import Keeper
 from afa.dialogue.server import Served
+from afa.dialogue.sessions import Keeper
 from afa.dialogue.terminal import Terminal
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
 

@@ -12,8 +12,7 @@ from talking import ROOT, ask, plain, talk
 
 from afa.bundle import Bundle, load_bundle
 from afa.dialogue.conversation import VERBS, converse
-from afa.dialogue.keeping import Keeper
-from afa.dialogue.opening import new_planner
+from afa.dialogue.sessions import Keeper, new_planner
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.session import load_session
 

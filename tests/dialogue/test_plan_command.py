@@ -16,7 +16,7 @@ from commands import afa
 from talking import AFA, TINY
 
 from afa.bundle import Bundle, load_bundle
-from afa.dialogue.opening import new_planner, read_panels
+from afa.dialogue.sessions import new_planner, read_panels
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.planner import BinaryPlanner, Stop
 

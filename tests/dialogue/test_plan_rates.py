@@ -14,8 +14,7 @@ from rich.console import Console
 
 from afa.bundle import load_bundle
 from afa.dialogue.conversation import converse
-from afa.dialogue.keeping import Keeper
-from afa.dialogue.opening import new_planner
+from afa.dialogue.sessions import Keeper, new_planner
 from afa.dialogue.terminal import Terminal
 from afa.dialogue.words import answer_of
 from afa.errors import PlannerError

@@ -14,8 +14,7 @@ from commands import afa
 from talking import AFA, TINY, Noted, Refusing, ask, plain, talk
 
 from afa.bundle import Bundle
-from afa.dialogue.keeping import Keeper, open_session
-from afa.dialogue.opening import Panels, new_planner, resumed_planner
+from afa.dialogue.sessions import Keeper, Panels, new_planner, open_session, resumed_planner
 from afa.errors import PlannerError
 from afa.planner import Stop
 from afa.session import load_session, save_session
@@ -77,7 +76,7 @@ def test_a_session_is_taken_up_again_by_the_same_command(tmp_path: Path) -> None
 def test_two_processes_on_one_session_take_turns_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("afa.dialogue.keeping.PATIENCE", 0.2)
+    monkeypatch.setattr("afa.dialogue.sessions.PATIENCE", 0.2)
     file = tmp_path / "s.yaml"
     command = [AFA, "plan", str(TINY), "--session", str(file), "--json"]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

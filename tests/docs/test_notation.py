@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.report.dictionary import COMMON
+from afa.report.publish import COMMON
 
 PAGE = Path(__file__).parents[2] / "docs" / "notation.md"
 COLUMNS = ["symbol", "in the code", "shape", "domain"]

@@ -13,12 +13,12 @@ import pytest
 
 from afa import TopKPlanner
 from afa.bundle import load_bundle, validate_bundle
-from afa.dialogue.opening import read_panels
+from afa.dialogue.sessions import read_panels
 from afa.errors import BundleError, CohortError
 from afa.formats.hpo import Annotations, disease_terms, frequency_of, read_annotations
 from afa.formats.hpo_bundle import bundle_from_hpo
 from afa.formats.ontology import Ontology, read_ontology
-from afa.formats.phenopacket import read_phenopacket
+from afa.formats.patients import read_phenopacket
 from afa.inference.hierarchy import hierarchy_of
 
 MIRROR = Path(__file__).parents[3] / "shared" / "fields" / "hpo"

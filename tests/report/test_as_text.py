@@ -7,7 +7,7 @@ import pytest
 from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
 
 from afa.errors import ReportError
-from afa.report.as_text import counted, every_line
+from afa.report.comparison import counted, every_line
 from afa.report.league import measured
 from afa.report.page import Part, parts_of, report_page
 from afa.stages.league import Settings, follow_field

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.errors import ConfigError, ReportError
-from afa.report.answers import Answers, load_answers
+from afa.report.answers import Answers, Facts, facts_of, load_answers
 from afa.report.comparison import (
     CELL,
     COLUMNS,
@@ -20,7 +20,6 @@ from afa.report.comparison import (
     write_comparison,
 )
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS
-from afa.report.readings import Facts, facts_of
 from afa.report.verdicts import (
     CLOSE,
     DIRECTIONS,

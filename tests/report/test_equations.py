@@ -9,8 +9,7 @@ from textwrap import dedent
 import pytest
 
 from afa.errors import ReportError
-from afa.report.equations import COMPLETE, LABELS, PAGE, Index, Label, read_labels
-from afa.report.source import Source
+from afa.report.equations import COMPLETE, LABELS, PAGE, Index, Label, Source, read_labels
 
 ROOT = Path(__file__).parents[2]
 

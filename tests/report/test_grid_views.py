@@ -9,8 +9,7 @@ from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.inference.meanfield import Solver
-from afa.report.figures import new_figure
-from afa.report.grid import (
+from afa.report.figures import (
     CLAIMS,
     OWN_STYLE,
     RULE_STYLE,
@@ -19,6 +18,7 @@ from afa.report.grid import (
     draw_rules,
     fit,
     gains_of,
+    new_figure,
     priority_claims,
     rule_name,
     rule_style,
@@ -114,7 +114,7 @@ def test_under_a_gain_stand_its_rules_and_those_without_one_and_random_under_eac
 def test_lines_start_at_t_0_and_only_the_named_rules_have_a_band():
     _, (axes,) = new_figure(4, 3)
     rows = summary(*(accuracy("greedy", "cmi", "every", t=t, value=t / 10) for t in (3, 0, 1)), GRID[0])
-    draw_rules(axes, rules_under(rows, "cmi", "every"), banded=("random",))
+    draw_rules(axes, rules_under(rows, "cmi", "every"))
     lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
     assert lines["greedy"] == [[0, 0], [1, 0.1], [3, 0.3]]
     assert len(axes.collections) == 1

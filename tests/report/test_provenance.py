@@ -7,8 +7,8 @@ import pytest
 
 from afa.errors import ReportError
 from afa.files import sha256_of
-from afa.report.provenance import Job, environment, trace, upstream, write_provenance
-from afa.report.records import Records
+from afa.report.page import upstream
+from afa.report.provenance import Job, Records, environment, trace, write_provenance
 
 
 def job(rule, outputs, inputs):

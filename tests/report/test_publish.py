@@ -10,9 +10,8 @@ import pytest
 from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
 from afa.inference.meanfield import Solver
-from afa.report.dictionary import dictionary_of
 from afa.report.paper_tables import TABLES
-from afa.report.publish import DICTIONARY, publish
+from afa.report.publish import DICTIONARY, dictionary_of, publish
 from afa.stages.binary import binary_tasks, summarise
 from afa.stages.inputs import paper_tables
 from afa.stages.settings import Bootstrap

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.config import RunConfig
 from afa.errors import ConfigError
-from afa.report.answers import load_answers
+from afa.report.answers import Facts, Reader, load_answers
 from afa.report.comparison import compare, load_printed
-from afa.report.lines import Lines
-from afa.report.readings import Facts, Reader
+from afa.report.paper_tables import Lines
 from afa.report.screen import (
     COLUMNS,
     Carried,

@@ -9,10 +9,8 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
-from afa.report.binary_form import binary_form
 from afa.report.figures import draw_paper_points
-from afa.report.lines import Lines
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS, beside_paper, paper_table
+from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, beside_paper, binary_form, paper_table
 from afa.stats.summary import summary_rows
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"

@@ -14,7 +14,7 @@ from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.elicit.study import load_study
-from afa.report.dictionary import dictionary_of
+from afa.report.publish import dictionary_of
 from afa.stages.elicitation_health import STAGE, elicitation_health
 from afa.stages.elicitation_health.answers import read_answers
 from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health

@@ -1,0 +1,256 @@
+"""From what a user names (a bundle, a session, a file of panels) to a planner, and the file that keeps its session.
+
+A session is open in one process at a time, and never written over by accident.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from afa.allocate.check import rule_of
+from afa.bundle import Bundle
+from afa.errors import AfaError, Fault, PlannerError
+from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.session import load_session, save_session
+from afa.yamlfile import check_model, read_mapping
+
+KEPT_AS = {
+    **{
+        name: name
+        for name in ("k", "entity", "coupling", "score", "gain", "allocation", "first", "patient", "holds", "tau")
+    },
+    **{name: f"stop.{name}" for name in ("budget", "certain", "posterior", "probability")},
+    "min-gain": "stop.gain",
+}
+"""Options of `afa plan`, and the settings of a session that hold them."""
+PATIENCE = 5.0
+"""Seconds to wait for another process that has the same session open."""
+
+
+class _Panel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    features: tuple[str, ...] = Field(min_length=1)
+    cost: float | None = Field(None, ge=0)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """What a file of panels says: features by panel, and the costs of those panels that have one of their own."""
+
+    features: Mapping[str, tuple[str, ...]]
+    costs: Mapping[str, float]
+
+
+def read_panels(path: str | Path) -> Panels:
+    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`; the cost may be left out.
+
+    Raises
+    ------
+    ConfigError : names the panel and the key that is wrong.
+
+    """
+    read = {
+        str(name): check_model(body if isinstance(body, dict) else {"features": body}, _Panel, f"{path}, panel {name}")
+        for name, body in read_mapping(path).items()
+    }
+    costs = {name: panel.cost for name, panel in read.items() if panel.cost is not None}
+    return Panels({name: panel.features for name, panel in read.items()}, costs)
+
+
+def new_planner(
+    bundle: Bundle, *, k: int | None, entity: str | None, panels: Panels | None, stop: Stop, **options: Any
+) -> Planner:
+    """A planner for the top k, or for one entity; without either for the best, or for the only entity that there is.
+
+    options : those of both planners, and `holds` where there is no entity. `costs` may be `equal`;
+    panels keep the costs of their own file even then. `allocation` may be `module:Class`.
+    """
+    if k is None and entity is None and len(bundle.entities) == 1:
+        entity = bundle.entities[0]
+    if ":" in options.get("allocation", ""):
+        options["allocation"] = rule_of(options["allocation"])()
+    costs = _costs(bundle, options.pop("costs", None), panels)
+    if panels:
+        options["panels"] = panels.features
+    if entity is None and options.get("coupling") == "shared":
+        expected = "--entity beside it: a ranking has no two classes"
+        raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
+    if entity is None:
+        return TopKPlanner(bundle, k=k or 1, costs=costs, stop=stop, **options)
+    if k is not None:
+        expected = "one of the two questions"
+        raise PlannerError(Fault("options --k and --entity", "both", expected, "leave one of them out"))
+    if entity not in bundle.entities:
+        known = ", ".join(bundle.entities[:10]) + (", ..." if len(bundle.entities) > 10 else "")
+        raise PlannerError(Fault("option --entity", repr(entity), f"an entity of the bundle: {known}", "name one"))
+    if "holds" in options:
+        expected = "no --entity beside it: it says how many of all hold"
+        raise PlannerError(Fault("option --holds", options["holds"], expected, "leave one of the two out"))
+    return BinaryPlanner(bundle, entity=entity, costs=costs, stop=stop, **options)
+
+
+def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
+    """The planner of a session file, whose own settings hold; an option `given` beside it must say the same.
+
+    given : by the name of the option, None where it was not given; `--panels` as `Panels`.
+    """
+    named = given.get("--allocation") or ""
+    planner = load_session(path, bundle, allocation=rule_of(named)() if ":" in named else None)
+    stored = planner.settings | {f"stop.{name}": value for name, value in planner.settings["stop"].items()}
+    stored["allocation"] = stored["allocation"] or named
+    asked = {name: (given.get(f"--{name}"), stored.get(key)) for name, key in KEPT_AS.items()}
+    other = {f"--{name} {new}": str(old) for name, (new, old) in asked.items() if new not in (None, old)}
+    panels, costs = given.get("--panels"), given.get("--costs")
+    if panels is not None or costs is not None:
+        features = {name: list(members) for name, members in panels.features.items()} if panels else {}
+        menu = features, _costs(bundle, "equal" if costs == "equal" else None, panels)
+        if menu != (stored["panels"], stored["costs"]):
+            other["--panels or --costs"] = "its own panels and costs"
+    if other:
+        step = "leave these out, or name a session file that does not exist yet"
+        found, expected = f"an earlier session, and {', '.join(other)}", ", ".join(other.values())
+        raise PlannerError(Fault(str(path), found, expected, step))
+    return planner
+
+
+def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[str, float] | str | None:
+    if panels is None:
+        return costs
+    return dict.fromkeys(bundle.features, 1.0) | dict(panels.costs) if costs == "equal" else dict(panels.costs)
+
+
+class Keeper:
+    """Keeps a planner's session in `path`, or nowhere where that is None, and copies of it elsewhere.
+
+    A file that anybody else has written in the meantime is left as it is, also where the file system has no locks.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._contents = _contents(path) if path else None
+        self._copies: dict[Path, tuple[Action, ...]] = {}
+
+    @property
+    def found(self) -> bool:
+        """Whether there was a session at the beginning."""
+        return self._contents is not None
+
+    def keep(self, planner: Planner) -> None:
+        """Write the session as it is now, after a step."""
+        if self.path is None:
+            return
+        if _contents(self.path) not in (self._contents, None):
+            found, expected = "steps that came from elsewhere", "the session as it was left here"
+            step = "quit, and give the same command again to go on from there"
+            raise PlannerError(Fault(str(self.path), found, expected, step))
+        save_session(planner, self.path)
+        self._contents = _contents(self.path)
+
+    def save_copy(self, planner: Planner, file: str) -> None:
+        """Write the session to a new file, or to one that this conversation has saved before."""
+        path = Path(file)
+        if "\0" in file or not file.isprintable():
+            raise PlannerError(Fault("save", repr(file), "a name that a file can have", "choose another name"))
+        if not path.parent.is_dir():
+            raise PlannerError(Fault(f"save {file}", "no such folder", "a folder that exists", "make the folder first"))
+        own = self.path is not None and path.resolve() == self.path.resolve()
+        if os.path.lexists(path) and not own and path.resolve() not in self._copies:
+            raise PlannerError(Fault(f"save {file}", "a file of that name", "a new name", "choose another name"))
+        if own:
+            self.keep(planner)
+        else:
+            save_session(planner, path)
+            self._copies[path.resolve()] = planner.actions
+
+    def closing_words(self, planner: Planner) -> str:
+        """Where the session is at the end of the conversation."""
+        if self.path is not None:
+            return f"kept in {self.path}"
+        saved = [str(path) for path, actions in self._copies.items() if actions == planner.actions]
+        if saved:
+            return f"kept in {', '.join(saved)}"
+        if self._copies:
+            return f"the last steps are not kept; {', '.join(map(str, self._copies))} has those before"
+        return "not kept; --session FILE keeps a session" if planner.actions else ""
+
+
+@contextmanager
+def open_session(path: Path | None) -> Iterator[Keeper]:
+    """The keeper of a session file that no other process opens until the end of the block.
+
+    Raises
+    ------
+    PlannerError : another process has it open and does not close it within `PATIENCE`, or there is no room for it.
+
+    """
+    if path is None:
+        yield Keeper()
+        return
+    target = path.resolve()
+    lock = target.with_name(f".{target.name}.lock")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        claim = _claim(lock, path)
+    except OSError as error:
+        found = error.strerror or "an error"
+        raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
+    try:
+        yield Keeper(path)
+    finally:
+        with suppress(OSError):  # its folder may be gone, or a file by now
+            lock.unlink()
+        os.close(claim)
+
+
+@contextmanager
+def all_or_nothing(planner: Planner) -> Iterator[None]:
+    """Take back what was done with the planner where an error ends the block, so that a refusal changes nothing."""
+    before = planner.actions
+    try:
+        yield
+    except AfaError:
+        if len(planner.actions) > len(before):
+            planner.undo()
+        elif len(planner.actions) < len(before):
+            planner.repeat(before[len(planner.actions) :])
+        raise
+
+
+def _claim(lock: Path, path: Path) -> int:
+    """A handle on the lock file, locked; one that its owner removed in the meantime does not count."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            if time.monotonic() > end:
+                expected = "one process for a session"
+                step = "quit it there, or name another file"
+                raise PlannerError(Fault(str(path), "another process that has it open", expected, step)) from None
+            time.sleep(0.05)
+            continue
+        except OSError:  # a file system without locks: `Keeper.keep` compares before it writes
+            return handle
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), lock.stat()):
+                return handle
+        os.close(handle)
+
+
+def _contents(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
