@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.config import RunConfig, check_run_config, cohort_file, own_rule_files
 from afa.errors import ConfigError
-from afa.report.grid import RULE_STYLE
+from afa.report.figures import RULE_STYLE
 from afa.stages import layer1, sanity
 from afa.yamlfile import read_mapping
 
