@@ -1,4 +1,4 @@
-"""Random observation orders that depend on names and seeds, never on positions or on the order of execution."""
+"""Random orders and numbers that depend on names and seeds, never on positions or on the order of execution."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from numpy.typing import NDArray
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
 """Observations at which the paper's tables stand, and before which it ranks its candidates again."""
+
+
+def generator_of(*names: object) -> np.random.Generator:
+    """Random numbers that depend on these names alone."""
+    text = "\0".join(map(str, names))
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))
 
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:

@@ -12,10 +12,12 @@ import typer
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle, load_bundle
-from afa.closure import COUPLINGS, Closure
+from afa.closure import COUPLINGS, Closure, half_potentials
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import BundleError, CohortError, ConfigError, Fault
-from afa.mrf import Floats
+from afa.inference.exact import sample
+from afa.mrf import Floats, PairwiseMRF
+from afa.orders import generator_of
 
 Reference = Literal["controls", "ranges", "cohort"]
 """What values are encoded against; the first two are of a run's own cohort."""
@@ -121,6 +123,19 @@ def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
     """(P, N) labels in bundle order, 0 or 1, NaN where missing."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -> NDArray[np.int8]:
+    """(n, M) profiles, each from p_1 or p_0 by its label in (n,) (eq:half-potential); `names` make the seed.
+
+    An `InferenceError` tells of a model too dense to draw from.
+    """
+    values = np.empty((len(labels), mrf.n_features), dtype=np.int8)
+    for label, model in zip((1, 0), half_potentials(mrf), strict=True):
+        chosen = labels == label
+        generator = generator_of(*names, label)
+        values[chosen] = sample(model, None, int(chosen.sum()), generator=generator)
+    return values
 
 
 def note(text: str) -> None:

@@ -21,10 +21,10 @@ from afa.engine.tasks import elbo_differences
 from afa.errors import InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import generator_of, random_order
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
-from afa.stages.drawn import drawn_patients, generator_of
+from afa.stages.inputs import drawn_patients
 from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
 from afa.stats.summary import summary_rows
 from afa.stats.tables import joined

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from afa.mrf import Floats
+from afa.orders import generator_of
 
 
 def ratio_interval(
@@ -50,9 +50,9 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     """(R, P) how often each patient is drawn in each resample; whole numbers, so that weighted sums are exact."""
-    seed = int.from_bytes(hashlib.sha256(f"bootstrap\0{purpose}".encode()).digest()[:8], "little")
-    generator = np.random.default_rng(seed)
-    counts = generator.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples)
+    counts = generator_of("bootstrap", purpose).multinomial(
+        n_patients, np.full(n_patients, 1 / n_patients), size=resamples
+    )
     weights: Floats = counts.astype(np.float64)
     return weights
 

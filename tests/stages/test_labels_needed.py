@@ -10,10 +10,9 @@ from threadpoolctl import threadpool_limits
 
 from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
-from afa.orders import random_order
+from afa.orders import generator_of, random_order
 from afa.stages import sections
 from afa.stages.base import chosen
-from afa.stages.drawn import generator_of
 from afa.stages.labels import Settings as Labels
 from afa.stages.labels import label_tables
 from afa.stages.labels.tasks import Setting, Task

@@ -24,8 +24,7 @@ from afa.errors import InferenceError
 from afa.inference.annealed import Annealed, annealed
 from afa.inference.exact import estimate, pair_moments
 from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
-from afa.orders import random_order, random_orders
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of, random_order, random_orders
 from afa.stages.inputs import rounds_up_to
 
 Seen = NDArray[np.bool_]

@@ -30,11 +30,11 @@ from afa.engine.elimination import (
 from afa.errors import InferenceError
 from afa.inference.order import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
+from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage
 from afa.stages.columns import columns
-from afa.stages.drawn import drawn_patients, generator_of
 from afa.stages.elicitation_error.numbers import EXPERIMENT, summarise_elicitation_error
-from afa.stages.inputs import labels_of
+from afa.stages.inputs import drawn_patients, labels_of
 from afa.stats.tables import joined
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from afa.mrf import Floats
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of
 from afa.stats.accuracy import Part, Resampled, mean_ratio
 from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows

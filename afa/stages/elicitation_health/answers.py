@@ -20,7 +20,7 @@ from afa.elicit.record import Entry, Record
 from afa.elicit.study import ANCHOR, PAIR_PROMPTS, PAIRWISE, UNARY, Study
 from afa.elicit.tables import SIGN, genes_named, pairs_judged, usable_genes
 from afa.errors import ElicitationError, Fault
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of
 from afa.stats.tables import joined
 
 NAMED = ["wording", "run", "entity", "feature", "sign", "lit_prob"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.mrf import Floats
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of
 from afa.stats.resampling import patient_weights
 from afa.stats.tables import joined
 

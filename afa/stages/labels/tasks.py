@@ -23,8 +23,7 @@ from afa.engine.compile import in_threads
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_orders
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of, random_orders
 from afa.stages.inputs import Reference
 from afa.stats.accuracy import auroc
 

@@ -20,9 +20,9 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
 from afa.mrf import Floats
+from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage
 from afa.stages.columns import columns
-from afa.stages.drawn import generator_of
 from afa.stages.inputs import note
 from afa.stages.labels.tasks import GREEDY, RANDOM, Setting, Task, tasks_of
 from afa.stages.labels_needed.classifiers import (

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.mrf import Floats
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of
 from afa.stages.labels.tasks import GREEDY, RANDOM
 from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS
 from afa.stats.accuracy import Resampled, share_of

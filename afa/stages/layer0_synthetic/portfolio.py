@@ -25,7 +25,7 @@ from afa.config import Name
 from afa.errors import ConfigError, Fault
 from afa.inference.exact import sample
 from afa.mrf import Floats
-from afa.stages.drawn import generator_of
+from afa.orders import generator_of
 from afa.yamlfile import check_model, read_mapping
 
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=2)]

@@ -21,9 +21,8 @@ from scipy.special import log_softmax
 
 from afa.engine.course import MISSING
 from afa.mrf import Floats
-from afa.orders import random_orders
+from afa.orders import generator_of, random_orders
 from afa.stages.base import Section
-from afa.stages.drawn import generator_of
 from afa.stages.labels.tasks import shuffled_alike
 from afa.stages.labels_needed.classifiers import METHODS, one_thread
 from afa.stages.league.entrants import NOBODY, Answers, Entrant, Task, facts

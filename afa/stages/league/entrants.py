@@ -25,10 +25,9 @@ from afa.errors import CohortError, ConfigError, Fault
 from afa.field import build_field_bundle
 from afa.inference.result import probabilities_of
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import generator_of, random_order
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.sides import sides_for
-from afa.stages.drawn import generator_of
 from afa.stats.accuracy import auroc
 from afa.stats.resampling import interval, patient_weights
 
