@@ -23,7 +23,7 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import generator_of, random_order
 from afa.stages.base import Column, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import described
 from afa.stages.inputs import drawn_patients
 from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
 from afa.stats.summary import summary_rows
@@ -32,22 +32,24 @@ from afa.stats.tables import joined
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Inference
 
-STEP = Column("", "observed features of the support, or whole")
+COLUMNS = {
+    "draws": "entity draw label step t inference probability rank iterations capped ascended bundle",
+    "left_out": "entity reason bundle",
+    "histogram": "inference step bin count",
+    "uniformity": "inference step draws chi_square p_value gap ece brier",
+}
 STAGE = Stage(
     inputs=("bundle",),
     settings=("calibration.simulated", "inference"),
     by_patient=False,
-    tables={
-        "draws": columns(
-            "entity draw label step t inference probability rank iterations capped ascended bundle",
-            step=STEP,
-            t=Column("observations", "observed features of the support"),
-            iterations=Column("sweeps", "damped sweeps of the two solves"),
-        ),
-        "left_out": columns("entity reason bundle"),
-        "histogram": columns("inference step bin count", step=STEP),
-        "uniformity": columns("inference step draws chi_square p_value gap ece brier", step=STEP),
-    },
+    tables=described(
+        {
+            "step": Column("", "observed features of the support, or whole"),
+            "t": Column("observations", "observed features of the support"),
+            "iterations": Column("sweeps", "damped sweeps of the two solves"),
+        },
+        **COLUMNS,
+    ),
     space_mb=0.5,
 )
 EXPERIMENT = "simulated_calibration"
@@ -89,7 +91,7 @@ def simulated_calibration(
         except InferenceError as error:
             left_out.append({"entity": entity, "reason": error.faults[0].found})
     found = {
-        "draws": joined(tables, STAGE.tables["draws"]),
+        "draws": joined(tables, COLUMNS["draws"].split()),
         "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]),
     }
     return {name: table.assign(bundle=bundle.name) for name, table in found.items()}
@@ -202,7 +204,7 @@ def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
         rows.append({**label, **test, "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]})
         histograms.append(pd.DataFrame({"bin": range(RANK_BINS), "count": binned}).assign(**label))
     found = {"histogram": histograms, "uniformity": [pd.DataFrame(rows)]}
-    return {name: joined(parts, STAGE.tables[name]) for name, parts in found.items()}
+    return {name: joined(parts, COLUMNS[name].split()) for name, parts in found.items()}
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:

@@ -32,7 +32,7 @@ from afa.inference.order import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import described
 from afa.stages.elicitation_error.numbers import EXPERIMENT, summarise_elicitation_error
 from afa.stages.inputs import drawn_patients, labels_of
 from afa.stats.tables import joined
@@ -58,22 +58,19 @@ OWN = {
     "calibrated": Column("0 to 1", "exact Bayes accuracy on drawn patients"),
     "raw": Column("0 to 1", "exact accuracy of the sign of S on drawn patients"),
 }
+COLUMNS = {
+    "calls": "population entity patient label flip decision right n cohort bundle",
+    "labels": "entity patients positive missing cohort bundle",
+    "left_out": "entity quantity reason cohort bundle",
+    "profiles": "patient entity unary_sum score cohort bundle",
+    "references": "entity calibrated raw shift log_z1 log_z0 expected_sign expected_score cohort bundle",
+    "replicates": "population entity flip replicate decision right n right_positive n_positive cohort bundle",
+}
 STAGE = Stage(
     settings=("elicitation_error",),
     section=Settings,
     figure=("Binary classification", "accuracy against wrong signs"),
-    tables={
-        "calls": columns("population entity patient label flip decision right n cohort bundle"),
-        "labels": columns("entity patients positive missing cohort bundle", **OWN),
-        "left_out": columns("entity quantity reason cohort bundle"),
-        "profiles": columns("patient entity unary_sum score cohort bundle"),
-        "references": columns(
-            "entity calibrated raw shift log_z1 log_z0 expected_sign expected_score cohort bundle", **OWN
-        ),
-        "replicates": columns(
-            "population entity flip replicate decision right n right_positive n_positive cohort bundle"
-        ),
-    },
+    tables=described(OWN, **COLUMNS),
     space_mb=0.1,
 )
 
@@ -107,7 +104,7 @@ def run(
     """
     replicates = range(elicitation_error.replicates)
     grid = [(0.0, 0), *((flip, r) for flip in elicitation_error.flips if flip > 0 for r in replicates)]
-    parts: dict[str, list[pd.DataFrame]] = {name: [] for name in STAGE.tables}
+    parts: dict[str, list[pd.DataFrame]] = {name: [] for name in COLUMNS}
     for entity in bundle.entities:
         models, groups, left_out = flipped_models(bundle, entity, grid), [_labelled(cohort, entity)], {}
         shifts: Floats | None = None
@@ -138,7 +135,7 @@ def run(
     counts = {"positive": (known == 1).sum(axis=0), "missing": np.isnan(known).sum(axis=0)}
     parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(cohort.patients), **counts})]
     names = {"cohort": cohort.name, "bundle": bundle.name}
-    return {name: joined(parts[name], described).assign(**names) for name, described in STAGE.tables.items()}
+    return {name: joined(parts[name], held.split()).assign(**names) for name, held in COLUMNS.items()}
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:

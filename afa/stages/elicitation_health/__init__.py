@@ -20,7 +20,7 @@ from afa.cohort.cohort import Cohort
 from afa.elicit.study import RECORD_FOLDER, load_study
 from afa.elicit.tables import read_stage
 from afa.stages.base import Column, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import columns, described
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
 from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health
 from afa.stages.elicitation_health.signs import (
@@ -52,34 +52,36 @@ OWN = {
     "variant": Column("", "lit_prob where signs are chosen by it, as a half in `stratum` or a bin in `level`"),
     "level": Column("0 to 1", "lower edge of the bin"),
 }
+COLUMNS = {
+    "answers": "wording run entity feature sign lit_prob named_by same phenotypes cohort bundle",
+    "asked": "prompt wording entity asked answered cohort bundle",
+    "baseline": "wording entity shared union same cohort bundle",
+    "draws": "target kind stratum variant level entity draw right n cohort bundle",
+    "entities": "entity unaries couplings positive negative cohort bundle",
+    "genes": (
+        "entity feature sign positive negative difference delta p_value lit_prob named_by phenotypes cohort bundle"
+    ),
+    "kept": "wording entity runs min_agree orders kept cohort bundle",
+    "overlap": "wording entity run_a run_b shared union same cohort bundle",
+    "pairs": "entity feature_a feature_b sign unary_product correlation lit_prob cohort bundle",
+    "stability": "wording entity runs min_agree other_runs shared_runs orders shared union cohort bundle",
+    "wordings": "prompt wording_a wording_b entity shared union same expected_same cohort bundle",
+}
 STAGE = Stage(
     settings=("bootstrap.resamples",),
     optional=("study", "record", "unary", "pairwise"),
     tables={
+        **described(OWN, **COLUMNS),
         "answers": columns(
-            "wording run entity feature sign lit_prob named_by same phenotypes cohort bundle",
+            COLUMNS["answers"],
             lit_prob=Column("0 to 1", "probability that the answer gives its direction"),
             same=Column("count", "other runs that name the gene with this direction"),
         ),
-        "asked": columns("prompt wording entity asked answered cohort bundle"),
-        "baseline": columns("wording entity shared union same cohort bundle"),
         "draws": columns(
-            "target kind stratum variant level entity draw right n cohort bundle",
-            **{**OWN, "entity": Column("", "entity that is counted by itself; empty for all")},
-        ),
-        "entities": columns("entity unaries couplings positive negative cohort bundle", **OWN),
-        "genes": columns(
-            "entity feature sign positive negative difference delta p_value lit_prob named_by phenotypes cohort bundle",
-            **OWN,
-        ),
-        "kept": columns("wording entity runs min_agree orders kept cohort bundle", **OWN),
-        "overlap": columns("wording entity run_a run_b shared union same cohort bundle"),
-        "pairs": columns("entity feature_a feature_b sign unary_product correlation lit_prob cohort bundle"),
-        "stability": columns(
-            "wording entity runs min_agree other_runs shared_runs orders shared union cohort bundle", **OWN
+            COLUMNS["draws"], **{**OWN, "entity": Column("", "entity that is counted by itself; empty for all")}
         ),
         "wordings": columns(
-            "prompt wording_a wording_b entity shared union same expected_same cohort bundle",
+            COLUMNS["wordings"],
             same=Column("count", "shared ones with one direction or sign"),
             shared=Column("count", "genes or pairs in the answers to both wordings"),
             union=Column("count", "genes in either answer; of pairs as `shared`"),
@@ -155,8 +157,8 @@ def elicitation_health(
     tables["draws"] = pd.concat([table for table in drawn if len(table)], ignore_index=True)
     names = {"cohort": cohort.name, "bundle": bundle.name}
     return {
-        name: tables.get(name, pd.DataFrame()).reindex(columns=list(described)).assign(**names)
-        for name, described in STAGE.tables.items()
+        name: tables.get(name, pd.DataFrame()).reindex(columns=held.split()).assign(**names)
+        for name, held in COLUMNS.items()
     }
 
 

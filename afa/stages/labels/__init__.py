@@ -22,7 +22,7 @@ from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.base import Column, Section, Seeds, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import described
 from afa.stages.inputs import Reference, explicit_references, note
 from afa.stages.labels.numbers import summarise_labels
 from afa.stages.labels.tasks import (
@@ -81,33 +81,27 @@ OWN = {
     "negative": Column("count", "patients who do not"),
     "score": Column("nats", "S at full observation"),
 }
+COLUMNS = {
+    "labels": "patient entity label cohort bundle",
+    "left_out": "entity cohort bundle",
+    "controls": "reference coupling entity allocation seed control t observed raw calibrated cohort bundle",
+    "null": (
+        "reference coupling entity allocation t permutation auroc balanced_accuracy balanced_accuracy_calibrated"
+        " cohort bundle"
+    ),
+    "scores": "reference coupling variant entity allocation seed patient t observed raw calibrated label cohort bundle",
+    "tasks": (
+        "reference coupling variant entity threshold strength support contraction factor positive negative shift"
+        " cohort bundle"
+    ),
+    "whole": "reference coupling patient entity score cohort bundle",
+}
 STAGE = Stage(
     inputs=("bundle", "cohort", "by_cohort"),
     settings=("labels", "inference"),
     section=Settings,
     labels=True,
-    tables={
-        "labels": columns("patient entity label cohort bundle", **OWN),
-        "left_out": columns("entity cohort bundle"),
-        "controls": columns(
-            "reference coupling entity allocation seed control t observed raw calibrated cohort bundle", **OWN
-        ),
-        "null": columns(
-            "reference coupling entity allocation t permutation auroc balanced_accuracy"
-            " balanced_accuracy_calibrated cohort bundle",
-            **OWN,
-        ),
-        "scores": columns(
-            "reference coupling variant entity allocation seed patient t observed raw calibrated label cohort bundle",
-            **OWN,
-        ),
-        "tasks": columns(
-            "reference coupling variant entity threshold strength support contraction factor positive negative"
-            " shift cohort bundle",
-            **OWN,
-        ),
-        "whole": columns("reference coupling patient entity score cohort bundle", **OWN),
-    },
+    tables=described(OWN, **COLUMNS),
     space_mb=8.3,
 )
 
@@ -208,9 +202,9 @@ def label_tables(
             for entity, task in {task.entity: task for task in tasks}.items()
         ],
     }
-    tables = {name: joined(parts, STAGE.tables[name]) for name, parts in found.items()}
+    tables = {name: joined(parts, COLUMNS[name].split()) for name, parts in found.items()}
     rows = [_described(task, part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
-    tables["tasks"] = pd.DataFrame(rows, columns=[*STAGE.tables["tasks"]][:-2])
+    tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 

@@ -22,7 +22,7 @@ from afa.errors import CohortError, Fault
 from afa.mrf import Floats
 from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage
-from afa.stages.columns import columns
+from afa.stages.columns import described
 from afa.stages.inputs import note
 from afa.stages.labels.tasks import GREEDY, RANDOM, Setting, Task, tasks_of
 from afa.stages.labels_needed.classifiers import (
@@ -71,24 +71,19 @@ OWN = {
     "calibrated": Column("nats", "zero-shot log-odds of class 1, less their value at no observation"),
     "label": Column("", "label of the patient: 0 or 1"),
 }
+COLUMNS = {
+    "left_out": "entity size reason cohort bundle",
+    "predictions": "reference method permuted entity size repeat allocation t patient log_odds cohort bundle",
+    "splits": "entity size repeat seed labelled labelled_positive tested tested_positive cohort bundle",
+    "zero_shot": "reference coupling entity allocation seed patient t calibrated label cohort bundle",
+}
 STAGE = Stage(
     inputs=("bundle", "cohort", "by_cohort", "labels"),
     settings=("labels_needed",),
     section=Settings,
     labels=True,
     figure=("Past the paper", "classifiers by labelled patients"),
-    tables={
-        "left_out": columns("entity size reason cohort bundle", **OWN),
-        "predictions": columns(
-            "reference method permuted entity size repeat allocation t patient log_odds cohort bundle", **OWN
-        ),
-        "splits": columns(
-            "entity size repeat seed labelled labelled_positive tested tested_positive cohort bundle", **OWN
-        ),
-        "zero_shot": columns(
-            "reference coupling entity allocation seed patient t calibrated label cohort bundle", **OWN
-        ),
-    },
+    tables=described(OWN, **COLUMNS),
     space_mb=6.5,
 )
 
@@ -118,8 +113,6 @@ FURTHEST = 25
 """Per cent of the support up to which classifiers choose features for themselves."""
 DIGITS = 6
 """Decimals of a classifier's log-odds: its fit ends at a tolerance, and what is beyond tells nothing."""
-COLUMNS = {name: [*described][:-2] for name, described in STAGE.tables.items()}
-"""Of each table, but for cohort and bundle."""
 Names = Sequence[object]
 
 
@@ -169,10 +162,10 @@ def needed_tables(
                     found = _told(task, labelled, shuffled, repeat, percents, seed)
                     parts += [part.assign(size=size, repeat=repeat) for part in found]
     made = {
-        "predictions": joined(parts, COLUMNS["predictions"]),
+        "predictions": joined(parts, COLUMNS["predictions"].split()[:-2]),
         "zero_shot": held,
-        "splits": pd.DataFrame(splits, columns=COLUMNS["splits"]).drop_duplicates(ignore_index=True),
-        "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"]).drop_duplicates(ignore_index=True),
+        "splits": pd.DataFrame(splits, columns=COLUMNS["splits"].split()[:-2]).drop_duplicates(ignore_index=True),
+        "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"].split()[:-2]).drop_duplicates(ignore_index=True),
     }
     made["left_out"] = made["left_out"].astype({"entity": "str", "size": "Int64", "reason": "str"})
     return {table: rows.assign(cohort=name, bundle=bundle.name) for table, rows in made.items()}
@@ -208,7 +201,7 @@ def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
             found = f"scores of {parts[-1]['patient'].nunique()} patients for {task.entity}, reference {key[0]}"
             step = "run the stage labels again, on the same bundle and cohort"
             raise CohortError(Fault("--labels", found, f"the {len(task.patients)} who have the label", step))
-    return pd.concat(parts)[COLUMNS["zero_shot"]].reset_index(drop=True)
+    return pd.concat(parts)[COLUMNS["zero_shot"].split()[:-2]].reset_index(drop=True)
 
 
 def _of_positive(task: Task, size: int) -> int:
