@@ -284,11 +284,11 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
     return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
 
 
-def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame]) -> None:
-    """The value of each rule against t, from t = 0; random order and the paper's rule with their intervals."""
+def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:
+    """The value of each rule against t, from t = 0; with the interval over patients for the rules in `banded`."""
     for place, (rule, part) in enumerate(parts.items()):
         style, rows = rule_style(rule), part.sort_values("t")
-        if rule in (RANDOM, PRIORITY):
+        if rule in banded:
             axes.fill_between(rows["t"], rows["low"], rows["high"], color=style["color"], alpha=0.18, linewidth=0)
         axes.plot(
             rows["t"],
