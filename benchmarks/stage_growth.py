@@ -1,10 +1,11 @@
 """How the time and memory of each stage grow with patients, entities and features, by runs of the workflow.
 
-    python benchmarks/stage_growth.py --out results/bench [--cores 2] [--check 2000]
+    python benchmarks/stage_growth.py --out results/bench [--cores 2] [--largest 8 4 4] [--check 2000]
 
 Every point is the workflow down to `summary.csv` on a synthetic bundle (`growth.py`) and patients drawn from it, as a
-plain table: twice, four and eight times as many of one thing as the smallest run has. A finished point is not run
-again. `--check` runs so many patients as well, beside what the smaller runs foretell.
+plain table: twice, four and eight times as many of one thing as the smallest run has, or up to what `--largest` says of
+patients, entities and features. A finished point is not run again. What jobs take to start does not grow: exponents are
+of the differences between runs, and so is what is foretold. `--check` runs so many patients as well, beside that.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from afa.report.benchmarks import read_jobs
 ROOT = Path(__file__).resolve().parents[1]
 AXES = ("patients", "entities", "features")
 TIMES = (1, 2, 4, 8)
-START_SECONDS = 2.0
-"""About what a job takes to start and to read its tables: a stage that takes no longer has no exponent."""
+LEAST = {"seconds": 2.0, "mb": 20.0}
+"""What differs by less from one run to the next has no exponent: it may be chance."""
 
 
 class Size(NamedTuple):
@@ -49,9 +50,14 @@ class Size(NamedTuple):
 SMALLEST = Size()
 
 
-def sizes(check: int | None) -> list[Size]:
-    """All runs: the smallest, and along each axis; and `check` patients."""
-    along = [SMALLEST._replace(**{axis: times * getattr(SMALLEST, axis)}) for axis in AXES for times in TIMES]
+def sizes(check: int | None, largest: Sequence[int] = (8, 8, 8)) -> list[Size]:
+    """All runs: the smallest, and along each axis, up to `largest` times as many; and `check` patients."""
+    along = [
+        SMALLEST._replace(**{axis: times * getattr(SMALLEST, axis)})
+        for axis, most in zip(AXES, largest, strict=True)
+        for times in TIMES
+        if times <= most
+    ]
     return list(dict.fromkeys([*along, *([SMALLEST._replace(patients=check)] if check else [])]))
 
 
@@ -106,29 +112,38 @@ def measured(folder: Path, points: Sequence[Size], cores: int) -> pd.DataFrame:
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
-    """By stage, the exponent of seconds and of memory along each axis, from four to eight times the smallest run.
-
-    Missing where the largest run takes no longer than jobs take to start.
-    """
+    """By stage, the exponent of what grows of seconds and of memory along each axis, from the three largest runs."""
     columns = {}
     for axis in AXES:
-        half, whole = (_at(table, SMALLEST._replace(**{axis: times * getattr(SMALLEST, axis)})) for times in TIMES[-2:])
-        grown = np.log2(whole / half)
-        columns[f"{axis}, time"] = grown["seconds"].where(whole["seconds"] > START_SECONDS)
-        columns[f"{axis}, memory"] = grown["mb"]
+        *_, power = _growth(table, axis)
+        columns |= {f"{axis}, time": power["seconds"], f"{axis}, memory": power["mb"]}
     return pd.DataFrame(columns)
 
 
-def foretold(table: pd.DataFrame, patients: int) -> pd.DataFrame:
-    """Seconds and memory of each stage with so many patients, on from the two largest runs along that axis."""
-    half, whole = (_at(table, SMALLEST._replace(patients=times * SMALLEST.patients)) for times in TIMES[-2:])
-    factor = patients / (TIMES[-1] * SMALLEST.patients)
-    return whole * factor ** np.log2(whole / half)
+def foretold(table: pd.DataFrame, axis: str, number: int) -> pd.DataFrame:
+    """Seconds and memory of each stage with so many of one thing, which grow in proportion at least.
+
+    An exponent of three small runs is rough: below 1 it is taken as 1, and above 2, that of duels, as 2.
+    """
+    largest, whole, step, power = _growth(table, axis)
+    power = power.fillna(1.0).clip(1.0, 2.0)
+    return whole + step.clip(lower=0.0) * ((number / largest) ** power - 1.0) / (1.0 - 2.0**-power)
+
+
+def _growth(table: pd.DataFrame, axis: str) -> tuple[int, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The largest number along an axis; what it took, how much more than half the number did, and by which power."""
+    runs = [SMALLEST._replace(**{axis: times * getattr(SMALLEST, axis)}) for times in TIMES]
+    made = set(table[list(AXES)].itertuples(index=False, name=None))
+    first, half, whole = (_at(table, run) for run in [run for run in runs if run in made][-3:])
+    before, step = half - first, whole - half
+    least = pd.Series(LEAST)
+    power = np.log2((step / before).where((step > least) & (before > 0.0)))
+    return max(getattr(run, axis) for run in runs if run in made), whole, step, power
 
 
 def _at(table: pd.DataFrame, size: Size) -> pd.DataFrame:
     chosen = table[(table[list(AXES)] == list(size)).all(axis=1)]
-    return chosen.set_index("stage")[["seconds", "mb"]]
+    return chosen.set_index("stage")[list(LEAST)]
 
 
 def main() -> None:
@@ -136,15 +151,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--largest", type=int, nargs=3, default=[8, 8, 8], choices=TIMES)
     parser.add_argument("--check", type=int, default=None)
     given = parser.parse_args()
     folder = (given.out / "stage_growth").resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    table = measured(folder, sizes(given.check), given.cores)
+    table = measured(folder, sizes(given.check, given.largest), given.cores)
     shown = _at(table, SMALLEST).add_prefix("smallest, ").join(exponents(table))
     if given.check:
         found = _at(table, SMALLEST._replace(patients=given.check))
-        told = foretold(table, given.check)
+        told = foretold(table, "patients", given.check)
         shown = shown.join(told.add_prefix("foretold, ")).join(found.add_prefix("measured, "))
     shown = shown.sort_values("smallest, seconds", ascending=False)
     for name, part in (("stage_growth", shown), ("stage_growth_points", table.set_index("stage"))):

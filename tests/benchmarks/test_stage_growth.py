@@ -18,12 +18,13 @@ from stage_growth import SMALLEST, Size, exponents, foretold, sizes, write_input
 
 
 def made(points):
-    """A stage that takes 0.01 P N^2 / M s and 100 + P MB, and one that only starts."""
+    """A stage that takes 3 + P N^2 / M s and 100 + P MB, one that only starts, and one that shrinks."""
     rows = []
     for size in points:
-        seconds = 0.01 * size.patients * size.entities**2 / size.features
-        rows.append({**size._asdict(), "stage": "grows", "seconds": seconds, "mb": 100.0 * size.patients})
+        seconds = 3.0 + size.patients * size.entities**2 / size.features
+        rows.append({**size._asdict(), "stage": "grows", "seconds": seconds, "mb": 100.0 + size.patients})
         rows.append({**size._asdict(), "stage": "starts", "seconds": 1.5, "mb": 200.0})
+        rows.append({**size._asdict(), "stage": "shrinks", "seconds": 900.0 / size.patients, "mb": 200.0})
     return pd.DataFrame(rows)
 
 
@@ -35,20 +36,32 @@ def test_one_thing_grows_at_a_time() -> None:
     assert found[-1].patients == 2000
 
 
-def test_exponents_are_those_of_the_two_largest_runs() -> None:
-    found = exponents(made(sizes(None)).assign(seconds=lambda t: t["seconds"] * np.where(t["stage"] == "grows", 50, 1)))
+def test_no_more_is_run_than_asked_for() -> None:
+    found = sizes(None, (8, 4, 1))
+    assert [max(getattr(size, axis) for size in found) for axis in ("patients", "entities", "features")] == [
+        480,
+        40,
+        80,
+    ]
+
+
+@pytest.mark.parametrize("largest", [(8, 8, 8), (8, 4, 4)])
+def test_exponents_are_of_what_grows_without_what_starting_takes(largest) -> None:
+    found = exponents(made(sizes(None, largest)))
     assert found.loc["grows", "patients, time"] == pytest.approx(1)
     assert found.loc["grows", "entities, time"] == pytest.approx(2)
-    assert found.loc["grows", "features, time"] == pytest.approx(-1)
     assert found.loc["grows", "patients, memory"] == pytest.approx(1)
-    assert found.loc["starts"].filter(like="time").isna().all()
+    assert found.drop("grows").isna().all(axis=None)
+    assert np.isnan(found.loc["grows", "features, time"]), "it falls"
 
 
-def test_more_patients_are_foretold_from_the_two_largest_runs() -> None:
-    told, found = foretold(made(sizes(None)), 2000), made([SMALLEST._replace(patients=2000)]).set_index("stage")
-    assert told.loc["grows", "seconds"] == pytest.approx(found.loc["grows", "seconds"])
-    assert told.loc["grows", "mb"] == pytest.approx(found.loc["grows", "mb"])
-    assert told.loc["starts", "seconds"] == pytest.approx(1.5)
+def test_more_patients_and_entities_are_foretold() -> None:
+    for axis, number in (("patients", 2000), ("entities", 500)):
+        told = foretold(made(sizes(None)), axis, number)
+        found = made([SMALLEST._replace(**{axis: number})]).set_index("stage")
+        assert told.loc["grows", "seconds"] == pytest.approx(found.loc["grows", "seconds"])
+        assert told.loc["starts", "seconds"] == pytest.approx(1.5)
+    assert foretold(made(sizes(None)), "patients", 2000).loc["grows", "mb"] == pytest.approx(2100)
 
 
 def test_the_inputs_of_a_run_are_a_bundle_and_a_table_of_its_size(tmp_path, monkeypatch) -> None:
