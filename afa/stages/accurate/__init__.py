@@ -176,8 +176,8 @@ def _tasks(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
         for rows in _decisions(cases, TASK, by_round):
             yield rows.assign(method=method)
     shift = table["accurate"] - table["accurate_posterior"]
-    mended = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
-    for rows in _decisions(mended, TASK, by_round):
+    with_exact_shift = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
+    for rows in _decisions(with_exact_shift, TASK, by_round):
         of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
         if "quantity" not in rows and of_mean_field:
             yield rows.assign(method="posterior", variant="exact_shift")
