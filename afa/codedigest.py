@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, resolve_name
-from itertools import dropwhile
 from pathlib import Path
 
 from afa.errors import ConfigError, Fault
@@ -285,7 +284,7 @@ def _canonical(node: ast.stmt) -> str:
         return ""
     for inner in ast.walk(node):
         if isinstance(inner, ast.FunctionDef | ast.ClassDef):
-            inner.body = list(dropwhile(_is_text, inner.body))
+            inner.body = [statement for statement in inner.body if not _is_text(statement)]
     return ast.dump(node)
 
 

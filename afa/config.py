@@ -12,6 +12,7 @@ from afa.codedigest import user_files
 from afa.errors import ConfigError, Fault
 from afa.stages import sections
 from afa.stages.base import Section
+from afa.stages.settings import SHARED, TopK
 from afa.yamlfile import check_model, load_model
 
 if TYPE_CHECKING:
@@ -32,16 +33,29 @@ DEPENDED_ON = ("bundle", "top_k", "elicitation", "encoding", "inference")
 class Elicitation(Section):
     """How answers of a model become a bundle; not used when `bundle` names a folder."""
 
-    min_agree: int = Field(2, ge=1, description="runs that must name a gene, all with one direction")
-    study: Path = Field(Path("resources/elicitation"), description="a folder with study.yaml and phenotypes.csv")
-    record: Path | None = Field(None, description="the folder of answers; `record` in the study's where empty")
-    live: bool = Field(False, description="ask the model of AFA_LLM_MODEL for what the record lacks")
-    calls: int | None = Field(None, ge=0, description="cap of a live run: calls that the record may come to")
-    tokens: int | None = Field(None, ge=0, description="cap of a live run: tokens of prompts and answers")
-    money: float | None = Field(None, ge=0, description="cap of a live run, in the currency of the prices")
-    prompt_price: float = Field(0.0, ge=0, description="of a million tokens of prompts")
-    answer_price: float = Field(0.0, ge=0, description="of a million tokens of answers")
-    at_once: int = Field(4, ge=1, description="calls that are open at once")
+    min_agree: int = Field(2, ge=1)
+    """how many of the study's voters, three in ours, must name a gene, all with one direction. No key of
+    `elicitation` is used with a bundle of your own"""
+    study: Path = Path("resources/elicitation")
+    """a folder with `study.yaml` and `phenotypes.csv`: what is asked, of whom and how (docs/elicitation.md)"""
+    record: Path | None = None
+    """the folder of answers; empty: `record` in the study's folder"""
+    live: bool = False
+    """ask the model of the variable `AFA_LLM_MODEL` for what the record lacks. Address and key come from
+    `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from here"""
+    calls: int | None = Field(None, ge=0)
+    """cap on the calls that the record may come to, those of earlier runs included. A live run starts only with one
+    cap or more"""
+    tokens: int | None = Field(None, ge=0)
+    """cap on the tokens of prompts and answers"""
+    money: float | None = Field(None, ge=0)
+    """cap on money, in the currency of the two prices, which it needs"""
+    prompt_price: float = Field(0.0, ge=0)
+    """price of a million tokens of prompts"""
+    answer_price: float = Field(0.0, ge=0)
+    """price of a million tokens of answers"""
+    at_once: int = Field(4, ge=1)
+    """calls that are open at once"""
 
     @property
     def terms(self) -> str:
@@ -55,42 +69,74 @@ class Encoding(Section):
     """The ternary code, by a test against the controls (decisions.md D1) or by the cohort; its file may override it."""
 
     test: Literal["empirical", "normal", "t"] = "empirical"
+    """how a value is tested against the controls; `empirical` needs 20 controls at level 0.05"""
     level: float = Field(0.05, gt=0, lt=1)
+    """p below which a value counts as -1 or +1"""
     reference: Literal["controls", "cohort"] = "controls"
-    threshold: float = Field(0.5, ge=0, description="of the reference cohort, in robust standard deviations")
+    """what values are held against: the controls, by the two keys above, or the cohort itself, by distance from its
+    median (docs/real_labels.md)"""
+    threshold: float = Field(0.5, ge=0)
+    """of the reference `cohort`: distance in robust standard deviations (1.4826 times the median absolute deviation)
+    beyond which a value counts as -1 or +1"""
 
 
 class Explorer(Section):
     """The page to step through patients' acquisition."""
 
-    patients: int = Field(8, ge=1, le=40, description="at most so many, spread over the cohort")
+    patients: int = Field(8, ge=1, le=40)
+    """patients on the page `explorer.html`, spread over the cohort"""
 
 
 class Baselines(Section):
     """Language models that plan by themselves (app. llm-planning-prompts); off unless live or with a record."""
 
-    record: Literal["carried"] | Path | None = Field(
-        "carried", description="a folder of answers, or the project's own where made for this cohort and these settings"
-    )
-    live: bool = Field(False, description="ask the model of AFA_LLM_MODEL for what the record lacks")
-    study: Path = Field(Path("resources/elicitation"), description="study.yaml: the disease, and how models are asked")
-    model: str | None = Field(None, description="its name; AFA_LLM_MODEL, or the only one of the record, where empty")
+    record: Literal["carried"] | Path | None = "carried"
+    """a folder of answers of a language model that plans by itself (docs/baselines.md); `carried`: those in
+    resources/baselines/README.md, of gse109142 and demo, with the methods, tasks and phenotypes that they have.
+    They are left out where this section, `bundle`, `top_k`, `elicitation`, `encoding` or `inference` is not as in
+    `config.yaml`. Empty: not run. If live, another value than a folder means `data/llm_baselines`"""
+    live: bool = False
+    """ask the model of the variable `AFA_LLM_MODEL` for what the record lacks, and add it there. Address and key as
+    for `elicitation.live`. Needs one cap or more"""
+    study: Path = Path("resources/elicitation")
+    """a folder with `study.yaml`: the disease, and how models are asked (`manner`); and `keywords.csv` for the
+    literature"""
+    model: str | None = None
+    """the model; empty: `AFA_LLM_MODEL`, or without `live` the only one of the record"""
     methods: tuple[Literal["mrf_llm", "rag_llm", "knowledge_llm"], ...] = Field(("mrf_llm", "rag_llm"), min_length=1)
+    """told the bundle's potentials, or abstracts, or neither"""
     tasks: tuple[Literal["binary", "top_k"], ...] = Field(("binary", "top_k"), min_length=1)
-    turns: Literal["checkpoints", "stateless", "trajectory"] = Field("checkpoints", description="when it is asked")
-    horizon: int | None = Field(None, ge=1, description="observations at most, where it is asked each turn")
-    order: Literal["planner", "random"] = Field("planner", description="what is observed at checkpoints")
-    rounds: tuple[PositiveInt, ...] = Field((10, 50, 100, 150), description="t read out, beside 0 and M")
-    patients: int = Field(10, ge=1, description="how many are asked about")
-    seed: int = Field(0, description="which patients, and which random order")
-    entities: tuple[str, ...] = Field((), description="of the binary task; all where empty")
-    abstracts: int = Field(8, ge=1, description="shown on a phenotype to rag_llm")
-    calls: int | None = Field(None, ge=0, description="cap over all that the record has used")
-    tokens: int | None = Field(None, ge=0, description="cap on tokens of prompts and answers")
-    money: float | None = Field(None, ge=0, description="cap in the currency of the prices")
-    prompt_price: float = Field(0, ge=0, description="of a million tokens of prompts")
-    answer_price: float = Field(0, ge=0, description="of a million tokens of answers")
-    at_once: int = Field(4, ge=1, description="calls that are open at once")
+    """each phenotype by itself; the top k of all"""
+    turns: Literal["checkpoints", "stateless", "trajectory"] = "checkpoints"
+    """asked once at each of the rounds read out, along an order of ours; or each turn, measuring what it picks,
+    without or with the earlier turns listed. Each turn is M + 1 calls a patient and phenotype"""
+    horizon: int | None = Field(None, ge=1)
+    """with `stateless` and `trajectory`: observations after which the model is asked for the last time; later rounds
+    are not read out. Empty: all"""
+    order: Literal["planner", "random"] = "planner"
+    """whose features are observed at checkpoints"""
+    rounds: tuple[PositiveInt, ...] = (10, 50, 100, 150)
+    """t that are read out, beside 0 and M"""
+    patients: int = Field(10, ge=1)
+    """patients who are asked about"""
+    seed: int = 0
+    """which patients these are, and which random order"""
+    entities: tuple[str, ...] = ()
+    """phenotypes of the binary task; empty: all"""
+    abstracts: int = Field(8, ge=1)
+    """abstracts on a phenotype that `rag_llm` is shown"""
+    calls: int | None = Field(None, ge=0)
+    """cap on the calls that the record may come to, those of earlier runs included"""
+    tokens: int | None = Field(None, ge=0)
+    """cap on the tokens of prompts and answers"""
+    money: float | None = Field(None, ge=0)
+    """cap on money, in the currency of the two prices, which it needs"""
+    prompt_price: float = Field(0, ge=0)
+    """price of a million tokens of prompts; with both at 0 no cost is shown"""
+    answer_price: float = Field(0, ge=0)
+    """price of a million tokens of answers"""
+    at_once: int = Field(4, ge=1)
+    """calls that are open at once"""
 
     @property
     def folder(self) -> Path | None:
@@ -119,39 +165,39 @@ class Baselines(Section):
         return ["--live", *options] if self.live else []
 
 
-class _Run(Section):
-    """What a run has beside the settings of its stages."""
+class _Inputs(Section):
+    """What a run is made of: its patients and its knowledge."""
 
-    cohort: Name = Field(
-        "gse109142", description="the name of a file of config/cohorts, or of a folder of resources/fields"
-    )
-    bundle: Path | None = Field(None, description="a bundle folder; the recorded elicitation where empty")
-    run: Name | None = Field(None, description="the folder under results/; the cohort's name where empty")
-    source: Literal["extract", "geo"] = Field(
-        "extract", description="a series is read from the extract that the project carries, if any, or from GEO"
-    )
-    geo_mirror: Path | None = Field(None, description="a folder with series in GEO's layout, in the place of both")
-    tables: Path | None = Field(
-        None, description="a folder with tables of fields that are not carried, as <field>/<file>"
-    )
-    geo_cache: Path = Field(Path("data/geo"), description="where files fetched from GEO are kept")
-    shards: int = Field(2, ge=1, description="jobs that the patients of one stage are split into")
+    cohort: Name = "gse109142"
+    """a file of `config/cohorts`, without `.yaml`, or a folder of `resources/fields`; `gse117993` is carried too,
+    and `demo` is simulated, for trials and for any bundle"""
+    bundle: Path | None = None
+    """a bundle folder of your own; empty: the field's own, or the recorded elicitation, by consensus"""
+    run: Name | None = None
+    """folder under `results/`; empty: the cohort's name"""
+    source: Literal["extract", "geo"] = "extract"
+    """where a real series is read from: the extract that the project carries (resources/series/README.md), and GEO
+    where there is none; or GEO in any case. Both give the same numbers"""
+    geo_mirror: Path | None = None
+    """a folder with series laid out as GEO has them, which is read in the place of both. The simulated cohort needs
+    none of them"""
+    tables: Path | None = None
+    """a folder with tables of fields that are not carried, as `<field>/<file>`"""
+    geo_cache: Path = Path("data/geo")
+    """where files fetched from GEO are kept for the next run"""
+    top_k: TopK = SHARED["top_k"][1]
+    """size of the top set; where there are no more entities than that, one less than them"""
+    shards: int = Field(2, ge=1)
+    """jobs that the patients of a stage are split into; changes no number. No more than there are patients"""
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()
-    baselines: Baselines = Baselines()
-    explorer: Explorer = Explorer()
-
-    @property
-    def run_name(self) -> str:
-        return self.run or self.cohort
 
 
 if TYPE_CHECKING:
 
-    class RunConfig(_Run):
-        """One run: a cohort, a bundle and the settings of every stage (`afa.stages.sections`)."""
+    class _Stages(_Inputs):
+        """And what the stages read."""
 
-        top_k: int = 5
         allocation: Allocation = Allocation()
         chaos: Any = None
         elicitation_error: Any = None
@@ -160,7 +206,19 @@ if TYPE_CHECKING:
         bootstrap: Bootstrap = Bootstrap()
 
 else:
-    RunConfig = create_model("RunConfig", __base__=_Run, **sections())
+    read = {name: kind for name, kind in sections().items() if name not in _Inputs.model_fields}
+    _Stages = create_model("_Stages", __base__=_Inputs, **read)
+
+
+class RunConfig(_Stages):
+    """One run: a cohort, a bundle and the settings of every stage (`afa.stages.sections`)."""
+
+    baselines: Baselines = Baselines()
+    explorer: Explorer = Explorer()
+
+    @property
+    def run_name(self) -> str:
+        return self.run or self.cohort
 
 
 def check_run_config(document: dict[str, Any]) -> RunConfig:

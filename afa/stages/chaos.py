@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -39,8 +38,10 @@ if TYPE_CHECKING:
 class Settings(Section):
     """Chaotic patients: chosen on some orders, looked at on others (decisions.md A10)."""
 
-    selecting_seeds: Seeds = Field((0, 1, 2), description="orders that say who is chaotic")
-    measuring_seeds: Seeds = Field((3, 4, 5), description="orders that the gap is measured on")
+    selecting_seeds: Seeds = (0, 1, 2)
+    """random orders that say which patients are chaotic"""
+    measuring_seeds: Seeds = (3, 4, 5)
+    """random orders that the gap is measured on; none of the first list"""
 
 
 STAGE = Stage(

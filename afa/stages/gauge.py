@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -37,8 +36,10 @@ if TYPE_CHECKING:
 class Settings(Section):
     """The closure of a duel against its true gauge (supp:maxent-vs-truegauge)."""
 
-    seeds: Seeds = Field((0,), description="one random order per patient and seed")
-    rounds: Rounds = Field((10, 50, 100, 150, 200), description="t of the correlations, beside 0 and M")
+    seeds: Seeds = (0,)
+    """random orders along which a duel's closure is compared with its true gauge"""
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """t of the correlations between the two, beside 0 and M"""
 
 
 STAGE = Stage(

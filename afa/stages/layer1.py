@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -46,7 +45,8 @@ if TYPE_CHECKING:
 class Settings(Section):
     """Duels resolved along random and informed orders (tab:layer1_informed)."""
 
-    seeds: Seeds = Field((0,), description="one random order per patient and seed")
+    seeds: Seeds = (0,)
+    """random orders along which resolved duels are counted"""
 
 
 OWN = {

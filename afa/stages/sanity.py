@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.checks.sanity.stage import raise_on_failure, sanity_tables, summarise_sanity
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 class Settings(Section):
     """The acceptance tests (supp:sanity)."""
 
-    seeds: Seeds = Field((0,), description="random orders along which brackets and solves are checked")
+    seeds: Seeds = (0,)
+    """random orders along which brackets and solves are checked"""
 
 
 STAGE = Stage(

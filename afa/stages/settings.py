@@ -28,9 +28,12 @@ RuleNames = Annotated[tuple[str, ...], AfterValidator(_known_rules)]
 class Inference(Section):
     """The mean-field iteration (tab:hyperparams)."""
 
-    damping: float = Field(0.5, gt=0, le=1, description="weight of the new marginals in each sweep")
-    tolerance: float = Field(1e-4, gt=0, lt=1, description="largest change of a probability at which a solve stops")
-    max_iterations: int = Field(200, ge=1, description="damped sweeps before coordinate ascent takes over")
+    damping: float = Field(0.5, gt=0, le=1)
+    """weight of the new marginals in each sweep (the paper's eta)"""
+    tolerance: float = Field(1e-4, gt=0, lt=1)
+    """largest change of a marginal probability at which a solve stops (epsilon)"""
+    max_iterations: int = Field(200, ge=1)
+    """sweeps before coordinate ascent takes over (T_max)"""
 
 
 class Closure(Section):
@@ -40,43 +43,56 @@ class Closure(Section):
     """
 
     coupling: Literal["differential", "shared", "explicit"] = "differential"
-    strength: float = Field(0.9, gt=0, lt=1, description="beta L^2 that shared couplings are scaled down to")
+    """the two class models of a binary task: the paper's, ours with the couplings in both classes, or as a bundle
+    states them that says how often. Stages `binary`, `calibration` and `stopping`; under `explicit` the top k of
+    `stopping` too"""
+    strength: float = Field(0.9, gt=0, lt=1)
+    """beta L^2 that shared couplings are scaled down to"""
 
 
 class RandomOrder(Section):
     """Sign convergence under random observation order (sec:eval_score)."""
 
-    seeds: Seeds = Field((0, 1, 2), description="one random order per patient and seed")
-    starts: tuple[Literal["uniform", "warm"], ...] = Field(
-        ("uniform", "warm"), min_length=1, description="where each solve starts (M6); the first is the headline"
-    )
+    seeds: Seeds = (0, 1, 2)
+    """one random order per patient and seed"""
+    starts: tuple[Literal["uniform", "warm"], ...] = Field(("uniform", "warm"), min_length=1)
+    """where each mean-field solve starts, afresh or from the previous round; the first is the headline, the others
+    are compared with it"""
 
 
 class Calibration(Section):
     """Reliability of the binary probability (S15)."""
 
-    rounds: Rounds = Field((10, 50, 100, 150, 200), description="t on the cohort, beside 0 and M")
-    simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """t at which probabilities are held against the truth, beside 0 and M"""
+    simulated: int = Field(200, ge=20, multiple_of=2)
+    """patients drawn from each task's own model, half of each class"""
 
 
 class Layer0(Section):
     """Certificates that remove clusters of entities before anything is measured (supp:layer0_lipschitz)."""
 
-    clusters: tuple[PositiveInt, ...] = Field((5, 8, 10, 12, 15, 20, 24), description="numbers of clusters tried")
-    simulated: int = Field(200, ge=20, description="patients of each configuration of the portfolio")
+    clusters: tuple[PositiveInt, ...] = (5, 8, 10, 12, 15, 20, 24)
+    """numbers of clusters that Layer 0 is tried with; those above the number of entities are left out"""
+    simulated: int = Field(200, ge=20)
+    """patients of each configuration of the synthetic portfolio, `portfolio.yaml`"""
 
 
 class Allocation(Section):
     """The grid of allocation rules (sec:eval_alloc): every rule by every gain and schedule."""
 
-    rules: RuleNames = Field(IN_THE_GRID, description="rules of afa.allocate, or module:Class")
+    rules: RuleNames = IN_THE_GRID
+    """allocation rules that are compared, or a class of your own as `module:Class`, the module beside the Snakefile or
+    installed (see `afa.allocate.check_policy`). Your own is followed patient by patient, which takes some hundred
+    times longer"""
     gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
-        ("wald_magnitude", "cmi", "f_target"), min_length=1, description="what a duel is expected to learn"
+        ("wald_magnitude", "cmi", "f_target"), min_length=1
     )
-    schedules: tuple[Literal["every", "paper"], ...] = Field(
-        ("every", "paper"), min_length=1, description="when candidates are ranked again (A6)"
-    )
-    seeds: Seeds = Field((0, 1, 2), description="random orders of the rule `random`")
+    """what a duel is expected to learn from a feature"""
+    schedules: tuple[Literal["every", "paper"], ...] = Field(("every", "paper"), min_length=1)
+    """when candidates are ranked again: each round, or at the paper's rounds 1, 11, 51, 101 and 151"""
+    seeds: Seeds = (0, 1, 2)
+    """random orders of the rule `random`"""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -100,23 +116,30 @@ NotNegative = Annotated[float, Field(ge=0)]
 class Stopping(Section):
     """The planners' rules of stopping: how early they end, and how often wrongly (docs/stopping.md)."""
 
-    rules: RuleNames = Field(
-        ("greedy", "priority_all"), description="allocation rules of the grid that are looked at, beside random"
-    )
+    rules: RuleNames = ("greedy", "priority_all")
+    """allocation rules under which the planners' rules of stopping are measured (docs/stopping.md), beside `random`;
+    one that the allocation grid does not have with gain `cmi` and schedule `every` is left out, and the log of
+    the stage says so"""
     probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
-    gains: tuple[NotNegative, ...] = Field((0.1, 0.01, 0.001), min_length=1, description="largest gain left, in nats")
-    budgets: tuple[Share, ...] = Field((0.1, 0.25, 0.5), min_length=1, description="shares of all features")
-    seed: int = Field(0, ge=0, description="of the random order")
+    """probabilities at which a run stops: that the answer stays as it is, and, in the top k, its posterior"""
+    gains: tuple[NotNegative, ...] = Field((0.1, 0.01, 0.001), min_length=1)
+    """gains, in nats, that the largest one left has to fall to"""
+    budgets: tuple[Share, ...] = Field((0.1, 0.25, 0.5), min_length=1)
+    """shares of all features after which a run stops, for comparison"""
+    seed: int = Field(0, ge=0)
+    """random order of each patient"""
 
 
 class Bootstrap(Section):
     """Intervals over patients."""
 
     resamples: int = Field(1000, ge=100)
+    """resamples of the patients behind each interval"""
     confidence: float = Field(0.95, gt=0, lt=1)
+    """confidence of the intervals"""
 
 
-TopK = Annotated[int, Field(ge=1, description="size of the top set, less than the number of entities")]
+TopK = Annotated[int, Field(ge=1)]
 
 SHARED: dict[str, tuple[Any, Any]] = {
     "top_k": (TopK, 5),

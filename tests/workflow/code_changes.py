@@ -32,12 +32,17 @@ def other_words(source: bytes, *, docstrings: bool) -> bytes:
     tree = ast.parse(source)
     lines = source.splitlines(keepends=True)
     for node in ast.walk(tree) if docstrings else ():
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and ast.get_docstring(node, clean=False):
-            text = node.body[0]
-            line = lines[text.lineno - 1]
-            opened = line.index(b'"', text.col_offset)
-            opened += 3 if line[opened : opened + 3] == b'"""' else 1
-            lines[text.lineno - 1] = line[:opened] + b"Said otherwise. " + line[opened:]
+        texts = node.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) else []
+        for text in texts:
+            if (
+                isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            ):
+                line = lines[text.lineno - 1]
+                opened = line.index(b'"', text.col_offset)
+                opened += 3 if line[opened : opened + 3] == b'"""' else 1
+                lines[text.lineno - 1] = line[:opened] + b"Said otherwise. " + line[opened:]
     starts = [min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))]) for item in tree.body]
     return _inserted(b"".join(lines), dict.fromkeys(starts, "\n\n# a comment\n")) + b"\n# the last comment\n"
 

@@ -28,15 +28,21 @@ if TYPE_CHECKING:
 class Settings(Section):
     """Decisions by mean-field and by accurate inference on the same states (docs/accurate.md)."""
 
-    patients: int = Field(50, ge=1, description="chosen by a hash of their names")
-    linearity_patients: int = Field(
-        12, ge=1, description="of these, for `linearity`, which takes moments and more time"
-    )
-    seed: int = Field(0, ge=0, description="of the patients and of their random order")
-    rounds: Rounds = Field((10, 50, 100, 150, 200), description="t, beside 0 and M")
-    chains: int = Field(300, ge=4, description="of a state that is sampled")
-    steps: int = Field(200, ge=1, description="that each chain takes from independent features to the model")
-    limit: float = Field(2e7, ge=0, description="entries of one exact solve; states that take more are sampled")
+    patients: int = Field(50, ge=1)
+    """patients on whom mean-field is held against accurate inference (docs/accurate.md), chosen by a hash of their
+    names"""
+    linearity_patients: int = Field(12, ge=1)
+    """of these, those for whom `linearity` is too, which needs moments and takes more time"""
+    seed: int = Field(0, ge=0)
+    """which patients these are, and the random order of each"""
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """t at which that is done, beside 0 and M"""
+    chains: int = Field(300, ge=4)
+    """annealed chains of a state that is too large for exact inference"""
+    steps: int = Field(200, ge=1)
+    """steps of each chain from independent features to the model"""
+    limit: float = Field(2e7, ge=0)
+    """entries that exact inference in one state may take; what takes more is sampled, and with 0 everything"""
 
 
 OWN = {

@@ -46,11 +46,12 @@ Flip = Annotated[float, Field(ge=0, le=0.5)]
 class Settings(Section):
     """Accuracy at full observation when signs of the potentials are wrong."""
 
-    flips: tuple[Flip, ...] = Field(
-        (0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), min_length=2, description="chances that a sign is turned round"
-    )
-    replicates: int = Field(5, ge=1, description="flipped models of each entity at each chance")
-    simulated: int = Field(200, ge=20, multiple_of=2, description="patients drawn from each task's own model")
+    flips: tuple[Flip, ...] = Field((0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), min_length=2)
+    """chances that a potential's sign is turned round; must begin with 0"""
+    replicates: int = Field(5, ge=1)
+    """damaged models of each entity at each chance"""
+    simulated: int = Field(200, ge=20, multiple_of=2)
+    """patients drawn from each task's own model, half of each class"""
 
 
 OWN = {

@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 class Settings(Section):
     """Scores against the cohort's labels by reference and coupling, beside chance; nothing here is chosen by labels."""
 
-    seeds: Seeds = Field((0, 1, 2), description="one random order per patient and seed")
-    percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field(
-        (5, 10, 25, 50), min_length=1, description="shares of an entity's support at which it is read, beside 0 and 100"
-    )
-    thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (0.5, 0.25, 1.0), min_length=1, description="of the reference cohort; the first is the headline"
-    )
-    strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
-        (0.9, 0.5), min_length=1, description="of shared couplings; the first is the headline"
-    )
-    permutations: int = Field(20, ge=1, description="bundles with shuffled genes, followed as the real one")
-    whole_permutations: int = Field(1000, ge=1, description="the same at full observation, which costs little")
+    seeds: Seeds = (0, 1, 2)
+    """random orders along which scores are held against the cohort's labels"""
+    percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field((5, 10, 25, 50), min_length=1)
+    """shares of an entity's support at which that is done, beside 0 and 100"""
+    thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
+    """as `encoding.threshold`; the first is the headline, the others show how much it matters"""
+    strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
+    """as `closure.strength`, likewise"""
+    permutations: int = Field(20, ge=1)
+    """bundles with shuffled genes, followed as the real one; p is never below 1 / (1 + their number)"""
+    whole_permutations: int = Field(1000, ge=1)
+    """the same at full observation"""
 
 
 OWN = {

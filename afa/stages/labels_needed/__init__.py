@@ -43,16 +43,22 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """Classifiers trained on some labelled patients, held against the zero-shot scores of `labels` on the others."""
+    """Classifiers trained on labelled patients, beside the zero-shot scores of `labels` on all the others."""
 
-    sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(
-        (10, 20, 50, 100), min_length=1, description="numbers of labelled patients"
-    )
-    repeats: int = Field(4, ge=1, description="draws of the labelled patients")
-    permuted: int = Field(2, ge=0, description="of these, with shuffled labels as well: chance")
-    labels: int = Field(6, ge=1, description="labels used, chosen by hashes of their names")
-    tested: int = Field(20, ge=2, description="patients that have to be left to be told, or the size is left out")
-    of_each_class: int = Field(3, ge=1, description="the same, of each class")
+    sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field((10, 20, 50, 100), min_length=1)
+    """numbers of labelled patients that classifiers are trained on, to be held against the zero-shot scores of
+    `labels` (docs/labels_needed.md)"""
+    repeats: int = Field(4, ge=1)
+    """draws of the labelled patients"""
+    permuted: int = Field(2, ge=0)
+    """of these draws, how many are trained with shuffled labels as well"""
+    labels: int = Field(6, ge=1)
+    """labels used at most, chosen by hashes of their names"""
+    tested: int = Field(20, ge=2)
+    """patients that have to be left to be told; a number of labelled patients that leaves fewer is left out for that
+    label"""
+    of_each_class: int = Field(3, ge=1)
+    """the same, of each class"""
 
 
 OWN = {

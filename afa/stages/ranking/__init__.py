@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 class Settings(Section):
     """Entities ranked by the scale of scores and by what is predicted for unobserved features (docs/ranking.md)."""
 
-    rounds: Rounds = Field((10, 50, 100, 150, 200), description="t that are read, beside 0 and M")
-    seeds: Seeds = Field((0, 1, 2), description="one random order per patient and seed")
-    permutations: int = Field(20, ge=1, description="bundles with shuffled genes, followed as the real one")
-    whole_permutations: int = Field(200, ge=1, description="the same at full observation, which costs little")
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """t at which entities are ranked on several scales (docs/ranking.md), beside 0 and M"""
+    seeds: Seeds = (0, 1, 2)
+    """random orders along which that is done"""
+    permutations: int = Field(20, ge=1)
+    """bundles with shuffled genes, followed along the first seed's orders; p is never below 1 / (1 + their number)"""
+    whole_permutations: int = Field(200, ge=1)
+    """the same at full observation"""
 
 
 MEANINGS = {

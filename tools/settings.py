@@ -1,0 +1,198 @@
+"""What is written of the settings from their models: `config.yaml`, its page and its schema.
+
+`make schema`, or `python tools/settings.py`, writes them; a test holds them to the models. The docstring below a field
+is its meaning: all of it on the page, its first sentence in `config.yaml`, where a section has that of its class.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from afa.config import RunConfig
+
+ROOT = Path(__file__).parents[1]
+FILE, PAGE = ROOT / "config" / "config.yaml", ROOT / "config" / "README.md"
+SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
+MADE = "# Made by `make schema` from the models of the settings. "
+KINDS = ("title", "propertyNames")
+"""What pydantic says beside what a reader of the configuration needs."""
+ORDER = ("type", "ranges and the like", "description", "default", "properties")
+REFERENCE = re.compile(r" \((?:\w+:|app\. |decisions\.md |S)[\w-]+\)")
+"""Where the paper or a decision is named."""
+COMMENT = 120
+"""How long a line of `config.yaml` may be."""
+
+
+def meanings(model: type[BaseModel], before: str = "") -> dict[str, str]:
+    """The meaning of every key: the docstring below it."""
+    found: dict[str, str] = {}
+    for owner in model.__mro__:
+        if issubclass(owner, BaseModel) and "__annotations__" in vars(owner) and owner.__module__.startswith("afa."):
+            found |= {f"{before}{name}": text for name, text in _docstrings(owner)}
+    for name, field in model.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            found |= meanings(field.annotation, f"{name}.")
+    return found
+
+
+def _docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """(name, docstring) of the fields of one class."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(model)))
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            yield field.target.id, " ".join(ast.literal_eval(text.value).split())
+
+
+def config_schema() -> dict[str, Any]:
+    """The schema as a document, every section in its place."""
+    model = RunConfig.model_json_schema(mode="validation")
+    default = RunConfig().model_dump(mode="json")
+    plain = _plain(model, model.pop("$defs"), default, meanings(RunConfig), "")
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of a run"}
+    return {**about, **plain}
+
+
+def _plain(
+    node: dict[str, Any], parts: dict[str, Any], default: Any, words: dict[str, str], key: str
+) -> dict[str, Any]:
+    """A part of pydantic's schema without references, titles and the names of classes."""
+    if "$ref" in node:
+        node = {**parts[node["$ref"].rpartition("/")[2]], **{name: node[name] for name in node if name != "$ref"}}
+    node = {name: value for name, value in node.items() if name not in (*KINDS, "description", "default")}
+    if choices := node.pop("anyOf", None):
+        choices = [_plain(choice, parts, None, words, "") for choice in choices]
+        kinds = [choice["type"] for choice in choices]
+        alone = [choice for choice in choices if kinds.count(choice["type"]) == 1]
+        node |= {name: value for choice in alone for name, value in choice.items()}
+        node["type"] = list(dict.fromkeys(kinds))
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
+    if "items" in node:
+        node |= {"items": _plain(node["items"], parts, None, words, ""), "uniqueItems": True}
+    if "properties" in node:
+        node["properties"] = {
+            name: _plain(inner, parts, default[name], words, f"{key}.{name}".lstrip("."))
+            for name, inner in node["properties"].items()
+        }
+    elif key:
+        node |= {"description": words[key], "default": default}
+    return {name: node[name] for name in sorted(node, key=lambda name: ORDER.index(name) if name in ORDER else 1)}
+
+
+def written() -> dict[Path, str]:
+    """The text of each file that is made."""
+    schema, sections = config_schema(), RunConfig.model_fields
+    text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=110)
+    head = f"{MADE}Unknown keys are refused.\n# config/README.md says more of each.\n\n"
+    lines = []
+    for section, inner in sorted(schema["properties"].items(), key=lambda item: "properties" in item[1]):
+        if "properties" in inner:
+            about = REFERENCE.sub("", (inspect.getdoc(sections[section].annotation) or "").partition("\n")[0])
+            lines += ["", f"{section}: # {about[0].lower()}{_first(about)[1:]}", *_lines(inner["properties"], "  ")]
+        else:
+            lines += _lines({section: inner})
+    rows = "".join(
+        f"| `{key}` | {_kind(node)} | {_default(node)} | {_linked(node['description'])} |\n"
+        for key, node in _leaves(schema)
+    )
+    table = "| key | type | default | meaning |\n|---|---|---|---|\n" + rows
+    return {
+        SCHEMA: f"{MADE}For editors and catalogs.\n{text}",
+        FILE: head + "\n".join(lines) + "\n",
+        PAGE: between(PAGE.read_text(encoding="utf-8"), "settings", table),
+    }
+
+
+def between(page: str, name: str, text: str) -> str:
+    """A page with what stands between its two marks of that name replaced."""
+    start, end = f"<!-- {name}: made by `make schema` -->\n", f"<!-- end of {name} -->\n"
+    before, after = page.index(start) + len(start), page.index(end)
+    return f"{page[:before]}\n{text}\n{page[after:]}"
+
+
+def _leaves(node: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every key with its schema, those of no section first."""
+    for name, inner in sorted(node["properties"].items(), key=lambda item: "properties" in item[1]):
+        if "properties" in inner:
+            yield from _leaves(inner, f"{name}.")
+        else:
+            yield before + name, inner
+
+
+def _kind(node: dict[str, Any], plural: str = "") -> str:
+    """The type in words: `list of whole numbers, 1 or more`."""
+    kind = node["type"] if isinstance(node["type"], str) else node["type"][0]
+    if kind == "array":
+        return "list of " + _kind(node["items"], "s")
+    if "enum" in node:
+        return ", ".join(f"`{value}`" for value in node["enum"])
+    if kind == "string":
+        return ("path" if node.get("format") == "path" else "name" if "pattern" in node else "text") + plural
+    if kind == "boolean":
+        return "`true`, `false`"
+    word = "even number" if node.get("multipleOf") == 2 else "whole number" if kind == "integer" else "number"
+    least, above = node.get("minimum"), node.get("exclusiveMinimum")
+    most, below = node.get("maximum"), node.get("exclusiveMaximum")
+    if kind == "integer" and above is not None and below is None:
+        least, above = above + 1, None
+    if least is not None and most is not None:
+        return f"{word}{plural} from {least:g} to {most:g}"
+    limits = [f"above {above:g}"] if above is not None else [f"{least:g} or more"] if least is not None else []
+    limits += [f"below {below:g}"] if below is not None else [f"at most {most:g}"] if most is not None else []
+    return word + plural + "".join(f", {limit}" for limit in limits if (kind, limit) != ("integer", "0 or more"))
+
+
+def _default(node: dict[str, Any]) -> str:
+    value = node["default"]
+    if value in (None, []):
+        return "empty"
+    every = node.get("items", {}).get("enum")
+    return "all" if value == every else f"`{_yaml(value)}`"
+
+
+def _yaml(value: Any) -> str:
+    """A value in a line of YAML."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_yaml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return re.sub(r"^(\d+)e([+-])0*", r"\1.0e\2", f"{value:g}")
+    return "" if value is None else str(value)
+
+
+def _lines(keys: dict[str, Any], indent: str = "") -> Iterator[str]:
+    """Lines of `config.yaml`: each key with its default and the first sentence on it, above it where it is long."""
+    for name, node in keys.items():
+        line, comment = f"{indent}{name}: {_yaml(node['default'])}".rstrip(), f"# {_first(node['description'])}"
+        if len(f"{line} {comment}") <= COMMENT:
+            yield f"{line} {comment}"
+        else:
+            yield from textwrap.wrap(comment, COMMENT, initial_indent=indent, subsequent_indent=f"{indent}# ")
+            yield line
+
+
+def _first(text: str) -> str:
+    """The first sentence of a text."""
+    return re.split(r"\. (?=[A-Z])", text)[0].rstrip(".")
+
+
+def _linked(text: str) -> str:
+    """A text with a link at every page of the project that it names."""
+    return re.sub(r"\b((?:docs|resources)/[\w/]+\.md)", r"[\1](../\1)", text)
+
+
+if __name__ == "__main__":
+    for file, content in written().items():
+        file.write_text(content, encoding="utf-8")
