@@ -202,4 +202,4 @@ def _misfits(kind: str, low: float, high: float, p_low: float, p_high: float) ->
         yield "p_high", f"{p_low:g} low and {p_high:g} high", "at most 1 together", "correct them"
     for name, share, other, needed in (("p_low", p_low, p_high, can_be_low), ("p_high", p_high, p_low, can_be_high)):
         if needed and np.isnan(share) and np.isfinite(other):
-            yield name, "nothing beside the other side's share", "both shares, or neither", "add it"
+            yield name, "nothing beside the other side's probability", "both, or neither", "write 0 if it never is"

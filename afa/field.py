@@ -21,10 +21,10 @@ from scipy import stats
 
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.encode import Coding
-from afa.cohort.encode_table import read_and_encode
+from afa.cohort.encode_table import few, read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
-from afa.csvfile import CsvTable, earlier_row, name_column, number_column, quoted, read_table
-from afa.elicit.consensus import SHARES, cuts_apart, pool_answers, pool_cuts
+from afa.csvfile import CsvTable, earlier_row, name_column, number, number_column, quoted, read_table
+from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.elicit.study import (
     DICTIONARY_FILE,
     ENTITIES_FILE,
@@ -39,7 +39,7 @@ from afa.elicit.study import (
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
-from afa.files import atomic_folder, sha256_of
+from afa.files import atomic_folder, check_place, sha256_of
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
@@ -47,6 +47,7 @@ PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confi
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
 WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
 """What of a study an imported field says."""
+PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE, RECORD_FOLDER}
 PLACES = 6
 """Decimals of a potential."""
 TELLING = 0.6
@@ -97,6 +98,7 @@ def import_field(
     if not re.fullmatch(NAME, target.name):
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
+    check_place(target, PARTS, "a new folder, or a field to replace")
     given = _read(source)
     cuts = pool_cuts(given.cuts, given.dictionary.names, given.dictionary.kinds)
     features = features_of(given.dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
@@ -107,6 +109,9 @@ def import_field(
         found, step = f"the columns {', '.join(labels.columns)}", "name one column for each entity"
         raise CohortError(Fault(str(source / LABELS_FILE), found, f"the entities {', '.join(known)}", step))
     remarks = [*encoded.notes, *cuts_apart(cuts)]
+    if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
+        remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
+    remarks += answers_in_doubt(given.unary, known, given.dictionary.names)
     remarks += _remarks(given.values, encoded.values.isna().sum(axis=1), labels)
     text = (source / SOURCE_FILE).read_text(encoding="utf-8") if (source / SOURCE_FILE).is_file() else ""
     voters = tuple(dict.fromkeys([*given.cuts["voter"], *given.unary["voter"], *given.pairs["voter"]]))
@@ -304,9 +309,11 @@ def _answers(
             values[name] = list(table.columns[name])
         elif kind == "cuts":
             values[name] = number_column(table, name, empty=np.nan)
+        elif name == "direction":
+            values[name] = np.array([number(text) for text in table.columns[name]])
+            table.wrong(~np.isin(values[name], (-1.0, 0.0, 1.0)), name, "-1, 0 or 1", "correct the direction")
         else:
-            low = -1.0 if name == "direction" else 0.0
-            values[name] = number_column(table, name, low=low, high=1.0)
+            values[name] = number_column(table, name, low=0.0, high=1.0)
     if not table.faults.listed():
         _coherent(kind, values, table)
     faults += table.faults.listed()
@@ -314,13 +321,10 @@ def _answers(
 
 
 def _coherent(kind: str, values: dict[str, Any], table: CsvTable) -> None:
-    """What a row says that cannot be: shares beyond 1, a direction between, a scope that is none."""
+    """What a row says that cannot be: `low` above `high`, probabilities beyond 1, a scope that is none."""
     if kind == "cuts":
+        table.wrong(values["low"] > values["high"], "low", "at most high", "exchange the two", "a number above high")
         return
-    between = ~np.isin(values["direction"], (-1.0, 0.0, 1.0))
-    table.wrong(
-        between, "direction", "-1, 0 or 1", "correct the direction", lambda row: f"{values['direction'][row]:g}"
-    )
     if kind == "unary":
         for state in ("with", "without"):
             both = values[f"p_high_{state}"] + values[f"p_low_{state}"]
@@ -348,20 +352,22 @@ def _names(
 
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[str]:
-    """Rows that are alike, and missing values that tell a label."""
+    """Rows that are alike, patients without a label, and missing values that tell a label."""
     lines = _plain(path).decode("utf-8-sig").splitlines()[1:]
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
     if twice := len(rows) - len(set(rows)):
         remarks.append(f"{twice:,} of {len(rows):,} rows equal an earlier one: count distinct rows, not patients")
+    if unlabelled := int(labels.isna().all(axis=1).sum()):
+        remarks.append(f"{unlabelled:,} of {len(labels):,} patients have no label: they are not scored")
     for entity in labels.columns:
         label = labels[entity]
         ill, well = missing[label == 1], missing[label == 0]
         if len(ill) and len(well) and missing.any():
             area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
             if max(area, 1 - area) >= TELLING:
-                told = f"the number of missing values alone tells {entity} with an area under the curve of"
-                remarks.append(f"{told} {max(area, 1 - area):.2f}: a planner must not see that a value is missing")
+                told = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
+                remarks.append(f"{told}: no method should learn from what is missing")
     return remarks
 
 
@@ -372,11 +378,11 @@ def _provenance(given: _Given, voters: Sequence[str]) -> dict[str, Any]:
         "prompts": "unknown",
         "date": "unknown",
         "asked_with": "dictionary.csv and entities.csv alone",
-        "cut_points": f"medians over {given.cuts['voter'].nunique()} voters, where more than half give that side",
+        "cut_points": f"medians over voters ({given.cuts['voter'].nunique()}), where more than half give that side",
         "answers": {
             name: len(table) for name, table in (("cuts", given.cuts), ("unary", given.unary), ("pairs", given.pairs))
         },
-        "caveats": [f"{len(voters)} voters may be runs of one model: their agreement is then weak evidence"],
+        "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
     }
 
 

@@ -15,10 +15,12 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+
+from afa.errors import ConfigError, Fault
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -71,6 +73,14 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
                 if not target.exists():
                     earlier.replace(target)
                 shutil.rmtree(earlier, ignore_errors=True)
+
+
+def check_place(folder: Path, ours: Collection[str], expected: str) -> None:
+    """A `ConfigError` where a new folder would replace a file, or a folder that has other entries than `ours`."""
+    others = [] if not folder.is_dir() else sorted(path.name for path in folder.iterdir() if path.name not in ours)
+    if others or (folder.exists() and not folder.is_dir()):
+        found = f"a folder with other files: {', '.join(others[:3])}" if others else "a file"
+        raise ConfigError(Fault(f"--out {folder}", found, expected, "choose another"))
 
 
 def sha256_of(path: str | Path) -> str:

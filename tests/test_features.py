@@ -65,7 +65,7 @@ def test_what_is_written_is_read_back_and_a_data_frame_will_do(tmp_path):
         ("f,binary,,,1,,,,", ("line 3, column high", "1 for a binary feature")),
         ("f,continuous,,1,2,,1.5,,", ("line 3, column p_low", "'1.5'", "[0, 1]")),
         ("f,continuous,,1,2,,0.7,0.7,", ("0.7 low and 0.7 high", "at most 1 together")),
-        ("f,continuous,,1,2,,0.7,,", ("column p_high", "nothing beside the other side's share")),
+        ("f,continuous,,1,2,,0.7,,", ("column p_high", "nothing beside the other side's probability")),
         ("f,ordinal,,,2,,0.1,0.2,", ("column p_low", "0.1, though it cannot be low")),
         ("f,ordinal,,2,,,0.1,0.2,", ("column p_high", "0.2, though it cannot be high")),
         ("f,ordinal,,2", ("line 3", "4 fields", "all 9 of the header")),

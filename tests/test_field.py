@@ -116,8 +116,8 @@ def test_a_made_up_field_keeps_what_was_given_and_says_what_was_seen(pumps: Path
     assert pd.read_csv(out / "groups.csv")["exclusive"].tolist() == [1, 1]
     assert remarks == [
         "voters gave probabilities for cut points of their own: pressure low 2 to 3",
-        "the number of missing values alone tells leak with an area under the curve of 1.00:"
-        " a planner must not see that a value is missing",
+        "no answer, taken as no shift: leak noise, leak site_a, leak site_b, worn pressure, worn site_a, ...",
+        "the number of missing values alone predicts leak (AUROC 1.00): no method should learn from what is missing",
     ]
     assert remarks[0] in (out / "SOURCE.md").read_text()
     cuts, unary, pairs = read_record(out)
@@ -263,6 +263,29 @@ def test_what_is_wrong_with_a_folder_is_one_line_and_nothing_is_left(
     assert len(stopped.value.faults) == 1, stopped.value
     assert [word for word in words if word not in str(stopped.value)] == [], stopped.value
     assert [path.name for path in tmp_path.iterdir()] == ["given_pumps"]
+
+
+def test_a_folder_of_somebody_else_is_never_replaced(pumps: Path, tmp_path: Path) -> None:
+    before = sorted(path.name for path in pumps.iterdir())
+    with pytest.raises(ConfigError, match=r"a folder with other files: dictionary\.csv, elicited, values\.csv"):
+        import_field(pumps, pumps)
+    assert sorted(path.name for path in pumps.iterdir()) == before
+    import_field(pumps, tmp_path / "pumps")
+    import_field(pumps, tmp_path / "pumps")
+
+
+def test_what_nobody_answered_is_said(pumps: Path, tmp_path: Path) -> None:
+    (pumps / "elicited" / "cuts_ben.csv").unlink()
+    cuts, labels = pumps / "elicited" / "cuts_ann.csv", pumps / "labels.csv"
+    cuts.write_text("".join(line for line in cuts.open() if not line.startswith("pressure")))
+    labels.write_text("".join(line for line in labels.open() if not line.startswith("p8")))
+    unary = pumps / "elicited" / "unary_ann.csv"
+    unary.write_text(unary.read_text().replace("leak,pressure,-1", "leak,pressure,1"))
+    remarks = import_field(pumps, tmp_path / "pumps")
+    assert "no cut point, so cut by the table itself: pressure" in remarks
+    assert any(said.startswith("no answer, taken as no shift: leak noise, leak site_a") for said in remarks)
+    assert "a direction against its own probabilities: leak pressure (ann)" in remarks
+    assert "1 of 9 patients have no label: they are not scored" in remarks
 
 
 def test_missing_parts_and_an_unfit_name_are_refused(pumps: Path, tmp_path: Path) -> None:

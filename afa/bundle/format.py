@@ -203,8 +203,9 @@ def stated_rows(
                 table.wrong(
                     [row], name, "nothing or 0", f"empty it, or give the cut point {word} in features.csv", found
                 )
-            said = "nothing beside the other side's share"
-            table.wrong(rows[lacking], name, "both shares, or neither", "add it", said)
+            said = "nothing beside the other side's probability"
+            step = f"write 0 if it is never {word}, or say in features.csv that it cannot be"
+            table.wrong(rows[lacking], name, "both, or neither", step, said)
         for row in rows[shares[low][rows] + shares[high][rows] > TOO_MUCH].tolist():
             found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
             table.wrong([row], high, "at most 1 together", "correct them", found)
@@ -217,9 +218,9 @@ def stated_rows(
     pooled[feature[rows[says["without"][rows]]]] = True
     for state, other, known in (("without", "with", pooled), ("with", "without", background)):
         bare = ~wrong[rows] & says[other][rows] & ~says[state][rows] & ~known[feature[rows]]
-        found = f"nothing beside the shares {other} the entity, of a feature without a background"
+        found = f"nothing beside the probabilities {other} the entity, of a feature without a background"
         step = "add them, or p_low and p_high of the feature to features.csv"
-        table.wrong(rows[bare], f"p_high_{state}", f"the shares {state} it", step, found)
+        table.wrong(rows[bare], f"p_high_{state}", f"the probabilities {state} it", step, found)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed = ~table.empty("potential")[order]
     return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)

@@ -119,12 +119,15 @@ def read_folder(path: str | Path) -> Reading:
     """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
     folder = Path(path)
     try:
-        if folder.is_dir():
+        if folder.is_dir() and any((folder / name).exists() for name in (HEADER, *USED_IN)):
             return _read_folder(folder)
-        found = "a file" if folder.exists() else "nothing"
+        found = f"a folder without {HEADER}" if folder.is_dir() else "a file" if folder.exists() else "nothing"
     except OSError as error:
         found = error.strerror or "an error"
-    return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", "check the path")])
+    step = (
+        f"make its bundle with `afa field bundle {folder}`" if (folder / "study.yaml").is_file() else "check the path"
+    )
+    return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", step)])
 
 
 def _read_folder(folder: Path) -> Reading:

@@ -326,7 +326,8 @@ TEMPLATE = """\
 # unary.csv: what an entity does to a feature, with values -1 (less than usual), 0 (as usual) and 1 (more).
 #   drought,soil_moisture,-1
 #   Above 0: tends to be 1 where the entity holds; below 0: tends to be -1. The size, in nats, says how strongly:
-#   1 is usual. A row left out means nothing known.
+#   1 is usual. A row left out means nothing known. Who knows how often a feature is high or low adds the columns
+#   p_low_with,p_high_with,p_low_without,p_high_without (docs/bundle.md, How often).
 # pairwise.csv: two features that go together within an entity. It may stay as it is.
 #   drought,leaf_firmness,soil_moisture,1
 #   Above 0: they deviate in one direction; below 0: in opposite ones.

@@ -9,6 +9,16 @@ import typer
 
 from afa.cli.options import AsJson, BundleArgument, DroppedFile, MinAgree, Out, RecordArgument, Unstated, as_json
 
+SHORT = {
+    "unary_up": "up",
+    "unary_down": "down",
+    "couplings_same": "same",
+    "couplings_opposite": "opposite",
+    "couplings_shared": "shared",
+    "log_odds": "log-odds",
+    "probabilities": "how often",
+}
+"""What `afa bundle show` writes above the columns of its tables, so that they fit a terminal."""
 app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
 
 
@@ -93,7 +103,7 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="a row per feature instead, with costs")] = False,
     json: AsJson = False,
 ) -> None:
-    """Print a bundle's entities, or its features: unaries up and down, couplings, and what there is beside them."""
+    """Print by entity, or by feature: potentials up and down, couplings same and opposite, log-odds, how often."""
     from afa.bundle import load_bundle
     from afa.report.model_counts import bundle_table, feature_table
 
@@ -112,7 +122,7 @@ def bundle_show(
         for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")
-    typer.echo((feature_table if features else bundle_table)(model).to_string(index=False))
+    typer.echo((feature_table if features else bundle_table)(model).rename(columns=SHORT).to_string(index=False))
 
 
 @app.command("graph")

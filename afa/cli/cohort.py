@@ -51,8 +51,11 @@ def encode(
     """Encode a table of numbers by the ranges of its features; what was cut where stands beside it."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
+    from afa.errors import ConfigError, Fault
     from afa.features import read_features
 
+    if out.resolve() in (values.resolve(), features.resolve()):
+        raise ConfigError(Fault(f"--out {out}", "a file that is read", "another file", "name a new one"))
     rows = control_rows(controls)
     coding = Coding(reference or ("controls" if rows else None), test, level, threshold)
     encoded = read_and_encode(values, read_features(features), coding, rows)

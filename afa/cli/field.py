@@ -29,7 +29,7 @@ def field_import(
 
     for remark in import_field(folder, out, holds=holds, address=address):
         typer.echo(remark)
-    typer.echo(f"wrote {out}: run with COHORT={out.name}")
+    typer.echo(f"wrote {out}; next: `afa field bundle {out} --out BUNDLE`")
 
 
 @app.command("bundle")

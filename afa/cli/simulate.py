@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
 BINARY_RULES = "greedy,largest_unary,random_own,random"
 LISTED = 5
+WALKS = ("full.parquet", "walks.parquet", "summary.csv", "phenotypes.png")
 
 
 def simulate(
@@ -88,9 +89,10 @@ def simulate(
     from afa.bundle import load_bundle
     from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
+    from afa.files import check_place
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.planner.options import tau_of
-    from afa.report.simulation import check_place, explore_simulation, needed_table, write_simulation
+    from afa.report.simulation import FILES, explore_simulation, labels_table, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
     from afa.stages.simulate.walks import Gauge
@@ -106,7 +108,8 @@ def simulate(
             {"--k": k, "--entity": entity, "--allocation": allocation, "--score": score, "--labels": labels},
         )
         return
-    check_place(out)
+    check_place(out, FILES, "a new folder, or that of a simulation")
+    entity = model.entities[0] if k is None and entity is None and len(model.entities) == 1 else entity
     gains = words("--gain", gain, DUEL_GAINS)
     gauge = _gauge(model, k, entity, coupling, confidence)
     scores = words("--score", score or ("two_elbo" if entity or gauge == "explicit" else "linearity"), SCORES)
@@ -179,6 +182,8 @@ def simulate(
         typer.echo(as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
     Console().print(needed_table(made.features_needed, len(given.bundle.features)))
+    if (against := labels_table(made.curves)) is not None:
+        Console().print(against)
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
 
 
@@ -336,8 +341,9 @@ def _write_walks(
     draw: Callable[[DataFrame, Path], None] | None = None,
 ) -> None:
     """Ranks at full observation and along the way, with their summary and a figure of it."""
-    from afa.files import atomic_folder
+    from afa.files import atomic_folder, check_place
 
+    check_place(out, WALKS, "a new folder, or that of an earlier run")
     with atomic_folder(out) as folder:
         full.to_parquet(folder / "full.parquet", index=False)
         walked.to_parquet(folder / "walks.parquet", index=False)

@@ -50,10 +50,10 @@ class Encoded:
     @property
     def notes(self) -> list[str]:
         """What a reader should look at: columns not used, features nobody was measured for, or all on one side."""
-        notes = [f"columns not used, since features.csv lacks them: {_few(self.ignored)}"] if self.ignored else []
+        notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
-            notes.append(f"measured for nobody: {_few(empty)}")
+            notes.append(f"measured for nobody: {few(empty)}")
         for side, word, cut in (("down", "below", "low"), ("up", "above", "high")):
             shares = self.cuts[side] / measured.where(measured > 0)
             beyond = (shares > ONE_SIDED) & self.cuts[cut].notna() & (self.cuts["by"] == "range")
@@ -167,7 +167,7 @@ def encode_cells(
     if open_ended and coding.reference is None:
         expected = "cut points for every feature, or a reference for those without"
         step = "fill in low and high in features.csv, or choose the reference controls or cohort"
-        faults.append(Fault("features", f"no cut point for {_few(open_ended)}", expected, step))
+        faults.append(Fault("features", f"no cut point for {few(open_ended)}", expected, step))
     if coding.reference == "controls" and is_control is None:
         step = "name the column and the value of the controls"
         faults.append(Fault("reference controls", "no controls", "rows that are controls", step))
@@ -305,7 +305,7 @@ def _missing_features(where: Path | str, cells: Cells, features: Features) -> li
         return []
     close = suggestion(missing[0], cells.unknown)
     step = f"for {missing[0]}, {close}" if close.startswith("did you mean") else "add them, or leave their rows out"
-    found = f"no column for {len(missing)} of {len(features)} features: {_few(missing)}"
+    found = f"no column for {len(missing)} of {len(features)} features: {few(missing)}"
     return [Fault(str(where), found, "every feature of features.csv", step)]
 
 
@@ -317,11 +317,12 @@ def _named_controls(path: Path, cells: Cells, column: str, value: str) -> npt.ND
     texts = cells.columns[column]
     chosen = np.fromiter((text == value for text in texts), dtype=bool, count=len(texts))
     if not chosen.any():
-        found = f"no row with {quoted(value)}; it holds {_few(sorted({*texts})[:6])}"
+        found = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}"
         step = "name one of these values"
         raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
     return chosen
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
+    """The first names of many, for a sentence."""
     return ", ".join(map(visible, names[:5])) + (", ..." if len(names) > 5 else "")

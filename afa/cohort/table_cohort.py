@@ -220,7 +220,7 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     """
     entities = read_header(path)[1:] if path.suffix != ".parquet" else list(pd.read_parquet(path).columns[1:])
     cells = read_cells(path, "entity", entities)
-    values, faults = numbers_of(path, cells, entities)
+    values, faults = numbers_of(path, cells, entities, "0, 1 or nothing")
     for place, name in enumerate(entities):
         odd = np.flatnonzero(~(np.isnan(values[:, place]) | np.isin(values[:, place], (0.0, 1.0))))
         if odd.size:

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 SHOWN = 20
-"""Rows that one line names, and faulty cells that are listed one by one, at most; the others are counted."""
+"""Rows that one line names, and columns that have a line each, at most; the others are counted."""
+ENCODE, LABEL = "encode it first, with `afa encode`", "code the label as 0 and 1"
 MOST_TEXTS = 5
 """Different texts that one line shows at most."""
+MOST_HEADERS = 2
+"""Rows of words alone that are taken for units or a second header; where there are more, the columns are in words."""
+YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "present", "absent")
 
 
 class Cells(NamedTuple):
@@ -62,10 +66,12 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
     return cells
 
 
-def numbers_of(path: Path | str, cells: Cells, columns: Sequence[str]) -> tuple[NDArray[np.float64], list[Fault]]:
+def numbers_of(
+    path: Path | str, cells: Cells, columns: Sequence[str], expected: str = "a finite number, or nothing"
+) -> tuple[NDArray[np.float64], list[Fault]]:
     """(P, columns) The numbers of these columns, NaN where a cell is empty or holds none; and what is wrong.
 
-    A row that holds only words, such as a row of units or a second header, is one fault; so is a column's text in
+    A row or two that hold only words, such as units or a second header, are a fault each; so is a column's text in
     place of numbers, which names the first rows.
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
@@ -79,8 +85,9 @@ def numbers_of(path: Path | str, cells: Cells, columns: Sequence[str]) -> tuple[
         wrong[:, place] = filled[:, place] & ~np.isfinite(values[:, place])
     words = wrong.sum(axis=1)
     whole = (words >= 2) & (words == filled.sum(axis=1)) & (words * 2 > len(columns))
+    whole &= whole.sum() <= MOST_HEADERS
     faults = []
-    for row in np.flatnonzero(whole)[:SHOWN]:
+    for row in np.flatnonzero(whole):
         texts = [cells.columns[name][row] for name in columns if cells.columns[name][row].strip()]
         found = f"{len(texts)} texts and no number, such as {quoted(texts[0])} and {quoted(texts[1])}"
         step = "remove the row; units belong into features.csv, a second header nowhere"
@@ -89,7 +96,7 @@ def numbers_of(path: Path | str, cells: Cells, columns: Sequence[str]) -> tuple[
         rows = np.flatnonzero(wrong[:, place] & ~whole)
         if rows.size:
             texts = cells.columns[name]
-            faults.append(cells_fault(path, cells, name, rows, "a finite number, or nothing", _step(texts[rows[0]])))
+            faults.append(cells_fault(path, cells, name, rows, expected, _step(texts[rows[0]])))
     return np.where(np.isfinite(values), values, np.nan), faults
 
 
@@ -203,6 +210,8 @@ def _step(text: str) -> str:
     pointed = text.strip().replace(",", ".")
     if "," in text and pointed.count(".") == 1 and np.isfinite(number(pointed)):
         return f"write {pointed}: a decimal point, and no comma"
+    if text.strip().casefold() in YES_OR_NO:
+        return "write 1 for yes and 0 for no"
     if np.isinf(number(text)):
         return "leave it empty where nothing was measured"
     return "write the number alone, without a unit or a bound, or leave it empty where nothing was measured"
@@ -246,7 +255,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
-        values = _numbers(path, cells, {-1.0: -1, 0.0: 0, 1.0: 1}, "-1, 0, 1 or nothing")
+        values = _numbers(path, cells, {-1.0: -1, 0.0: 0, 1.0: 1}, "-1, 0, 1 or nothing", ENCODE)
         names = tuple(cells.names)
         nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
         gaps = np.isnan(values)
@@ -274,7 +283,7 @@ def read_labels(path: Path, given: Given) -> Given:
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
-    values = _numbers(path, cells, {0.0: 0, 1.0: 1}, "0, 1 or nothing")
+    values = _numbers(path, cells, {0.0: 0, 1.0: 1}, "0, 1 or nothing", LABEL)
     table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(cells.columns))
     known = set(given.cohort.patients)
     left_out = [name for name in cells.names if name not in known]
@@ -290,30 +299,24 @@ def read_labels(path: Path, given: Given) -> Given:
     )
 
 
-def _numbers(path: Path, cells: Cells, allowed: Mapping[float, int], expected: str) -> NDArray[np.float64]:
-    """(P, columns) what the cells say, NaN where nothing is said."""
+def _numbers(path: Path, cells: Cells, allowed: Mapping[float, int], expected: str, step: str) -> NDArray[np.float64]:
+    """(P, columns) what the cells say, NaN where nothing is said; one line for each column that says something else."""
     values = np.empty((len(cells.names), len(cells.columns)))
     wrong = np.zeros(values.shape, dtype=np.bool_)
     for place, texts in enumerate(cells.columns.values()):
         read = {text: allowed.get(number(text), np.nan) for text in set(texts)}
         values[:, place] = [read[text] for text in texts]
         wrong[:, place] = [bool(text) and bool(np.isnan(read[text])) for text in texts]
-    faults = list(_cell_faults(path, cells, wrong, expected))
+    names, columns = list(cells.columns), np.flatnonzero(wrong.any(axis=0))
+    faults = [
+        cells_fault(path, cells, names[place], np.flatnonzero(wrong[:, place]), expected, step)
+        for place in columns[:SHOWN]
+    ]
+    if len(columns) > SHOWN:
+        faults.append(Fault(str(path), f"{len(columns) - SHOWN} more such columns", expected, step))
     if faults:
         raise CohortError(faults)
     return values
-
-
-def _cell_faults(path: Path, cells: Cells, wrong: NDArray[np.bool_], expected: str) -> Iterator[Fault]:
-    """The first wrong cells in the order of rows, and how many more there are."""
-    names = list(cells.columns)
-    places = np.argwhere(wrong)
-    for row, column in places[:SHOWN]:
-        text = cells.columns[names[column]][row]
-        where = f"{path}, {cells.rows[row]} (patient {visible(cells.names[row])}), column {visible(names[column])}"
-        yield Fault(where, quoted(text), expected, "encode it first, with `afa encode`")
-    if len(places) > SHOWN:
-        yield Fault(str(path), f"{len(places) - SHOWN} more such cells", expected, "mend them in the same way")
 
 
 def _missing_fault(path: Path, bundle: Bundle, missing: Sequence[str], unknown: Sequence[str], drop: bool) -> Fault:

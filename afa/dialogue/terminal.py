@@ -156,12 +156,12 @@ class Terminal:
                 self._step(self._undo)
             case ["skip" | "s"]:
                 self._step(lambda: self.planner.skip(_asked(item).name))
-            case ["skip" | "s", name]:
-                self._step(lambda: self._skip(feature_named(self.planner, name)))
-            case ["fix", name, value]:
-                self._step(lambda: self._fix(feature_named(self.planner, name), value))
-            case _ if all("=" in word for word in words):
-                self._observe(self._named_values(words))
+            case ["skip" | "s", *name]:
+                self._step(lambda: self._skip(feature_named(self.planner, " ".join(name))))
+            case ["fix", *name, value] if name:
+                self._step(lambda: self._fix(feature_named(self.planner, " ".join(name)), value))
+            case _ if pairs := _pairs(words):
+                self._observe(self._named_values(pairs))
             case _:
                 self._take_values(words, item)
 
@@ -192,7 +192,7 @@ class Terminal:
         """The value that was typed; how a number was read is said."""
         value = value_written(self.planner.asked_of, feature, written)
         if written.casefold() not in WRITTEN:
-            self._say(f"  [dim]{escape(feature)}: {escape(written)} is {READ_AS[value]}[/dim]")
+            self._say(f"  [dim]{escape(feature)}: {number(written.replace(',', '.')):g} is {READ_AS[value]}[/dim]")
         return value
 
     def _help(self) -> None:
@@ -206,12 +206,12 @@ class Terminal:
         """Values without names: of the features asked for, in the order in which they were shown."""
         if not all(word.casefold() in WRITTEN or isfinite(number(word.replace(",", "."))) for word in words):
             expected = "-1, 0 or 1, NAME=VALUE, or a command"
-            step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE, without blanks"
+            step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"
             for usage, _ in HELP:
                 if usage.split()[0] == words[0].lower():
                     expected, step = usage, f"type {usage}, or ? for what it does"
             if words[0] in self.planner.bundle.features:
-                step = f"type {words[0]}=VALUE, without blanks"
+                step = f"type {words[0]}=VALUE"
             raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
         asked = _asked(item)
         if len(words) > len(asked.features):
@@ -220,14 +220,14 @@ class Terminal:
         pairs = zip(asked.features, words, strict=False)
         self._observe({name: self._value(name, word) for name, word in pairs})
 
-    def _named_values(self, words: list[str]) -> dict[str, int]:
+    def _named_values(self, pairs: list[str]) -> dict[str, int]:
         values: dict[str, int] = {}
-        for word in words:
-            name, _, value = word.rpartition("=")
-            feature = feature_named(self.planner, name)
+        for pair in pairs:
+            name, _, value = pair.rpartition("=")
+            feature = feature_named(self.planner, name.strip())
             if feature in values:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
-            values[feature] = self._value(feature, value)
+            values[feature] = self._value(feature, value.strip())
         return values
 
     def _observe(self, values: dict[str, int]) -> None:
@@ -319,6 +319,17 @@ def _words(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:
         raise PlannerError(Fault("answer", repr(line), "quotes in pairs", "close the quote")) from None
+
+
+def _pairs(words: list[str]) -> list[str]:
+    """The words as NAME=VALUE, in which a name may have blanks; none where the last word ends no such pair."""
+    pairs, open_words = [], list[str]()
+    for word in words:
+        text = " ".join([*open_words, word])
+        complete = "=" in text and not text.endswith("=")
+        pairs += [text] if complete else []
+        open_words = [] if complete else [*open_words, word]
+    return [] if open_words else pairs
 
 
 def _asked(item: Suggestion | None) -> Suggestion:

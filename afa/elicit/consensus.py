@@ -253,6 +253,22 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
     return [f"voters gave probabilities for cut points of their own: {', '.join(found)}"] if found else []
 
 
+def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
+    """A sentence on what nobody answered, and one on directions that their own probabilities contradict.
+
+    unary : the answers as given, a row for each voter, entity and feature.
+    """
+    answered = set(zip(unary["entity"], unary["feature"], strict=True))
+    silent = [f"{entity} {name}" for entity in entities for name in features if (entity, name) not in answered]
+    high, low = (unary[f"p_{side}_with"] - unary[f"p_{side}_without"] for side in ("high", "low"))
+    against = unary[unary["direction"] * (high - low).round(9) < 0]
+    doubted = [f"{row.entity} {row.feature} ({row.voter})" for row in against.itertuples()]
+    kinds = {"no answer, taken as no shift": silent, "a direction against its own probabilities": doubted}
+    return [
+        f"{words}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" for words, names in kinds.items() if names
+    ]
+
+
 def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
     """What voters say of how often, each in a CSV file of its own.
 

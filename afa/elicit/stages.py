@@ -50,7 +50,7 @@ from afa.elicit.tables import (
 )
 from afa.errors import ElicitationError, Fault
 from afa.features import Features
-from afa.files import atomic_folder
+from afa.files import atomic_folder, check_place
 
 if TYPE_CHECKING:
     from afa.elicit.retrieval import Literature, Retrieved
@@ -114,6 +114,8 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     ElicitationError : a study without features; a question without an answer; no direction in any answer.
 
     """
+    ours = [f"{kind}_{voter}.csv" for kind in ("cuts", "unary") for voter in study.settings.voters]
+    check_place(Path(out), ours, "a new folder, or one with answers of the same voters alone")
     features = known_features(study)
     cuts, asked = _asked(source, cut_questions(study))
     ends = {voter: _ends(features, voter, cuts, source.place) for voter in study.settings.voters}

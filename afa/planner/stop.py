@@ -19,7 +19,7 @@ class Stop:
 
     budget : the most that may be spent, in the units of the costs. What costs more than is left is passed over for
         what can be afforded; the acquisition ends when nothing can.
-    certain : stop when no completion of what is open can change the answer: all duels across the top-k boundary, or
+    certain : stop when no remaining measurement can change the answer: all duels across the top-k boundary, or
         the duel of the two classes, are resolved by the tight `l1` bracket. Never wrong about the answer at full
         observation; right about the patient only as far as the bundle is.
     posterior : stop when the answer has this posterior probability, above 0 and below 1 (`answer_probability` of the
@@ -66,7 +66,7 @@ class Stop:
     def met_by(self, planner: Planner) -> str | None:
         """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
         if self.certain and planner.certain():
-            return "the answer is certain: no completion of what is open changes it"
+            return "the answer is certain: no remaining measurement can change it"
         posterior, probability = self.posterior, self.probability
         if posterior is not None and not planner.undecided() and (now := planner.answer_probability()) >= posterior:
             return f"the answer has posterior probability {now:.4f}, at least {posterior:g}"

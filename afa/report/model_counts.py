@@ -177,9 +177,16 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
         cuts = zip(bundle.rates.table.low, bundle.rates.table.high, strict=True)
         table = table.assign(
             values=[" ".join(itertools.compress(("-1", "0", "1"), row)) for row in bundle.possible],
-            range=[" to ".join("" if np.isnan(end) else f"{end:g}" for end in pair).strip() for pair in cuts],
+            range=[_range(low, high) for low, high in cuts],
         )
     if bundle.rates is not None and bundle.says_how_often:
         low, _, high = np.round(bundle.rates.background, 4).T
         table = table.assign(p_low=low, p_high=high)
     return table if bundle.costs is None else table.assign(cost=bundle.costs)
+
+
+def _range(low: float, high: float) -> str:
+    """`60 to 140`, `from 60` or `up to 140`; nothing where there is no cut point."""
+    if np.isfinite(low) and np.isfinite(high):
+        return f"{low:g} to {high:g}"
+    return f"from {low:g}" if np.isfinite(low) else f"up to {high:g}" if np.isfinite(high) else ""

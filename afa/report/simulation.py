@@ -26,7 +26,7 @@ from afa.cohort.cohort import PATIENT, Cohort
 from afa.csvfile import marked_table
 from afa.engine.course import MISSING
 from afa.engine.follow import choose, follow
-from afa.errors import CohortError, ConfigError, Fault
+from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -47,18 +47,9 @@ BINARY_RULES = ("greedy", "largest_unary", "random_own", "random")
 CARD, EXPLORER = "simulate.yaml", "explorer.html"
 FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", EXPLORER)
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
+LABELLED = {"label_auroc": "AUROC", "label_p_at_k": "share of the k best that have the label"}
+SHOWN_ROUNDS = (0, 1, 2, 3, 5, 10, 20, 50, 100)
 CRITERIA = {"settled": "answer settled", "certified": "answer certified", "sign_95": "95 % of duels right"}
-
-
-def check_place(folder: Path) -> None:
-    """A `ConfigError` where writing a simulation into this folder would remove something else."""
-    if folder.is_dir():
-        others = sorted(path.name for path in folder.iterdir() if path.name not in FILES)
-        found = f"a folder with other files: {', '.join(others[:3])}" if others else ""
-    else:
-        found = "a file" if folder.exists() else ""
-    if found:
-        raise ConfigError(Fault(f"--out {folder}", found, "a new folder, or that of a simulation", "choose another"))
 
 
 def explore_simulation(
@@ -197,6 +188,27 @@ def needed_table(needed: pd.DataFrame, n_features: int) -> Table:
             first = CRITERIA[str(criterion)] + (", cost" if counted == "cost" else "") if place == 0 else ""
             table.add_row(first, row["allocation"], *(row[name] for name in varied), *numbers, never)
         table.add_section()
+    return table
+
+
+def labels_table(curves: pd.DataFrame) -> Table | None:
+    """What labels say of the answers after some numbers of features, for a terminal; None without labels."""
+    found = [name for name in LABELLED if (curves["metric"] == name).any()]
+    if not found:
+        return None
+    rows = curves[(curves["metric"] == found[0]) & curves["seed"].isna()]
+    last = int(rows["t"].max())
+    shown = [*(t for t in SHOWN_ROUNDS if t < last), last]
+    title = f"Against the labels: {LABELLED[found[0]]}, by the number of features"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, min_width=len(title))
+    ways = [name for name in ("allocation", "gain", "score") if name == "allocation" or rows[name].nunique() > 2]
+    for name in ways:
+        table.add_column("rule" if name == "allocation" else name)
+    for t in shown:
+        table.add_column(str(t), justify="right")
+    for way, values in rows.groupby(ways, sort=False, dropna=False):
+        at = values.set_index("t")["value"]
+        table.add_row(*("" if pd.isna(name) else str(name) for name in way), *(f"{at[t]:.2f}" for t in shown))
     return table
 
 

@@ -57,6 +57,14 @@ def faults(folder: Path, file: str, old: str, new: str) -> list[str]:
     return [str(fault).removeprefix(f"{folder}/") for fault in validate_bundle(folder)[0]]
 
 
+def test_a_folder_that_is_no_bundle_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "dictionary.csv").write_text("feature,kind\n")
+    (fault,) = validate_bundle(tmp_path)[0]
+    assert (fault.found, fault.next_step) == ("a folder without bundle.yaml", "check the path")
+    (tmp_path / "study.yaml").write_text("name: pumps\n")
+    assert validate_bundle(tmp_path)[0][0].next_step == f"make its bundle with `afa field bundle {tmp_path}`"
+
+
 def test_it_reads_as_written(written: Path) -> None:
     bundle = load_bundle(written)
     assert bundle.features == ("rash", "iron", "cells")
@@ -184,7 +192,7 @@ def test_a_coupling_of_both_classes_is_in_neither_contrast(written: Path) -> Non
             "unary.csv",
             "flu,iron,1,0.1,0.6,",
             "flu,iron,1,,0.6,",
-            "unary.csv, line 3, column p_low_with: found nothing beside the other side's share; expected both shares",
+            "unary.csv, line 3, column p_low_with: found nothing beside the other side's probability; expected both",
         ),
         ("unary.csv", "flu,iron,1,0.1", "flu,iron,1,1.5", "unary.csv, line 3, column p_low_with: found '1.5'"),
         ("unary.csv", "cold,rash,,,0.3", "cold,rash,,,", "unary.csv, line 5, column potential: found nothing"),
@@ -224,7 +232,7 @@ def test_one_class_without_the_other_needs_a_background(written: Path) -> None:
     assert [fault.split(": ")[0] for fault in found] == [
         f"unary.csv, line {line}, column p_high_without" for line in (2, 5)
     ]
-    assert "nothing beside the shares with the entity, of a feature without a background" in found[0]
+    assert "nothing beside the probabilities with the entity, of a feature without a background" in found[0]
 
 
 def test_shares_of_0_and_1_and_directions_against_them_are_noted(written: Path) -> None:
@@ -340,7 +348,7 @@ def test_it_is_shown_with_ranges_and_probabilities(written: Path) -> None:
     assert "measurement blood: iron, cells" in shown
     assert shown.splitlines()[-2].split()[-2:] == ["3", "1"]
     rows = CliRunner().invoke(app, ["bundle", "show", "--features", str(written)]).output.splitlines()
-    assert rows[-1].split() == ["cells", "0", "1", "0", "1", "-1", "0", "4", "to", "0.1", "0.0"]
+    assert rows[-1].split() == ["cells", "0", "1", "0", "1", "-1", "0", "from", "4", "0.1", "0.0"]
 
 
 def test_copying_keeps_it(written: Path, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_showing_the_features_has_a_row_for_each_with_its_cost():
     code, output = answer("bundle", "show", TINY, "--features")
     lines = [line.split() for line in output.splitlines()[1:]]
     assert code == 0
-    assert lines[0] == ["feature", "unary_up", "unary_down", "couplings_same", "couplings_opposite", "cost"]
+    assert lines[0] == ["feature", "up", "down", "same", "opposite", "cost"]
     assert lines[2] == ["CXCL8", "2", "0", "1", "1", "2.0"]
 
 

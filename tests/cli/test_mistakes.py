@@ -206,7 +206,7 @@ def planner(plants: Path) -> afa.TopKPlanner:
         ("save plants/unary.csv", "found a file of that name", "choose another name"),
         ("fix growth", "found 'fix growth'; expected fix NAME VALUE", "type fix NAME VALUE, or ? for what it does"),
         ("undo 3", "found 'undo 3'; expected undo", "type undo"),
-        ("growth high", "found 'growth high'", "type growth=VALUE, without blanks"),
+        ("growth high", "found 'growth high'", "type growth=VALUE"),
         ("what's that", "expected quotes in pairs", "close the quote"),
     ],
 )

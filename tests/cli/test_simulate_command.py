@@ -22,8 +22,9 @@ from afa.cli import app
 from afa.cli.simulate import _drawing
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
+from afa.files import check_place
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.report.simulation import check_place, write_simulation
+from afa.report.simulation import FILES, write_simulation
 from afa.stages.simulate import areas_of, simulate, some_patients, ways_of
 from afa.stages.simulate.binary import BINARY_RULES
 from afa.stages.simulate.walks import Way, rounds_until
@@ -341,7 +342,7 @@ def test_a_folder_with_other_files_is_not_replaced(table, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter.tex").write_text("all of it")
     with pytest.raises(ConfigError, match=r"chapter\.tex"):
-        check_place(tmp_path / "thesis")
+        check_place(tmp_path / "thesis", FILES, "a new folder")
     refused = run(TINY, table, "--out", tmp_path / "thesis")
     assert isinstance(refused.exception, ConfigError)
     assert (tmp_path / "thesis/chapter.tex").exists()
@@ -388,7 +389,5 @@ def test_a_fault_ends_the_command_with_one_line_and_no_folder(tmp_path):
     frame().replace({"MMP9": {0: 2}}).to_csv(path, index=False)
     done = afa("simulate", TINY, path, "--out", tmp_path / "o")
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        f"afa: {path}, line 3 (patient p2), column MMP9: found '2'; expected -1, 0, 1 or nothing."
-    )
+    assert done.stderr.startswith(f"afa: {path}, column MMP9: found '2' (line 3); expected -1, 0, 1 or nothing.")
     assert not (tmp_path / "o").exists()

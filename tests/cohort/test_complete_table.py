@@ -6,7 +6,7 @@ import pytest
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
 
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.cohort.tables import read_labels, read_patients
+from afa.cohort.tables import numbers_of, read_cells, read_labels, read_patients
 from afa.errors import CohortError
 
 
@@ -54,7 +54,7 @@ def test_a_cohort_folder_that_says_what_it_dropped_needs_no_option(bundle_tiny, 
         (lambda t: t.rename(columns={"CXCL8": "IL8"}), ("CXCL8", "rename the column IL8 to CXCL8")),
         (lambda t: t.rename(columns={"MUC2": "MUC-2"}), ("MUC2", "did you mean MUC-2")),
         (lambda t: t.drop(columns=list(FEATURES)).assign(x=1), ("no column for 5 of 5 features", "AQP8")),
-        (lambda t: t.replace({"MMP9": {0: 2}}), ("line 3 (patient p2), column MMP9", "'2'", "-1, 0, 1 or nothing")),
+        (lambda t: t.replace({"MMP9": {0: 2}}), ("column MMP9", "'2' (line 3)", "-1, 0, 1 or nothing")),
         (lambda t: t.assign(MMP9=[0.5, 0, 0, 0]), ("line 2", "'0.5'")),
         (lambda t: t.assign(patient=["p1", "p2", "p1", "p4"]), ("column patient", "'p1' (lines 2, 4)")),
         (lambda t: t.assign(patient=["p1", "", "p3", "p4"]), ("column patient", "nothing (line 3)")),
@@ -111,7 +111,7 @@ def test_a_file_that_is_not_there_or_has_another_ending_is_named(bundle_tiny, tm
 def test_what_is_wrong_with_a_parquet_table_is_named_by_row_and_column(bundle_tiny, tmp_path):
     path = tmp_path / "mine.parquet"
     for changed, words in (
-        (frame().replace({"MMP9": {0: 3}}), "row 2 \\(patient p2\\), column MMP9: found '3'"),
+        (frame().replace({"MMP9": {0: 3}}), "column MMP9: found '3' \\(row 2\\)"),
         (frame().assign(patient=["p1", "p1", "p3", "p4"]), r"column patient: found 'p1' \(rows 1, 2\)"),
         (frame().set_index("patient"), "a first column 'AQP8'"),
     ):
@@ -123,13 +123,33 @@ def test_what_is_wrong_with_a_parquet_table_is_named_by_row_and_column(bundle_ti
         read_patients(path, bundle_tiny)
 
 
-def test_many_wrong_cells_are_counted_in_one_line(bundle_tiny, tmp_path):
+def test_many_wrong_cells_of_a_column_are_one_line(bundle_tiny, tmp_path):
     path = tmp_path / "mine.csv"
     frame(**{f"q{i}": (9, 9, 9, 9, 9) for i in range(10)}).to_csv(path, index=False)
     with pytest.raises(CohortError) as stopped:
         read_patients(path, bundle_tiny)
-    assert len(stopped.value.faults) == 21
-    assert "30 more such cells" in str(stopped.value)
+    assert len(stopped.value.faults) == 5
+    assert "found '9' (lines " in str(stopped.value)
+
+
+def test_labels_in_words_are_answered_with_their_numbers(bundle_tiny, table, tmp_path):
+    (tmp_path / "labels.csv").write_text("who,fistula,bleeding\np1,yes,no\np2,no,no\np3,yes,yes\n")
+    with pytest.raises(CohortError) as stopped:
+        read_labels(tmp_path / "labels.csv", read_patients(table, bundle_tiny))
+    assert [(fault.expected, fault.next_step) for fault in stopped.value.faults] == [
+        ("0, 1 or nothing", "code the label as 0 and 1"),
+        ("0, 1 or nothing", "code the label as 0 and 1"),
+    ]
+
+
+def test_a_column_of_words_is_not_taken_for_a_row_of_units(tmp_path):
+    (tmp_path / "mine.csv").write_text("who,fever,rash\np1,yes,no\np2,no,no\np3,yes,yes\n")
+    cells = read_cells(tmp_path / "mine.csv", "feature", ["fever", "rash"])
+    _, faults = numbers_of("mine.csv", cells, ["fever", "rash"])
+    assert [(fault.where, fault.next_step) for fault in faults] == [
+        ("mine.csv, column fever", "write 1 for yes and 0 for no"),
+        ("mine.csv, column rash", "write 1 for yes and 0 for no"),
+    ]
 
 
 def test_labels_come_by_patient_and_what_is_wrong_with_them_is_named(bundle_tiny, table, tmp_path):
@@ -140,7 +160,7 @@ def test_labels_come_by_patient_and_what_is_wrong_with_them_is_named(bundle_tiny
     assert labelled.cohort.labels["bleeding"].to_list() == [1, pd.NA, 0, pd.NA]
     assert (list(labelled.ignored), list(labelled.left_out)) == (["other"], ["zz"])
     for text, words in (
-        ("who,fistula\np1,2\n", "line 2 \\(patient p1\\), column fistula: found '2'; expected 0, 1 or nothing"),
+        ("who,fistula\np1,2\n", "column fistula: found '2' \\(line 2\\); expected 0, 1 or nothing"),
         ("who,other\np1,1\n", "no column of an entity"),
         ("who,fistula\nzz,1\n", "none of the cohort's patients"),
         ("who,fistula\np1,1\np1,1\n", r"column who: found 'p1' \(lines 2, 3\)"),

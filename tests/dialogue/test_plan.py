@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from bundles import bundle_of
 from talking import ROOT, ask, plain, talk
@@ -59,12 +60,23 @@ def test_every_command_of_the_terminal_does_what_its_help_says(bundle_tiny: Bund
     assert load_session(file, bundle_tiny).observed == planner.observed
 
 
+def test_names_with_blanks_need_no_quotes() -> None:
+    names = ("damp walls", "salt", "water meter runs", "worse in rain")
+    planner = plain(bundle_of([[1, 0, 1, 0], [1, -1, 0, 1]], np.zeros((2, 4, 4)), features=names))
+    text = talk(
+        planner, "damp walls=1 salt=0 worse in rain = -1", "fix Damp walls 0", "skip water meter runs", "ranking"
+    )
+    assert planner.observed == {"damp walls": 0, "salt": 0, "worse in rain": -1}
+    assert planner.skipped == {"water meter runs"}
+    assert "Next step" not in text
+
+
 def test_a_number_is_read_by_the_range_that_is_shown() -> None:
     cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
     planner = TopKPlanner(cooling, panels={}, costs="equal", first=["superheat"])
     text = talk(planner, "12,5", "fix superheat 6.9", "subcooling=1.0", "fix subcooling high", "fix superheat cold")
     assert "usual: 4 to 10 K; type the number, or -1, 0, 1" in text
-    for said in ("superheat: 12,5 is high", "superheat: 6.9 is usual", "subcooling: 1.0 is low"):
+    for said in ("superheat: 12.5 is high", "superheat: 6.9 is usual", "subcooling: 1 is low"):
         assert said in text
     assert "found 'cold'; expected -1, 0 or 1, or a number (usual: 4 to 10 K)" in text
     assert planner.observed == {"superheat": 0, "subcooling": 1}

@@ -153,7 +153,7 @@ def test_the_acquisition_ends_when_the_answer_is_certain(ladder: Bundle) -> None
     sure.observe("b", 1)
     assert sure.next_feature() is None
     assert sure.certified()
-    assert sure.reason == "the answer is certain: no completion of what is open changes it"
+    assert sure.reason == "the answer is certain: no remaining measurement can change it"
 
 
 def test_the_acquisition_ends_at_a_probability(ladder: Bundle) -> None:

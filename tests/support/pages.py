@@ -68,8 +68,13 @@ def run_console(block, folder):
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         code, output = shell(command, folder)
-        assert output == expected, f"line {block.line}: {command}"
+        assert _plain(output) == _plain(expected), f"line {block.line}: {command}"
         assert (code != 0) == expected.startswith("afa: "), f"line {block.line}: {command}"
+
+
+def _plain(text):
+    """Its lines without blanks at their ends."""
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def run_python(block, names):
