@@ -87,7 +87,7 @@ def numbers_of(
     whole = (words >= 2) & (words == filled.sum(axis=1)) & (words * 2 > len(columns))
     whole &= whole.sum() <= MOST_HEADERS
     faults = []
-    for row in np.flatnonzero(whole):
+    for row in np.flatnonzero(whole).tolist():
         texts = [cells.columns[name][row] for name in columns if cells.columns[name][row].strip()]
         found = f"{len(texts)} texts and no number, such as {quoted(texts[0])} and {quoted(texts[1])}"
         step = "remove the row; units belong into features.csv, a second header nowhere"

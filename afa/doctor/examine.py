@@ -197,8 +197,9 @@ def parse_entry(text: str) -> dict[str, Any]:
     """
     key, separator, value = text.partition("=")
     if not separator or not _KEY.fullmatch(key):
-        step = "write for example cohort=gse109142"
-        raise ConfigError(Fault("--config", repr(text), "key=value, the key of two letters or more", step))
+        section, dot, name = key.partition(".")
+        step = f"write {section}={{{name}: {value}}}" if dot and separator else "write for example cohort=gse109142"
+        raise ConfigError(Fault("--config", repr(text), "key=value, or section={key: value}", step))
     return {key: _value(value)}
 
 

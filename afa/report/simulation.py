@@ -208,7 +208,8 @@ def labels_table(curves: pd.DataFrame) -> Table | None:
         table.add_column(str(t), justify="right")
     for way, values in rows.groupby(ways, sort=False, dropna=False):
         at = values.set_index("t")["value"]
-        table.add_row(*("" if pd.isna(name) else str(name) for name in way), *(f"{at[t]:.2f}" for t in shown))
+        names = pd.Series(way, dtype=object).fillna("").astype(str)
+        table.add_row(*names, *(f"{at[t]:.2f}" for t in shown))
     return table
 
 

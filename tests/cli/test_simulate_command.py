@@ -18,6 +18,7 @@ from pages import PAGE as TUTORIAL
 from pages import blocks, shell, write_files
 from typer.testing import CliRunner
 
+from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cli.simulate import _drawing
 from afa.cohort.cohort import Cohort
@@ -382,6 +383,27 @@ def test_the_table_is_told_to_another_program_and_k_is_1_unless_given(table, tmp
     criteria = [row["criterion"] for row in told["rows"] if row["counted"] == "features"]
     assert criteria == ["settled", "certified", "sign_95"]
     assert yaml.safe_load((tmp_path / "o/simulate.yaml").read_text())["setting"] == {"k": 1}
+
+
+def test_labels_are_compared_with_the_answers_in_a_table_of_their_own(table, tmp_path):
+    (tmp_path / "labels.csv").write_text("who,bleeding\np1,1\np2,0\np3,1\np4,0\n")
+    options = ("--entity", "bleeding", "--out", tmp_path / "o", "--resamples", 20, "--seeds", 1)
+    assert "Against the labels" not in run(TINY, table, *options).output
+    told = run(TINY, table, *options, "--labels", tmp_path / "labels.csv").output
+    rows = told.partition("Against the labels: AUROC, by the number of features")[2].splitlines()
+    shown = {row.split()[0]: row.split()[1:] for row in rows if row.split()}
+    curves = pd.read_csv(tmp_path / "o/curves.csv")
+    greedy = curves[(curves["metric"] == "label_auroc") & (curves["allocation"] == "greedy")].set_index("t")["value"]
+    assert shown["rule"] == ["0", "1", "2", "3", "5"]
+    assert shown["greedy"] == [f"{greedy[t]:.2f}" for t in (0, 1, 2, 3, 5)]
+
+
+def test_the_only_entity_of_a_bundle_needs_no_option(tmp_path):
+    one = bundle_of([[1, -1, 0, 1, 0]], np.zeros((1, 5, 5)), features=FEATURES, entities=["leak"])
+    save_bundle(one, tmp_path / "one")
+    ended = run(tmp_path / "one", as_csv(tmp_path), "--out", tmp_path / "o", "--resamples", 20)
+    assert ended.exit_code == 0, ended.output
+    assert yaml.safe_load((tmp_path / "o/simulate.yaml").read_text())["setting"]["entity"] == "leak"
 
 
 def test_a_fault_ends_the_command_with_one_line_and_no_folder(tmp_path):

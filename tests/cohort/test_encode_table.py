@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import afa
+from afa.cli.cohort import encode as encode_command
 from afa.cohort.encode import Coding, encode_by_cohort
 from afa.cohort.encode import encode as encode_series
 from afa.cohort.encode_table import encode_cells, read_and_encode, write_encoded
 from afa.cohort.tables import cells_of_frame
-from afa.errors import CohortError
+from afa.errors import CohortError, ConfigError
 from afa.features import features_of
 
 FEATURES = pd.DataFrame(
@@ -83,6 +84,14 @@ def test_what_is_encoded_reads_back_as_a_table_and_parquet_keeps_it(tmp_path):
             else pd.read_csv(tmp_path / name, sep="\t" if "tsv" in name else ",")
         )
         assert as_lists(read.set_index("patient")) == EXPECTED
+
+
+def test_the_table_that_is_read_is_never_written_over(tmp_path):
+    (tmp_path / "t.csv").write_text("who,heat\na,70\n")
+    (tmp_path / "f.csv").write_text("feature,kind,low,high\nheat,continuous,,60\n")
+    with pytest.raises(ConfigError, match="a file that is read"):
+        encode_command(tmp_path / "t.csv", tmp_path / "f.csv", tmp_path / "sub" / ".." / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "who,heat\na,70\n"
 
 
 def test_a_column_whose_values_are_nearly_all_beyond_a_cut_asks_for_its_unit(tmp_path):
