@@ -29,7 +29,8 @@ league: $(VENV)/.ready ## every field with real labels on one page; TABLES= name
 doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too
 	afa doctor $(if $(PROFILE),--profile $(PROFILE)) $(if $(NETWORK),--network) $(if $(CONFIG),--config $(CONFIG))
 
-PYTEST := python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+# One thread for linear algebra, as jobs of the workflow have: more of them wait for each other on the same processors.
+PYTEST := OPENBLAS_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test: $(VENV)/.ready ## all tests but the slow ones (tests/slow.yaml)
 	$(PYTEST) -m "not slow"

@@ -1,10 +1,13 @@
 """Fixtures shared by all tests, and the rule that a skipped mirror test is said aloud."""
 
+import functools
+import gc
 import os
 from itertools import chain
 from pathlib import Path
 
 import pytest
+import typer.main
 import yaml
 from hypothesis import settings
 
@@ -17,6 +20,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 ROOT = Path(__file__).parent.parent
 EARLY = ("workflow", "reliability", "report")
+gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage
+typer.main.get_command = functools.cache(typer.main.get_command)  # a process builds the commands once; so do the tests
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # they hold no doctests, and all have one name
 
 
@@ -66,6 +71,12 @@ def pytest_collection_modifyitems(config, items):
         for item in found:
             item.add_marker("slow")
     items.sort(key=lambda item: item.path.parent.name not in EARLY)
+
+
+def pytest_collection_finish():
+    """Pass over what was imported and collected, whenever garbage is looked for from now on."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter):
