@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from baselines.planning import keep_abstracts, small_cohort, write_study
+from baselines.planning import PATIENTS, keep_abstracts, small_cohort, write_study
 from elicit.llm_server import Endpoint
 from typer.testing import CliRunner
 
@@ -31,7 +31,7 @@ class Workshop:
     def run(self, out: str, *options: str, endpoint: Endpoint | None = None, fails: bool = False) -> Path:
         """Ask live where there is an endpoint, else replay."""
         folders = {"bundle": TINY, "cohort": self.root / "cohort", "study": self.root / "study", "record": self.record}
-        command = ["experiment", "baselines", "--out", str(self.root / out), "--k", "2", "--patients", "5"]
+        command = ["experiment", "baselines", "--out", str(self.root / out), "--k", "2", "--patients", str(PATIENTS)]
         command += [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
         command += ["--rounds", "1,3", *options, *(["--live", "--no-caps"] if endpoint else [])]
         # Never written to: every search lies in the cache, and the address leads nowhere.

@@ -16,12 +16,14 @@ from afa.cohort.cohort import Cohort
 from afa.elicit.abstracts import Abstract, AbstractCache, Search
 from afa.elicit.search import EuropePmc, PubMed, unary_query
 
+PATIENTS = 2
+"""So many of the cohort are asked about: each costs a call for every model, task and round."""
 DISEASE = "colitis"
 CONTROL = "control"
 
 
 def small_cohort(features, entities) -> Cohort:
-    """Seven patients; five are asked about. The last entity has no label."""
+    """Seven patients; `PATIENTS` are asked about. The last entity has no label."""
     values = np.random.default_rng(3).integers(-1, 2, (7, len(features))).astype(np.int8)
     names = [f"GSM90{i}" for i in range(7)]
     given = np.random.default_rng(4).integers(0, 2, (7, len(entities) - 1))

@@ -1,20 +1,19 @@
-"""Both LLM baselines on five patients, end to end, before a local endpoint that plans by a script."""
+"""Both LLM baselines on a few patients, end to end, before a local endpoint that plans by a script."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from baselines.planning import CONTROL, done_after, picks, refuses, sensible, with_changes
-from elicit.llm_faults import rate_limited, server_error
+from baselines.planning import CONTROL, PATIENTS, done_after, picks, refuses, sensible, with_changes
+from elicit.llm_faults import rate_limited, server_error, slow
 from elicit.llm_server import KEY, MODEL, serve
 
 from afa.baselines.course import STANDS
@@ -37,7 +36,7 @@ def test_at_checkpoints_each_model_is_asked_once_per_patient_task_and_round_alon
     with serve(sensible) as endpoint:
         workshop.run("live", endpoint=endpoint)
     turns = workshop.table("live", "turns")
-    assert len(endpoint.asked) == 2 * (3 + 1) * 5 * 4 == len(turns)
+    assert len(endpoint.asked) == 2 * (3 + 1) * PATIENTS * 4 == len(turns)
     assert set(turns["outcome"]) == {"answered"}
     assert set(turns["t"]) == set(ROUNDS)
     assert not turns["measured"].str.len().any()
@@ -55,14 +54,14 @@ def test_along_a_random_order_the_first_features_of_the_other_stages_order_are_o
         first = [FEATURES[j] for j in random_order(FEATURES, patient=patient, seed=0)[:3]]
         assert any(re.search("measurement: " + ", ".join(f"{name}=[-+01]+" for name in first) + "\n", u) for u in users)
     scores = workshop.table("live", "readouts").query("method == 'linearity'")
-    assert scores["evidence"].value_counts().to_dict() == {"planner": 20, "random": 20}
+    assert scores["evidence"].value_counts().to_dict() == {"planner": 4 * PATIENTS, "random": 4 * PATIENTS}
 
 
 def test_turn_by_turn_the_picked_feature_is_measured_and_known_at_the_next_turn(workshop):
     with serve(sensible) as endpoint:
         workshop.run("live", "--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
     turns = workshop.table("live", "turns")
-    assert len(endpoint.asked) == 5 * 6
+    assert len(endpoint.asked) == PATIENTS * 6
     for _, own in turns.groupby("patient"):
         assert sorted(own["measured"][:-1]) == FEATURES
         assert (own["measured"] == own["pick"]).all()
@@ -77,7 +76,7 @@ def test_a_horizon_ends_the_turns_and_the_planner_is_read_out_at_the_same_rounds
     asked = ("--turns", "stateless", "--horizon", "3", "--tasks", "top_k", "--rounds", "1")
     with serve(sensible) as endpoint:
         workshop.run("live", *asked, "--methods", "mrf_llm,knowledge_llm", endpoint=endpoint)
-    assert len(endpoint.asked) == 2 * 5 * 4
+    assert len(endpoint.asked) == 2 * PATIENTS * 4
     turns = workshop.table("live", "turns")
     for _, own in turns.groupby(["method", "patient"]):
         assert own["t"].tolist() == [0, 1, 2, 3]
@@ -89,7 +88,7 @@ def test_a_horizon_ends_the_turns_and_the_planner_is_read_out_at_the_same_rounds
         zip(read["method"], read["evidence"], strict=True)
     )
     systems = [asked.document["messages"][0]["content"] for asked in endpoint.asked]
-    assert sum("No abstract was found" in text for text in systems) == 20
+    assert sum("No abstract was found" in text for text in systems) == PATIENTS * 4
     assert all("of 4\n" in asked.document["messages"][1]["content"] for asked in endpoint.asked)
 
 
@@ -107,19 +106,22 @@ def test_a_pick_that_is_no_feature_is_asked_again_with_the_fault_then_the_first_
         assert list(own["measured"]) == [*FEATURES, ""]
         assert own["by_rule"].tolist() == [True] * 5 + [False]
         assert own["asked"].tolist() == [2] * 5 + [1]
-    assert (faults["part"] + " " + faults["kind"]).value_counts().to_dict() == {"pick unknown": 2 * 5 * 5 * 2}
+    assert (faults["part"] + " " + faults["kind"]).value_counts().to_dict() == {"pick unknown": 2 * PATIENTS * 5 * 2}
     assert turns["decision"].notna().all()
     again = [asked.document["messages"][1]["content"] for asked in endpoint.asked]
-    assert sum("was not taken: next_gene_to_measure is no feature of the list" in text for text in again) == 50
+    assert (
+        sum("was not taken: next_gene_to_measure is no feature of the list" in text for text in again)
+        == 2 * PATIENTS * 5
+    )
 
 
 def test_at_checkpoints_an_illegal_pick_is_counted_and_costs_no_second_call(workshop):
     with serve(picks(None)) as endpoint:
         workshop.run("live", "--tasks", "binary", "--methods", "mrf_llm", endpoint=endpoint)
-    assert len(endpoint.asked) == 3 * 5 * 4
+    assert len(endpoint.asked) == 3 * PATIENTS * 4
     faults = workshop.table("live", "faults")
     assert set(faults["kind"]) == {"none"}
-    assert len(faults) == 3 * 5 * 3  # at the last round nothing is left to pick
+    assert len(faults) == 3 * PATIENTS * 3  # at the last round nothing is left to pick
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_a_refusal_is_a_missing_decision_and_never_a_number(workshop):
 def test_who_is_done_is_asked_no_more_and_its_last_decision_stands(workshop):
     with serve(done_after(2)) as endpoint:
         workshop.run("live", "--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
-    assert len(endpoint.asked) == 5 * 3
+    assert len(endpoint.asked) == PATIENTS * 3
     turns = workshop.table("live", "turns")
     for _, own in turns.groupby("patient"):
         assert own["outcome"].tolist() == ["answered"] * 3 + [STANDS] * 3
@@ -188,7 +190,9 @@ def test_the_record_replayed_without_a_call_gives_the_same_bytes(workshop):
 def test_a_record_that_lacks_an_answer_is_refused_with_the_question(workshop):
     with serve(sensible) as endpoint:
         workshop.run("live", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
-    with pytest.raises(ElicitationError, match=r"no answer to 5 of 10 questions; first binary_potentials"):
+    with pytest.raises(
+        ElicitationError, match=rf"no answer to {PATIENTS} of {2 * PATIENTS} questions; first binary_potentials"
+    ):
         workshop.run("more", "--methods", "mrf_llm", "--entity", "fistula", fails=True)
     assert not (workshop.root / "more").exists()
 
@@ -200,10 +204,10 @@ def test_a_cap_ends_the_run_and_another_asks_only_the_rest(workshop):
     for path in [*workshop.record.glob("*.jsonl"), *workshop.record.glob("*.tries")]:
         path.unlink()
     with serve(sensible) as first, pytest.raises(CapError):
-        workshop.run("first", *options, "--calls", "12", endpoint=first, fails=True)
+        workshop.run("first", *options, "--calls", "5", endpoint=first, fails=True)
     with serve(sensible) as second:
         workshop.run("second", *options, endpoint=second)
-    assert (len(first.asked), len(second.asked)) == (12, 30 - 12)
+    assert (len(first.asked), len(second.asked)) == (5, PATIENTS * 6 - 5)
     turns = [workshop.table(out, "turns") for out in ("whole", "second")]
     pd.testing.assert_frame_equal(*turns)
 
@@ -213,25 +217,39 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(workshop):
     folders = {"bundle": TINY, "cohort": workshop.root / "cohort", "study": workshop.root / "study"}
     command += ["experiment", "baselines", "--out", str(workshop.root / "killed"), "--record", str(workshop.record)]
     command += [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
-    command += ["--live", "--no-caps", "--turns", "trajectory", "--k", "2", "--patients", "5", "--rounds", "1,3"]
+    command += [
+        "--live",
+        "--no-caps",
+        "--turns",
+        "trajectory",
+        "--k",
+        "2",
+        "--patients",
+        str(PATIENTS),
+        "--rounds",
+        "1,3",
+    ]
     command += ["--methods", "mrf_llm", "--tasks", "top_k", "--at-once", "1"]
 
-    def slowly(document):
-        time.sleep(0.05)
-        return sensible(document)
+    hangs = threading.Event()
 
-    with serve(slowly) as endpoint:
+    def plan(number, _):
+        if number < 4:
+            return None
+        hangs.set()
+        return slow(threading.Event())
+
+    with serve(sensible, plan) as endpoint:
         process = subprocess.Popen(command, env={**os.environ, **endpoint.environment}, stdout=subprocess.DEVNULL)
-        while len(endpoint.asked) < 8 and process.poll() is None:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+        assert hangs.wait(60)
+        process.kill()
         process.wait()
     answered = sum(1 for _ in Record(workshop.record).entries())
-    assert 0 < answered < 30
+    assert answered == 4
     assert not (workshop.root / "killed").exists()
     with serve(sensible) as endpoint:
         workshop.run("resumed", "--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
-    assert len(endpoint.asked) == 30 - answered
+    assert len(endpoint.asked) == PATIENTS * 6 - answered
 
 
 def test_an_endpoint_that_fails_is_no_outcome_of_the_model(workshop):

@@ -15,16 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 
 MAKES = ("--out", "--readme", "--dropped", "--report")
-READ_OF_A_RUN = (
-    "bundle",
-    "cohort",
-    "comparison",
-    "published",
-    "summary.csv",
-    "explorer.html",
-    "notebooks",
-    "config.json",
-)
 
 
 def outputs(words: list[str]) -> list[Path]:
@@ -33,10 +23,10 @@ def outputs(words: list[str]) -> list[Path]:
 
 
 def read(made: list[Path]) -> list[Path]:
-    """Every file among the inputs that the workflow names for a job, but the one with times in it."""
+    """Every file among the inputs that the workflow names for a job."""
     inputs = map(Path, json.loads(Path("inputs.json").read_bytes())[str(made[0])])
     files = [file for path in inputs for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
-    return [f for f in files if f.is_file() and not f.name.startswith(".") and f.name != "provenance.json"]
+    return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
 def content(words: list[str], made: list[Path]) -> str:
@@ -94,13 +84,6 @@ def fail(moment: str, made: list[Path]) -> None:
 
 def main() -> None:
     words = sys.argv[1:]
-    if words[0] == "provenance":
-        fail("start", outputs(words))
-        code = "import sys; from afa.cli import main; sys.argv[0] = 'afa'; main()"
-        if os.spawnv(os.P_WAIT, os.environ["PYTHON"], [os.environ["PYTHON"], "-c", code, *words]):
-            sys.exit(1)
-        fail("after", outputs(words))
-        return
     made = outputs(words)
     fail("start", made)
     text = content(words, made)

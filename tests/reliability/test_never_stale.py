@@ -53,21 +53,18 @@ IN_A_JOB = ("kill of the job", "kill of Snakemake", "kill of the group", "except
 MOMENTS = ("start", "middle", "after")
 FAULTS = {"faulty bundle": (BUNDLE, "FAULT\n"), "faulty cohort file": (COHORT, "a: fault: here\n")}
 TABLES = ("deleted table", "corrupted table")
-NOT_OURS = (RUN / "config.json", RUN / "provenance.json")
-"""Made by `printf`, and by `afa provenance` itself, which have no middle to fail in."""
+NOT_OURS = (RUN / "config.json",)
+"""Made by `printf`, which has no middle to fail in."""
 
 JOBS = list(product(IN_A_JOB, CHANGES, MOMENTS))
 FILES = list(product([*FAULTS, *TABLES], CHANGES))
-EVERY = 53
-"""So many cases make one of the sample that runs with the fast tests."""
+FAST = (("exception", "paper table", "middle"), ("faulty bundle", "setting"))
+"""Of the failures in jobs and of the faults in files one each runs with the fast tests, and a killed stage below."""
 
 
-def sampled(cases: list[tuple[str, ...]]) -> list[object]:
-    """All cases, one in `EVERY` fast."""
-    return [
-        pytest.param(*case, id=", ".join(case), marks=() if number % EVERY == 0 else pytest.mark.slow)
-        for number, case in enumerate(cases)
-    ]
+def by_name(cases: list[tuple[str, ...]]) -> list[object]:
+    """All cases with their names, and all but the fast ones marked as slow."""
+    return [pytest.param(*case, id=", ".join(case), marks=() if case in FAST else pytest.mark.slow) for case in cases]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +99,7 @@ def victim(outputs: list[str], number: int) -> str:
     return of_kind[number // len(kinds) % len(of_kind)]
 
 
-@pytest.mark.parametrize(("way", "change", "moment"), sampled(JOBS))
+@pytest.mark.parametrize(("way", "change", "moment"), by_name(JOBS))
 def test_a_job_that_fails_on_a_change_is_made_up_for_by_the_next_call(
     project: Path, way: str, change: str, moment: str
 ) -> None:
@@ -128,7 +125,7 @@ def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(project: Path, chan
     ends_as_a_clean_run(project)
 
 
-@pytest.mark.parametrize(("way", "change"), sampled(FILES))
+@pytest.mark.parametrize(("way", "change"), by_name(FILES))
 def test_a_file_at_fault_is_refused_or_made_anew(project: Path, way: str, change: str) -> None:
     CHANGES[change](project)
     number = FILES.index((way, change))
