@@ -5,14 +5,14 @@ The course of a run does not change; the moment of a patient does; `Followed` is
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
-from afa.engine.duels import Duel, bracket_calls, duel, is_stale, vote_call
+from afa.engine.duels import Duel, Pairs, bracket_calls, duel, is_stale, vote_call
 from afa.engine.gains import Gains, add_up, copy_gains
 from afa.engine.layout import Indices, Packed
 from afa.engine.lookahead import Lookahead, copy_lookahead, gaussian_sign
@@ -23,6 +23,7 @@ from afa.engine.state import (
     Iteration,
     State,
     copy_state,
+    elbo,
     elbos,
     mean_difference,
     sign,
@@ -162,13 +163,17 @@ class Followed(NamedTuple):
 class Now(NamedTuple):
     """What a rule and the readings of one round have in common, written anew in each; only what is needed is right.
 
-    scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,).
+    scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,). inside : (N,) the top k.
+    weights : (Q,) of the rule, wanted : (Q,) the duels whose gains are looked at.
     """
 
     scores: Floats
     ranks: Ranks
     lead: Floats
     resolved: NDArray[np.bool_]
+    inside: NDArray[np.bool_]
+    weights: Floats
+    wanted: NDArray[np.bool_]
 
 
 @kernel()
@@ -191,38 +196,42 @@ def copy_moment(moment: Moment) -> Moment:
 
 
 @kernel()
+def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
+    place[:] = numbers
+
+
+@kernel(borrows=True)
 def read_round(  # noqa: PLR0912 (one branch a reading)
     course: Course, moment: Moment, now: Now, t: int, followed: Followed, path: int, row: int
 ) -> None:
     """Write what is read of round t."""
-    packed, state, reads, tie = course.packed, moment.state, course.reads, course.packed.tie
+    packed, state, reads = course.packed, moment.state, course.reads
     hidden = packed.n_features - t
     followed.t[path, row] = t
     if reads & SIGNS:
-        _write_signs(course, moment, t, followed.signs[path, row])
+        _write_signs(course.signed, course.pairs, state, moment.votes, t, hidden, packed.tie, followed.signs[path, row])
     if reads & RANKS:
         for i in range(len(course.ranked)):
             if course.ranked[i] == LINEARITY:
-                followed.place[path, row, i] = now.ranks.place
+                _put(followed.place[path, row, i], now.ranks.place)
             else:
-                scores = score_table(state, course.ranked[i], tie, hidden)
-                followed.place[path, row, i] = ranks_of(scores, np.arange(len(scores)), course.name_rank, tie).place
+                place = followed.place[path, row, i]
+                _write_places(course.ranked[i], state, course.name_rank, hidden, packed.tie, place)
     if reads & CERTAIN:
-        followed.resolved[path, row] = now.resolved
+        _put(followed.resolved[path, row], now.resolved)
         followed.certified[path, row] = is_certified(course.pairs, now.ranks.order, course.k, now.lead, now.resolved)
     if reads & BOUNDARY:
         followed.probability[path, row] = _least_likely(course, moment, now, t)
     if reads & LARGEST:
-        worth = np.empty(packed.n_features)
-        add_up(moment.gains, (~now.resolved).astype(np.float64), worth)
-        followed.gain[path, row] = np.max(np.where(moment.closed, 0.0, worth))
+        followed.gain[path, row] = _largest_gain(moment.gains, now.resolved, moment.closed)
     if reads & ENTITIES:
-        followed.constant[path, row] = state.constant
-        followed.elbo[path, row] = elbos(state, hidden)
+        _put(followed.constant[path, row], state.constant)
+        for entity in range(len(state.bound)):
+            followed.elbo[path, row, entity] = elbo(state, entity, hidden)
     if reads & MOMENTS:
-        followed.m[path, row] = state.m
-        followed.q[path, row] = state.q
-        followed.cross[path, row] = state.cross
+        _put(followed.m[path, row], state.m)
+        _put(followed.q[path, row], state.q)
+        _put(followed.cross[path, row], state.cross)
     if reads & SOLVES:
         for entity in range(len(packed.prior)):
             if moment.of_entity[SOLVED, entity] == t:
@@ -233,20 +242,44 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
 
 
 @kernel()
-def _write_signs(course: Course, moment: Moment, t: int, signs: NDArray[np.int8]) -> None:
+def _write_signs(
+    scores: Indices,
+    pairs: Pairs,
+    state: State,
+    votes: NDArray[np.int64],
+    t: int,
+    n_hidden: int,
+    tie: float,
+    signs: NDArray[np.int8],
+) -> None:
     """Signs of one round by each score, (S, Q). Those of `stack_a` are those of its mean, which is `linearity`."""
-    pairs, state, tie = course.pairs, moment.state, course.packed.tie
-    for i in range(len(course.signed)):
-        score, row = course.signed[i], signs[i]
+    for i in range(len(scores)):
+        score, row = scores[i], signs[i]
         if score in (LINEARITY, STACK_A):
             for p in range(len(pairs)):
                 row[p] = sign(mean_difference(state.cross, pairs[p, 0], pairs[p, 1]), tie)
         elif score in (WALD, TWO_ELBO):
-            of_one = state.constant if score == WALD else elbos(state, course.packed.n_features - t)
+            of_one = state.constant if score == WALD else elbos(state, n_hidden)
             for p in range(len(pairs)):
                 row[p] = sign(of_one[pairs[p, 0]] - of_one[pairs[p, 1]], tie)
         else:
-            _write_vote_signs(score, moment.votes, t, row)
+            _write_vote_signs(score, votes, t, row)
+
+
+@kernel()
+def _write_places(
+    score: int, state: State, name_rank: Indices, n_hidden: int, tie: float, place: NDArray[np.int16]
+) -> None:
+    scores = score_table(state, score, tie, n_hidden)
+    place[:] = ranks_of(scores, np.arange(len(scores)), name_rank, tie).place
+
+
+@kernel()
+def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
+    """The largest gain of a feature that is not closed, summed over the open duels."""
+    worth = np.empty(len(closed))
+    add_up(gains, (~resolved).astype(np.float64), worth)
+    return float(np.max(np.where(closed, 0.0, worth)))
 
 
 @kernel()
@@ -260,7 +293,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
             signs[p] = sign(votes[p, 0] - votes[p, 1], 0.0)
 
 
-@kernel()
+@kernel(borrows=True)
 def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
     """Sums and scores of every duel, and the call of each bracket; calls alone where an entity of the duel changed."""
     packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
@@ -287,14 +320,16 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
             )
             bracket_calls(packed, state, a, b, counted, mean, votes[p], t, course.gamma, calls[p])
     if course.reads & CALLS:
-        followed.calls[path, row] = calls
+        _put(followed.calls[path, row], calls)
 
 
-@kernel()
+@kernel(borrows=True)
 def _least_likely(course: Course, moment: Moment, now: Now, t: int) -> float:
     """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
-    pairs, least, inside = course.pairs, 1.0, np.zeros(len(course.by_name), dtype=np.bool_)
-    inside[now.ranks.order[: course.k]] = True
+    pairs, least, inside = course.pairs, 1.0, now.inside
+    inside[:] = False
+    for i in range(course.k):
+        inside[now.ranks.order[i]] = True
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
         if now.resolved[p] or inside[a] == inside[b]:

@@ -179,9 +179,9 @@ def course_of(
     gains = new_gains(packed, pairs if kind != NO_GAIN else nothing)
     of_entity, of_duel = np.zeros((3, n), dtype=np.int64), np.full((3, len(pairs)), -1)
     if kind != NO_GAIN:
-        rows, made_at, never = np.arange(len(pairs)), of_duel[GAINS], np.full(n, -1)
+        every, made_at, never = np.ones(len(pairs), dtype=np.bool_), of_duel[GAINS], np.full(n, -1)
         bring_up_to_date(
-            packed, state, lookahead, gains, empty, kind, iteration, rows, made_at, of_entity[CHANGED], never, 0
+            packed, state, lookahead, gains, empty, kind, iteration, every, made_at, of_entity[CHANGED], never, 0
         )
     edges = duel_edges(packed, pairs if bounding else nothing)
     no_votes = np.zeros((len(pairs), 2), dtype=np.int64)

@@ -23,7 +23,7 @@ from afa.engine.lookahead import (
     gaussian_sign,
     new_lookahead,
     no_lookahead,
-    solve_lookahead,
+    solve_ahead,
     variance_lookahead,
 )
 from afa.engine.state import Iteration, State, elbo, expected_score
@@ -94,7 +94,7 @@ def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hid
     return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])
 
 
-@kernel()
+@kernel(borrows=True)
 def bring_up_to_date(
     packed: Packed,
     state: State,
@@ -103,37 +103,36 @@ def bring_up_to_date(
     empty: Floats,
     kind: int,
     iteration: Iteration,
-    rows: Indices,
+    wanted: NDArray[np.bool_],
     made_at: Indices,
     changed_at: Indices,
     ahead_at: Indices,
     now: int,
 ) -> None:
-    """Compute the gains of some duels, rows of `gains`, where an entity has changed since they were made.
+    """Compute the gains of the wanted duels (Q,) where an entity has changed since they were made.
 
     made_at : (Q,) the round of each row, -1 for never; changed_at, ahead_at : (N,) the rounds at which each entity last
     changed, and was last solved ahead; now : the present round.
     """
     pairs = gains.pairs
     if kind not in (WALD_MAGNITUDE, CMI):
-        needed = np.zeros(len(changed_at), dtype=np.bool_)
-        for row in rows:
-            a, b = pairs[row, 0], pairs[row, 1]
-            if is_stale(changed_at, made_at[row], a, b):
-                needed[a], needed[b] = changed_at[a] > ahead_at[a], changed_at[b] > ahead_at[b]
-        solve_lookahead(packed, state, lookahead, needed, iteration)
-        ahead_at[needed] = now
-    for row in rows:
-        if is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
+        for row in range(len(wanted)):
+            if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
+                for entity in pairs[row]:
+                    if changed_at[entity] > ahead_at[entity]:
+                        solve_ahead(packed, state, lookahead, entity, iteration)
+                        ahead_at[entity] = now
+    for row in range(len(wanted)):
+        if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
             refresh_duel(packed, state, lookahead, gains, empty, kind, row)
             made_at[row] = now
 
 
-@kernel()
+@kernel(borrows=True)
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
-    """Gains of one duel; those of the look-ahead kinds need `solve_lookahead` of its two entities before."""
+    """Gains of one duel; those of the look-ahead kinds need `solve_ahead` of its two entities before."""
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
     n_hidden = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:
@@ -298,6 +297,8 @@ class GainBook:
         rows = self._after_row[duels].astype(np.int64) - 1
         if len(rows) and rows.min() < 0:
             rows = self._add(duels, rows)
+        wanted = np.zeros(len(self._made_at), dtype=np.bool_)
+        wanted[rows] = True
         bring_up_to_date(
             self._packed,
             state,
@@ -306,7 +307,7 @@ class GainBook:
             self._empty,
             self._kind,
             self._iteration,
-            rows,
+            wanted,
             self._made_at,
             changed_at,
             self._ahead_at,

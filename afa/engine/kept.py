@@ -20,18 +20,20 @@ from afa.errors import Fault
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 CONFIG: Any = numba.config
+NJIT: Any = numba.njit  # its types do not know `_nrt`, whether to count who holds an array
 DIGEST_SIZE = hashlib.sha256().digest_size
 
 
-def compiled(function: Function, folder: str, *, inline: bool) -> Function:
+def compiled(function: Function, folder: str, *, inline: bool, borrows: bool) -> Function:
     """The function as a kernel whose machine code is kept in a folder."""
     if CONFIG.DISABLE_JIT:
         return function
     before = CONFIG.CACHE_DIR
     CONFIG.CACHE_DIR = folder
     try:
-        kernel = numba.njit(nogil=True, error_model="numpy", inline="always" if inline else "never")(function)
-        kernel._cache = _CheckedCache(function)  # type: ignore[attr-defined]
+        inlined = "always" if inline else "never"
+        kernel = NJIT(nogil=True, error_model="numpy", inline=inlined, _nrt=not borrows)(function)
+        kernel._cache = _CheckedCache(function)
     finally:
         CONFIG.CACHE_DIR = before
     return cast(Function, kernel)

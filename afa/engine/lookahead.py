@@ -79,19 +79,15 @@ def copy_lookahead(lookahead: Lookahead) -> Lookahead:
 
 
 @kernel()
-def solve_lookahead(
-    packed: Packed, state: State, lookahead: Lookahead, changed: NDArray[np.bool_], iteration: Iteration
-) -> None:
-    """Solve ahead every entity marked in `changed`, (N,), at each of its unobserved features and values."""
-    for entity in range(len(changed)):
-        if changed[entity]:
-            _keep_present(packed, state, lookahead, entity)
-            free = _free_of(packed, state, entity)
-            size = padded(max(len(free.place) - 1, 0))
-            without = np.zeros((size, size))
-            for i in range(len(free.place)):
-                _leave_out(free.coupling, i, without)
-                _solve_values(packed, state, lookahead, entity, free, i, without, iteration)
+def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int, iteration: Iteration) -> None:
+    """Solve one entity ahead, at each of its unobserved features and values."""
+    _keep_present(packed, state, lookahead, entity)
+    free = _free_of(packed, state, entity)
+    size = padded(max(len(free.place) - 1, 0))
+    without = np.zeros((size, size))
+    for i in range(len(free.place)):
+        _leave_out(free.coupling, i, without)
+        _solve_values(packed, state, lookahead, entity, free, i, without, iteration)
 
 
 @kernel()

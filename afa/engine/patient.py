@@ -176,9 +176,10 @@ class Patient:
         chosen = np.flatnonzero(duels)
         table = np.zeros((len(chosen), self.packed.n_features))
         gains, rows = self._gains.rows(self.state, chosen, self._changed_at, self._round)
-        for place, row in enumerate(rows):
-            part = slice(gains.first[row], gains.first[row + 1])
-            table[place, gains.feature[part]] = gains.gain[part]
+        size = gains.first[rows + 1] - gains.first[rows]
+        place = np.repeat(np.arange(len(rows)), size)
+        entry = np.arange(len(place)) + np.repeat(gains.first[rows] - (np.cumsum(size) - size), size)
+        table[place, gains.feature[entry]] = gains.gain[entry]
         return table
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:

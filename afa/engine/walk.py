@@ -29,7 +29,7 @@ from afa.engine.course import (
     copy_moment,
     read_round,
 )
-from afa.engine.duels import number_of, settled, vote
+from afa.engine.duels import Pairs, number_of, settled, vote
 from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
 from afa.engine.layout import Indices, Packed
 from afa.engine.linkage import C_MIN, T_RE, cluster_labels
@@ -97,7 +97,7 @@ def walk(
                 waiting.append((moment, t, row, start, stop, i == 0))
 
 
-@kernel()
+@kernel(borrows=True)
 def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     course: Course,
     moment: Moment,
@@ -119,20 +119,21 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             feature = order[path, t - 1]
             changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
-                if course.voting:
+                if changes and course.voting:
                     vote(packed, state, moment.votes, feature, values[patient, feature])
                 condition(packed, state, feature, values[patient, feature])
                 moment.closed[feature] = True
                 if packed.stated is not None:
-                    moment.closed[:] |= state.observed
-                if course.bounding:
+                    for implied in range(len(moment.closed)):
+                        moment.closed[implied] |= state.observed[implied]
+                if changes and course.bounding:
                     update_budgets(packed, course.edges, state, moment.budgets, feature)
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
                     moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
         is_read = course.asked[t] and (changes or not course.only_changes)
         chooses = t < n_rounds and course.rule != GIVEN
         if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
-            moment.labels[:] = _clusters(course, moment.budgets.whole[0])
+            _cluster(course.pairs, moment.budgets.whole[0], course.by_name, course.n_clusters, moment.labels)
         if is_read or (chooses and course.rescore[t]) or (course.reads & CHOICE) != 0:
             _settle(packed, state, moment.of_entity, course.iteration, course.crossing, number)
             if course.ranking or course.bounding:
@@ -163,7 +164,9 @@ def _room(course: Course) -> Now:
     """Room for what is looked at in one round."""
     n, n_duels = len(course.by_name), len(course.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-    return Now(np.zeros((n, n)), ranks, np.zeros(n_duels), np.zeros(n_duels, dtype=np.bool_))
+    lead, weights = np.zeros(n_duels), np.zeros(n_duels)
+    resolved, wanted = np.zeros(n_duels, dtype=np.bool_), np.zeros(n_duels, dtype=np.bool_)
+    return Now(np.zeros((n, n)), ranks, lead, resolved, np.zeros(n, dtype=np.bool_), weights, wanted)
 
 
 @kernel()
@@ -196,7 +199,7 @@ def _keep_together(
     return False
 
 
-@kernel()
+@kernel(borrows=True)
 def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iteration, crossing: bool, t: int) -> None:
     """Solve the entities that observations have changed since they were solved."""
     n = len(packed.prior)
@@ -210,15 +213,12 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
                 cross_of(packed, state, entity)
 
 
-@kernel()
+@kernel(borrows=True)
 def _look_at(course: Course, moment: Moment, now: Now) -> None:
     """Write the scores, ranks and resolved duels of a moment that is settled, those that are needed."""
     state, tie = moment.state, course.packed.tie
     if course.ranking:
-        now.scores[:] = score_table(state, LINEARITY, tie, 0)
-        ranks = ranks_of(now.scores, np.arange(len(now.scores)), course.name_rank, tie)
-        now.ranks.order[:] = ranks.order
-        now.ranks.place[:] = ranks.place
+        _rank(state, course.name_rank, tie, now.scores, now.ranks)
     if course.bounding:
         pairs, constant, whole, lead = course.pairs, state.constant, moment.budgets.whole, now.lead
         offset = course.offset
@@ -230,6 +230,15 @@ def _look_at(course: Course, moment: Moment, now: Now) -> None:
 
 
 @kernel()
+def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: Ranks) -> None:
+    """Write the scores and the ranks by `linearity`."""
+    scores[:] = score_table(state, LINEARITY, tie, 0)
+    found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
+    ranks.order[:] = found.order
+    ranks.place[:] = found.place
+
+
+@kernel(borrows=True)
 def _bring_gains_up_to_date(
     course: Course, moment: Moment, now: Now, order: Indices, members: Indices, t: int, number: int
 ) -> None:
@@ -237,17 +246,16 @@ def _bring_gains_up_to_date(
     rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
     if not rescores and course.reads & (LARGEST | CHOICE) == 0:
         return
-    weights = np.zeros(len(course.pairs))
+    weights, wanted = now.weights, now.wanted
+    weights[:] = 0.0
     if rescores:
         sight = Sight(course.pairs, now.scores, now.ranks, now.resolved, moment.labels, course.name_rank, course.k)
-        weights = duel_weights(course.rule, course.packed, moment.state, sight)
-    wanted = weights > 0.0
-    if course.reads & LARGEST:
-        wanted |= ~now.resolved
+        _weigh(course.rule, course.packed, moment.state, sight, weights)
+    for p in range(len(wanted)):
+        wanted[p] = weights[p] > 0.0 or (course.reads & LARGEST and not now.resolved[p])
     if course.reads & CHOICE and t < order.shape[1]:
         for member in members:
-            _want(course, now, order[member, t], wanted)
-    changed_at, ahead_at = moment.of_entity[CHANGED], moment.of_entity[AHEAD]
+            _want(course, now, order[member, t])
     bring_up_to_date(
         course.packed,
         moment.state,
@@ -256,10 +264,10 @@ def _bring_gains_up_to_date(
         course.empty,
         course.kind,
         course.iteration,
-        np.flatnonzero(wanted),
+        wanted,
         moment.of_duel[GAINS],
-        changed_at,
-        ahead_at,
+        moment.of_entity[CHANGED],
+        moment.of_entity[AHEAD],
         number,
     )
     if rescores:
@@ -267,6 +275,11 @@ def _bring_gains_up_to_date(
 
 
 @kernel()
+def _weigh(rule: int, packed: Packed, state: State, sight: Sight, weights: Floats) -> None:
+    weights[:] = duel_weights(rule, packed, state, sight)
+
+
+@kernel(borrows=True)
 def _choose(course: Course, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
     """Write the feature that the rule asks for, and whether it had no candidate with any gain left; returns its t.
 
@@ -274,7 +287,7 @@ def _choose(course: Course, moment: Moment, followed: Followed, members: Indices
     """
     packed, closed = course.packed, moment.closed
     if course.rule == LARGEST_UNARY and course.rescore[t]:
-        moment.worth[:] = total_unary(packed, moment.state)
+        _add_up_unary(packed, moment.state, moment.worth)
     feature = best_feature(moment.worth, closed, course.feature_rank)
     while True:
         fallback = feature == NONE
@@ -292,18 +305,22 @@ def _choose(course: Course, moment: Moment, followed: Followed, members: Indices
 
 
 @kernel()
-def _clusters(course: Course, budget: Floats) -> Indices:
-    """Cluster labels from the distances between models, which are the budgets of their duels."""
-    n = len(course.by_name)
-    distance = np.zeros((n, n))
-    for p in range(len(budget)):
-        a, b = course.pairs[p, 0], course.pairs[p, 1]
-        distance[a, b] = distance[b, a] = budget[p]
-    return cluster_labels(distance, course.by_name, course.n_clusters, C_MIN)
+def _add_up_unary(packed: Packed, state: State, worth: Floats) -> None:
+    worth[:] = total_unary(packed, state)
 
 
 @kernel()
-def _want(course: Course, now: Now, feature: int, wanted: NDArray[np.bool_]) -> None:
+def _cluster(pairs: Pairs, budget: Floats, by_name: Indices, n_clusters: int, labels: Indices) -> None:
+    """Write cluster labels from the distances between models, which are the budgets of their duels."""
+    distance = np.zeros((len(by_name), len(by_name)))
+    for p in range(len(budget)):
+        a, b = pairs[p, 0], pairs[p, 1]
+        distance[a, b] = distance[b, a] = budget[p]
+    labels[:] = cluster_labels(distance, by_name, n_clusters, C_MIN)
+
+
+@kernel(borrows=True)
+def _want(course: Course, now: Now, feature: int) -> None:
     """Mark the open duels that have an entity that holds a feature: no other has anything to gain from it."""
     packed, n = course.packed, len(course.by_name)
     if feature == NONE:
@@ -313,10 +330,10 @@ def _want(course: Course, now: Now, feature: int, wanted: NDArray[np.bool_]) -> 
         for other in range(n):
             if other != one:
                 p = number_of(n, one, other)
-                wanted[p] |= not now.resolved[p]
+                now.wanted[p] |= not now.resolved[p]
 
 
-@kernel()
+@kernel(borrows=True)
 def _gain_of(course: Course, moment: Moment, now: Now, feature: int) -> float:
     """What one feature has to gain: `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0
@@ -326,10 +343,11 @@ def _gain_of(course: Course, moment: Moment, now: Now, feature: int) -> float:
         for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
             total += abs(moment.state.field[packed.holder[h]])
         return total
-    wanted = np.zeros(len(now.resolved), dtype=np.bool_)
-    _want(course, now, feature, wanted)
-    for p in np.flatnonzero(wanted):
-        for i in range(gains.first[p], gains.first[p + 1]):
-            if gains.feature[i] == feature:
-                total += gains.gain[i]
+    now.wanted[:] = False
+    _want(course, now, feature)
+    for p in range(len(now.wanted)):
+        if now.wanted[p]:
+            for i in range(gains.first[p], gains.first[p + 1]):
+                if gains.feature[i] == feature:
+                    total += gains.gain[i]
     return total

@@ -19,11 +19,10 @@ from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
-from afa.mrf import Floats
 from afa.planner.explicit import ExplicitPatient, explicit_view
 from afa.planner.implied import ImpliedPatient, implied_view
 from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
-from afa.planner.menu import Suggestion, check_together, chosen_item, implied_by, menu_of, panels_of
+from afa.planner.menu import Offer, Suggestion, check_together, chosen_item, implied_by, menu_of, offer_of, panels_of
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Explicit, Options
 from afa.planner.why import explained, in_words, outcomes, told_apart
 
@@ -66,6 +65,7 @@ class Planner(ABC):
         self._log = Log()
         self._asked: Suggestion | None = None
         self._fresh = False  # whether `_asked` and `reason` are of the present state
+        self._offered: Offer | None = None
 
     def __repr__(self) -> str:
         answer = f"; {self.in_words()}" if self.observed else ""
@@ -120,13 +120,13 @@ class Planner(ABC):
         others: list[Suggestion] = []
         if first is None:
             return others
-        view, offered = self._view(), self._affordable()
+        view, offered = self._view(), self._offer().affordable.copy()
         for item in range(most + 1):
             if not offered.any():
                 break
             chosen = self._chosen_item(view, offered)
             others += [chosen] if item else []
-            offered &= self._menu.item_of != self._item(chosen.features[0])
+            offered &= self._menu.item_of != self._menu.of_feature[chosen.features[0]]
         return others
 
     def next_feature(self) -> str | None:
@@ -138,9 +138,9 @@ class Planner(ABC):
         """Why there is nothing more to ask for, or None: all is measured, or a rule of `stop` holds."""
         if len(self._log.observed) + len(implied_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
-        if not self._open().any():
+        if not self._offer().open.any():
             return "what is not observed cannot be measured"
-        if not self._affordable().any():
+        if not self._offer().affordable.any():
             return f"nothing open can be afforded: {self._left():g} of the budget of {self.stop.budget:g} is left"
         return None if self._to_begin_with() is not None else self.stop.met_by(self)
 
@@ -185,7 +185,7 @@ class Planner(ABC):
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
         gain = view.information(every=True) if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
-        total = np.where(self._affordable(), gain, 0.0)
+        total = np.where(self._offer().affordable, gain, 0.0)
         return float(np.bincount(self._menu.item_of, weights=total).max())
 
     def observe(self, feature: str, value: int, *, cost: float | None = None) -> None:
@@ -214,7 +214,7 @@ class Planner(ABC):
                 raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
         check_together(self.bundle, self._log.observed | values)
         if cost is None:
-            cost = float(self._price()[list({self._item(feature) for feature in values})].sum())
+            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in values})].sum())
         elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
             step = "leave it out for the price of the menu"
             raise PlannerError(Fault("cost of an observation", repr(cost), "a finite number, 0 or more", step))
@@ -245,7 +245,7 @@ class Planner(ABC):
             features = [name]
         elif name in self._menu.names:
             members = self._menu.members[self._menu.names.index(name)]
-            features = [self.bundle.features[j] for j in members if self._open()[j]]
+            features = [self.bundle.features[j] for j in members if self._offer().open[j]]
         else:
             raise unknown(self._index, name)
         if not features or any(feature in self._log.observed for feature in features):
@@ -258,7 +258,8 @@ class Planner(ABC):
         if not self._log.actions:
             raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
         *earlier, last = self._log.actions
-        self._log, self._fresh = log_of(earlier), False
+        self._log = log_of(earlier)
+        self._forget()
         if last.kind != "skip":
             self._replay()
         return last
@@ -304,7 +305,7 @@ class Planner(ABC):
         `gain_per_cost` are those of the feature's panel, and rows go by the last. With implications the gain is the
         information about which entity holds, and there are no duels.
         """
-        open_, duels, price = self._open(), self._open_duels(), self._price()
+        open_, duels, price = self._offer().open, self._open_duels(), self._offer().price
         return explained(self._state, self.bundle, self._menu, price=price, open_=open_, duels=duels, most=most)
 
     def outcomes(self, feature: str) -> pd.DataFrame:
@@ -337,20 +338,20 @@ class Planner(ABC):
 
     def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
         """What the rule chooses among the features on offer."""
-        return chosen_item(self.rule, view, self._menu, self._price(), offered)
+        return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
     def _to_begin_with(self) -> int | None:
         """The first item of the option `first` that is still open and can be afforded."""
-        offered = set(self._menu.item_of[self._affordable()].tolist())
+        offered = set(self._menu.item_of[self._offer().affordable].tolist())
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
         """The rule's choice, its reason with what costs, panels and the budget did to it."""
         if (named := self._to_begin_with()) is not None:
-            open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._open()[j]]
-            return Suggestion(self._menu.names[named], tuple(open_), float(self._price()[named]), NAMED_FIRST)
+            open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
+            return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
         view = self._view()
-        item = self._chosen_item(view, self._affordable())
+        item = self._chosen_item(view, self._offer().affordable)
         words = item.reason
         if isinstance(self._state, ImpliedPatient):
             words = f"{self._state.tells(self._index[item.features[0]])}; {words}"
@@ -360,41 +361,32 @@ class Planner(ABC):
             words += "; most information per cost" if self.priced else "; most information"
         if self.priced and not item.cost:
             words += "; free"
-        if (self._open() != self._affordable()).any():
-            first = self._chosen_item(view, self._open())
+        if (self._offer().open != self._offer().affordable).any():
+            first = self._chosen_item(view, self._offer().open)
             if first.name != item.name:
                 words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
         return replace(item, reason=words)
 
-    def _open(self) -> NDArray[np.bool_]:
-        """(M,) features that are neither observed, nor known without, nor known to be unmeasurable."""
-        closed = self._log.observed.keys() | self._log.skipped | implied_by(self.bundle, self._log.observed)
-        return np.array([name not in closed for name in self.bundle.features], dtype=bool)
-
-    def _affordable(self) -> NDArray[np.bool_]:
-        """(M,) open features whose item costs no more than what is left."""
-        return np.asarray(self._open() & (self._price() <= self._left() * (1 + 1e-12))[self._menu.item_of])
-
-    def _price(self) -> Floats:
-        """(I,) what each item costs now: nothing once something has been paid for a part of it."""
-        price = self._menu.cost.copy()
-        paid = [action.features for action in self._log.actions if action.cost > 0]
-        price[[self._item(feature) for features in paid for feature in features]] = 0.0
-        return price
-
-    def _item(self, feature: str) -> int:
-        return int(self._menu.item_of[self._index[feature]])
+    def _offer(self) -> Offer:
+        """What can be asked for in the present state, made out once."""
+        if self._offered is None:
+            self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
+        return self._offered
 
     def _left(self) -> float:
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
 
+    def _forget(self) -> None:
+        """The state is another: `_asked` and `reason` are out of date, and what can be asked for too."""
+        self._fresh, self._offered = False, None
+
     def _take(self, action: Action) -> None:
         self._log.add(action)
-        self._fresh = False
+        self._forget()
 
     def _replay(self) -> None:
         """Bring the patient to what the log says, from nothing."""
         self._state = self._new_patient()
         for feature, value in self._log.observed.items():
             self._state.observe(self._index[feature], value)
-        self._fresh = False
+        self._forget()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from afa.engine.patient import DuelWeights
 from afa.errors import Fault, PlannerError
 from afa.mrf import Floats
 from afa.planner.implied import implied_values
+from afa.planner.log import Log
 
 EQUAL = "equal"
 Costs = Mapping[str, float] | str | None
@@ -74,6 +76,29 @@ class Menu:
         total = np.bincount(self.item_of, weights=np.where(open_, gain, 0.0), minlength=len(self.names))
         worth = total / np.where(self.cost > 0, self.cost, 1.0)
         return np.where(open_, worth[self.item_of], 0.0)
+
+
+class Offer(NamedTuple):
+    """What can be asked for now.
+
+    open : (M,) features that are neither observed, nor known without, nor known to be unmeasurable. price : (I,) what
+    each item costs now, nothing once something has been paid for a part of it. affordable : (M,) open features whose
+    item costs no more than what is left.
+    """
+
+    open: NDArray[np.bool_]
+    price: Floats
+    affordable: NDArray[np.bool_]
+
+
+def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
+    """What of the menu can be asked for after the steps of the log, with so much of the budget left."""
+    closed = log.observed.keys() | log.skipped | implied_by(bundle, log.observed)
+    open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
+    price = menu.cost.copy()
+    paid = (name for action in log.actions if action.cost > 0 for name in action.features)
+    price[[menu.of_feature[name] for name in paid]] = 0.0
+    return Offer(open_, price, open_ & (price <= left * (1 + 1e-12))[menu.item_of])
 
 
 def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:

@@ -87,15 +87,15 @@ def calls_of(paths, patient, run, step):
 
 def expected_calls(mrf, seen, sides, solved):
     """The sign of each readable interval, 0 where it holds 0."""
-    evidence = Evidence.of(mrf, seen)
+    evidence, tie = Evidence.of(mrf, seen), 1e-9
     marginals = [solution.marginals for solution in solved]
     mean = float(linearity(sides, marginals)[0, 1])
+    mean = mean if abs(mean) > tie else 0.0  # rounding has no side
     intervals = {
         "l1_tight": l1_interval(evidence, form="tight"),
         "l1_paper": l1_interval(evidence, form="paper"),
         "hanson_wright": hanson_wright_interval(evidence, mean, duel_variance(*sides, *marginals)),
     }
-    tie = 1e-9
     return {name: (1 if low > tie else -1 if high < -tie else 0) for name, (low, high) in intervals.items()}
 
 
