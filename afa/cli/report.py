@@ -166,7 +166,6 @@ def report_page(
     run: RunArgument,
     paper: PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
-    captions: Annotated[Path, typer.Option(help="folder of the figures' captions")],
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
     out: Out,
     left_out: Annotated[
@@ -180,4 +179,4 @@ def report_page(
     from afa.stages.inputs import pairs
 
     why = pairs("--left-out", left_out or [])
-    write_page(run, parts_of(part), Texts(paper, docs, captions), out, readme=readme, left_out=why, field=measured)
+    write_page(run, parts_of(part), Texts(paper, docs), out, readme=readme, left_out=why, field=measured)

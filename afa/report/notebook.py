@@ -134,7 +134,7 @@ def _shell() -> Iterator[_Shell]:
 
 
 def notebook_page(path: Path) -> str:
-    """A notebook that ran as one HTML page: texts and results without code and figure, and nothing fetched."""
+    """A notebook that ran as one HTML page: texts and results without code, figure and caption, and nothing fetched."""
     notebook = nbformat.read(path, as_version=4)
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
@@ -143,6 +143,7 @@ def notebook_page(path: Path) -> str:
         exclude_output_prompt=True,
         exclude_anchor_links=True,
     )
+    notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
     for cell in notebook.cells:
         cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
     body, _ = exporter.from_notebook_node(notebook)
@@ -156,3 +157,15 @@ def notebook_figure(path: Path) -> str:
             if SVG in output.get("data", {}):
                 return str(output.data[SVG])
     raise ReportError(Fault(str(path), "no figure", "a notebook that ran and drew one", "run the workflow"))
+
+
+def notebook_caption(path: Path) -> str:
+    """The words of the cell tagged `caption`, in Markdown; a `ReportError` where there is none."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if _is_caption(cell):
+            return str(cell.source)
+    raise ReportError(Fault(str(path), "no caption", "a text cell tagged `caption` below the figure", "write one"))
+
+
+def _is_caption(cell: NotebookNode) -> bool:
+    return "caption" in cell.metadata.get("tags", [])

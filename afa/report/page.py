@@ -24,7 +24,7 @@ from afa.files import atomic_file, sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.comparison import counted, digits, every_line
 from afa.report.league import measured
-from afa.report.notebook import notebook_figure, notebook_page
+from afa.report.notebook import notebook_caption, notebook_figure, notebook_page
 from afa.report.page_parts import caption, document, items, packed, page
 from afa.report.publish import DICTIONARY
 from afa.report.screen import basis, figure, load_carried, sentences, title_of
@@ -50,11 +50,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Texts:
-    """Folders of the project's own texts: the paper's tables, the documentation, the captions of the figures."""
+    """Folders of the project's own texts: the paper's tables, and the documentation."""
 
     paper: Path
     docs: Path
-    captions: Path
 
 
 def parts_of(texts: Sequence[str]) -> list[Part]:
@@ -115,7 +114,7 @@ def report_page(
         **_compared(run, texts, left_out, cohort.name),
         left_out=left_out,
         measured=measured(field) if field else {},
-        **_figures(_chapters(run, parts, texts, config, provenance["jobs"]), findings(summary)),
+        **_figures(_chapters(run, parts, config, provenance["jobs"]), findings(summary)),
         models=language_model(summary),
         leads={chapter: Markup(document(path)) for chapter, path in _leads(parts, texts, left_out).items()},  # noqa: S704
         tables=_tables(run / "published"),
@@ -140,20 +139,20 @@ def run_readme(run: Path) -> str:
 
 
 def _chapters(
-    run: Path, parts: Sequence[Part], texts: Texts, config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
+    run: Path, parts: Sequence[Part], config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[dict[str, Any]]]:
     """By chapter, in the order given, its figures with what each was made of."""
     chapters: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
         notebook = run / "notebooks" / f"{part.name}.ipynb"
         behind = upstream(f"results/{run.name}/notebooks/{part.name}.ipynb", jobs)
-        text = caption(texts.captions / f"{part.name}.rst", config)
+        text = caption(notebook_caption(notebook), config)
         chapters.setdefault(part.chapter, []).append(
             {
                 "name": part.name,
                 "title": part.title,
                 "image": base64.b64encode(notebook_figure(notebook).encode()).decode("ascii"),
-                "caption": Markup(text),  # noqa: S704 (escaped by docutils)
+                "caption": Markup(text),  # noqa: S704 (escaped by the renderer)
                 "notebook": packed(notebook_page(notebook).encode()),
                 "behind": _by_command(behind),
             }
@@ -253,7 +252,6 @@ def _check_complete(run: Path, parts: Sequence[Part], texts: Texts, left_out: Ma
     if "comparison" not in left_out:
         files += [run / "comparison" / f"{name}.parquet" for name in ("comparison", "verdicts", "screen")]
     files += [run / "notebooks" / f"{part.name}.ipynb" for part in parts]
-    files += [texts.captions / f"{part.name}.rst" for part in parts]
     files += [texts.docs / "decisions.md", texts.docs / "errata.md"]
     files += _leads(parts, texts, left_out).values()
     faults = [

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from docutils.core import publish_parts
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-DOCUTILS = {"initial_header_level": 3, "file_insertion_enabled": False, "raw_enabled": False, "report_level": 5}
 MARKED = re.compile(r"<p><strong>([A-Z]\d+),")
 LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
 
@@ -31,10 +29,10 @@ def packed(content: bytes) -> str:
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
 
-def caption(path: Path, config: Mapping[str, Any]) -> str:
-    """A caption of the workflow, in reStructuredText with Jinja, as HTML; it sees the run's settings."""
-    text = PAGES.from_string(path.read_text(encoding="utf-8")).render(snakemake={"config": config})
-    return str(publish_parts(text, writer="html5", settings_overrides=DOCUTILS)["fragment"])
+def caption(text: str, config: Mapping[str, Any]) -> str:
+    """A caption, in Markdown, as HTML; `cohort` and `confidence` in it are the run's."""
+    confidence = f"{100 * config['bootstrap']['confidence']:g} %"
+    return str(MARKDOWN.render(PAGES.from_string(text).render(cohort=config["cohort"], confidence=confidence)))
 
 
 def document(path: Path) -> str:

@@ -120,7 +120,8 @@ def finished_run(folder, *, origin="simulated"):
         (run / name).mkdir()
     for part in PARTS:
         drawn = nbformat.v4.new_output("execute_result", {"image/svg+xml": PICTURE}, execution_count=1)
-        cells = [nbformat.v4.new_markdown_cell(f"# {part.name}"), nbformat.v4.new_code_cell("", outputs=[drawn])]
+        words = nbformat.v4.new_markdown_cell("Of *cohort* {{ cohort }}.", metadata={"tags": ["caption"]})
+        cells = [nbformat.v4.new_markdown_cell(f"# {part.name}"), nbformat.v4.new_code_cell("", outputs=[drawn]), words]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), run / "notebooks" / f"{part.name}.ipynb")
     (run / "explorer.html").write_text(PAGE.format("explorer"))
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
@@ -150,16 +151,14 @@ def provenance_of(run):
 
 
 def texts_of(folder):
-    texts = Texts(folder / "paper", folder / "docs", folder / "captions")
-    for each in (texts.paper, texts.docs, texts.captions):
+    texts = Texts(folder / "paper", folder / "docs")
+    for each in (texts.paper, texts.docs):
         each.mkdir()
     (texts.paper / "carried").mkdir()
     (texts.paper / "carried" / "other.yaml").write_text(CARRIED)
     (texts.paper / "claims.csv").write_text("id\n")
     (texts.docs / "decisions.md").write_text("# Decisions\n\n**M1, energy.** Text & [more](errata.md).\n")
     (texts.docs / "errata.md").write_text(f"# Errata\n\n**E1, `eq:a`.** {ATTACK}\n")
-    for part in PARTS:
-        (texts.captions / f"{part.name}.rst").write_text('Of *cohort* {{ snakemake.config["cohort"] }}.\n')
     return texts
 
 

@@ -27,6 +27,7 @@ from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_codes, write_cohort
 from afa.report.figures import METHOD_STYLE, new_figure
+from afa.report.notebook import notebook_caption
 from afa.stages import stages
 
 ROOT = Path(__file__).parents[2]
@@ -317,7 +318,7 @@ def test_a_notebook_keeps_no_output_and_has_words_and_parameters(name):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_caption_has_five_sentences_at_most_and_names_the_cohort(name):
-    caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text(encoding="utf-8")
-    assert '{{ snakemake.config["cohort"] }}' in caption
+    caption = notebook_caption(ROOT / "notebooks" / f"{name}.ipynb")
+    assert "{{ cohort }}" in caption
     sentences = re.findall(r"[.!?](?=\s|$)", caption)
     assert 1 <= len(sentences) <= 5, sentences

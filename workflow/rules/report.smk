@@ -304,7 +304,6 @@ rule report_page:
         docs=collect(
             home("docs/{name}.md"), name=["decisions", "errata", "past_the_paper"]
         ),
-        captions=collect(home("workflow/report/{name}.rst"), name=NOTEBOOKS),
     output:
         page=f"{RUN}/report.html",
         readme=f"{RUN}/README.md",
@@ -322,7 +321,6 @@ rule report_page:
         run=subpath(input.cohort, parent=True),
         paper=lambda wildcards, input: Path(input.paper[0]).parent,
         docs=lambda wildcards, input: Path(input.docs[0]).parent,
-        captions=lambda wildcards, input: Path(input.captions[0]).parent,
         parts=[
             f"--part={name}={page['category']}: {page['figure']}"
             for name, page in NOTEBOOKS.items()
@@ -337,7 +335,7 @@ rule report_page:
         + template_digest("run.md")
         + template_digest("notebook.*"),
     shell:
-        "afa report {params.run} --paper {params.paper} --docs {params.docs} --captions {params.captions}"
+        "afa report {params.run} --paper {params.paper} --docs {params.docs}"
         " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"
 
 
