@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import runpy
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +21,11 @@ import yaml
 from pydantic import BaseModel
 
 from afa.config import RunConfig
+from afa.stages import sections
 
 ROOT = Path(__file__).parents[1]
 FILE, PAGE = ROOT / "config" / "config.yaml", ROOT / "config" / "README.md"
+CONTRACT = ROOT / "tests" / "workflow" / "rerun_contract.py"
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 MADE = "# Made by `make schema` from the models of the settings. "
 KINDS = ("title", "propertyNames")
@@ -92,13 +96,13 @@ def _plain(
 
 def written() -> dict[Path, str]:
     """The text of each file that is made."""
-    schema, sections = config_schema(), RunConfig.model_fields
+    schema, fields = config_schema(), RunConfig.model_fields
     text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=110)
     head = f"{MADE}Unknown keys are refused.\n# config/README.md says more of each.\n\n"
     lines = []
     for section, inner in sorted(schema["properties"].items(), key=lambda item: "properties" in item[1]):
         if "properties" in inner:
-            about = REFERENCE.sub("", (inspect.getdoc(sections[section].annotation) or "").partition("\n")[0])
+            about = REFERENCE.sub("", (inspect.getdoc(fields[section].annotation) or "").partition("\n")[0])
             lines += ["", f"{section}: # {about[0].lower()}{_first(about)[1:]}", *_lines(inner["properties"], "  ")]
         else:
             lines += _lines({section: inner})
@@ -107,11 +111,30 @@ def written() -> dict[Path, str]:
         for key, node in _leaves(schema)
     )
     table = "| key | type | default | meaning |\n|---|---|---|---|\n" + rows
+    page = between(PAGE.read_text(encoding="utf-8"), "settings", table)
     return {
         SCHEMA: f"{MADE}For editors and catalogs.\n{text}",
         FILE: head + "\n".join(lines) + "\n",
-        PAGE: between(PAGE.read_text(encoding="utf-8"), "settings", table),
+        PAGE: between(
+            page, "what reads them", f"| changed | runs again, with all that follows |\n|---|---|\n{_reruns()}"
+        ),
     }
+
+
+def _reruns() -> str:
+    """Rows that say which rules read the settings of stages, by the contract of reruns; a section's own in one row."""
+    contract = runpy.run_path(str(CONTRACT))["load_contract"]()
+    rows = []
+    for head in ("shards", *sections()):
+        rules = {key: contract.readers(key) for key in contract.settings if key.partition(".")[0] == head}
+        often, times = Counter(rules.values()).most_common(1)[0]
+        together = {f"{head}.*": often} if times > 1 else {}
+        rows += [{key: read for key, read in rules.items() if not together or read != often} | together]
+    return "".join(
+        f"| `{key}` | {', '.join(f'`{rule}`' for rule in contract.rules if rule in read)} |\n"
+        for row in rows
+        for key, read in row.items()
+    )
 
 
 def between(page: str, name: str, text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class Contract:
         """The rules that a rule reads files of, where some of them may stand in the place of others."""
         return self.rules[rule] | {other for other in there if self.instead.get(other) in self.rules[rule]}
 
+    def readers(self, key: str) -> frozenset[str]:
+        """The rules that read a setting, in whatever run."""
+        return frozenset[str]().union(*(trial.first for trial in self.settings[key]))
+
     def file(self, name: str) -> Trial | None:
         """The trial of a file of the project, by the first pattern that fits; None where no pattern does."""
         for pattern, trial in self.files.items():
@@ -70,6 +74,8 @@ class Contract:
 def load_contract() -> Contract:
     """The contract as it is in the repository."""
     text = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    for name, stage in text["stages"].items():
+        _add_stage(text, name, **stage)
     return Contract(
         runs=text["runs"],
         rules={rule: frozenset(_flat(read)) for rule, read in text["rules"].items()},
@@ -91,6 +97,32 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from keys_of(kind, f"{prefix}{name}.")
         else:
             yield prefix + name
+
+
+def _add_stage(
+    text: dict[str, Any],
+    name: str,
+    *,
+    reads: list[str],
+    split: bool = False,
+    figure: bool = False,
+    shared: Iterable[str] = (),
+    own: Mapping[str, Any] | None = None,
+) -> None:
+    """Put what `reruns.yaml` says of one stage where it says the same of other rules."""
+    job, rows, notebook = f"{name}_shard" if split else name, f"{name}_summary", f"{name}_notebook"
+    rules, settings = text["rules"], text["settings"]
+    rules |= {name: [job], job: reads, rows: [name]} | ({notebook: ["encode_cohort", name, rows]} if figure else {})
+    rules["summary"].append(rows)
+    rules["published"].append(name)
+    text["notebooks"] += [notebook] if figure else []
+    settings |= {f"{name}.{key}": {"to": value, "first": [job]} for key, value in (own or {}).items()}
+    readers = [*((key, job) for key in shared), ("bootstrap", rows), *([("shards", job)] if split else [])]
+    for read, rule in readers:
+        found = [key for key in settings if key == read or key.startswith(f"{read}.")]
+        assert found, f"{FILE.name}, stage {name}: no entry of a setting {read}"
+        for entry in (entry for key in found for entry in _listed(settings[key])):
+            entry["first"].append(rule)
 
 
 def _trial(entry: Any) -> Trial:
