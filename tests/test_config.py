@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 FILE = ROOT / "config" / "config.yaml"
 PAGE = ROOT / "config" / "README.md"
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
-TOOL = runpy.run_path(str(ROOT / "tools" / "settings.py"))
+TOOL = runpy.run_path(str(ROOT / "tools" / "pages.py"))
 
 # Of the paper's hyperparameters; every other key is ours.
 FROM_PAPER = {"inference.damping": "eta", "inference.tolerance": "epsilon", "inference.max_iterations": "T_max"}
@@ -91,7 +91,7 @@ def test_the_schema_has_the_kinds_ranges_and_defaults_of_the_model() -> None:
 
 
 @pytest.mark.slow  # words alone stop no change: `make nightly` asks for them
-def test_the_file_its_page_and_its_schema_have_the_words_of_the_models() -> None:
+def test_the_pages_that_are_made_have_the_words_of_the_models_and_stages() -> None:
     for file, made in TOOL["written"]().items():
         assert file.read_text(encoding="utf-8") == made, f"{file.name}: run `make schema`"
 

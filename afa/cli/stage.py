@@ -90,6 +90,7 @@ def stage(
 @app.command("summarise", hidden=True)
 def summarise(name: Name, tables: Parts, out: Out, settings: Chosen = "{}", inputs: Inputs = None) -> None:
     """Write the rows of summary.csv that one stage's tables make."""
+    from afa.stages.base import check_rows
     from afa.stages.inputs import pairs
     from afa.stats.summary import write_summary
     from afa.stats.tables import Tables
@@ -97,7 +98,9 @@ def summarise(name: Name, tables: Parts, out: Out, settings: Chosen = "{}", inpu
     module = _module(name)
     beside = {key: Tables(Path(value)) for key, value in pairs("--input", inputs or []).items()}
     chosen = _settings(module, module.STAGE.summary, settings)
-    write_summary([module.summarise(Tables(tables[0]), **beside, **chosen)], out)
+    rows = module.summarise(Tables(tables[0]), **beside, **chosen)
+    check_rows(name, rows, module.STAGE.rows)
+    write_summary([rows], out)
 
 
 @app.command("gather", hidden=True)

@@ -90,7 +90,11 @@ OF_TABLE: Mapping[tuple[str, str], Column] = {
         for table in ("labels", "controls", "labels_needed", "null", "specificity")
         for column in ("t", "reference")
     },
-    **{(table, column): meaning for table in SUMMARY_TABLES for column, meaning in DIFFERS.items()},
+    **{
+        (table, column): meaning
+        for table in {*SUMMARY_TABLES, *(name for stage in stages().values() for name in stage.rows)}
+        for column, meaning in DIFFERS.items()
+    },
     ("ranking", "target"): Column(
         "", "likelihood: the raw score at full observation; own: that of the scale in `variant`; empty: the supports"
     ),

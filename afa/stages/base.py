@@ -103,9 +103,10 @@ class Stage:
     configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
     figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
-    two entities or more. labels : needs patients with labels. by_patient :
-    takes longer for more patients. space_mb : what its tables and rows take for the demo cohort. single : long tables
-    of scores of which signs, means and correlations are read, and no ranks: stored in single precision.
+    two entities or more. labels : needs patients with labels. by_patient : takes longer for more patients. rows : the
+    tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has it. space_mb :
+    what its tables and rows take for the demo cohort. single : long tables of scores of which signs, means and
+    correlations are read, and no ranks: stored in single precision.
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
@@ -120,6 +121,7 @@ class Stage:
     figure: tuple[str, str] | None = None
     beside: tuple[str, ...] = ()
     tables: Mapping[str, Columns] = field(default_factory=dict)
+    rows: Mapping[str, str] = field(default_factory=dict)
     space_mb: float = 0.0
     single: tuple[str, ...] = ()
 
@@ -183,6 +185,13 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
                 faults.append(_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
     if faults:
         raise SanityError(faults)
+
+
+def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
+    """Refuse rows of a table of the summary that a stage does not name, as a `SanityError`."""
+    if unknown := sorted(set(rows["table"]) - set(expected)):
+        found = f"rows of {', '.join(unknown)}"
+        raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its STAGE"))
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:

@@ -45,6 +45,10 @@ STAGE = Stage(
         "targets": columns("patient entity likelihood clinical score unary_part cohort bundle"),
         "tasks": columns("entity features support shift cohort bundle"),
     },
+    rows={
+        "binary": "each phenotype as a task of its own",
+        "bracket_rate": "",
+    },
     space_mb=8.0,
 )
 

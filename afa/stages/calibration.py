@@ -48,6 +48,7 @@ STAGE = Stage(
         "left_out": columns("coupling entity reason"),
         "reliability": columns("bin cases probability positive coupling inference kind target t"),
     },
+    rows={"calibration": "are probabilities as often right as they say?"},
     space_mb=1.1,
     single=("odds",),
 )

@@ -54,6 +54,7 @@ STAGE = Stage(
         "flips": columns("patient seed_set definition flips runs magnitude nonzero cohort bundle"),
         "rounds": columns("patient t seed_set method right duels cohort bundle"),
     },
+    rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
     space_mb=0.7,
 )
 

@@ -62,6 +62,11 @@ STAGE = Stage(
         ),
         "solves": columns("patient t model solves iterations capped ascended cohort bundle"),
     },
+    rows={
+        "gauge_agreement": "do the closure and the true gauge decide alike?",
+        "gauge_correlation": "how their scores correlate, within pairs",
+        "gauge_accuracy": "the accuracy of each",
+    },
     space_mb=5.3,
     single=("scalars",),
 )

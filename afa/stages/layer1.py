@@ -73,6 +73,7 @@ STAGE = Stage(
         "pairs": columns("patient duels tied cohort bundle"),
         "steps": columns("patient allocation seed bracket step called cohort bundle", **OWN),
     },
+    rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
     space_mb=0.4,
 )
 ALLOCATIONS = ("random", "informed", "informed_pair")

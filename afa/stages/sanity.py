@@ -43,6 +43,7 @@ STAGE = Stage(
         ),
         "nonconvergence": columns("model patient entity solves capped persistent cohort bundle"),
     },
+    rows={"sanity": "numbers that must come out as they are known"},
     space_mb=0.1,
 )
 

@@ -40,6 +40,10 @@ STAGE = Stage(
         "duels": columns("patient entity_a entity_b winner"),
         "orders": columns("patient method different compared"),
     },
+    rows={
+        "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
+        " random order?"
+    },
     space_mb=3.1,
 )
 

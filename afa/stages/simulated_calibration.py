@@ -50,6 +50,7 @@ STAGE = Stage(
         },
         **COLUMNS,
     ),
+    rows={"calibration": ""},
     space_mb=0.5,
 )
 EXPERIMENT = "simulated_calibration"

@@ -44,6 +44,11 @@ RULES_COMPARED = 150
 """The round at which the paper compares one allocation rule with another (tab:m2_alloc)."""
 
 
+def in_order(tables: Iterable[str]) -> list[str]:
+    """Names of tables in the order of `summary.csv`: those of `TABLES` first, then any other by name."""
+    return sorted(tables, key=lambda name: (TABLES.index(name) if name in TABLES else len(TABLES), name))
+
+
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     """One table of the rows of all parts, with the labels of each part on all of its rows.
 
@@ -75,13 +80,10 @@ def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
 
     Raises
     ------
-    ValueError : an unknown table, metric or column, a cell of more than one word, or two rows with the same key: a
+    ValueError : an unknown metric or column, a cell of more than one word, or two rows with the same key: a
         fault of the caller.
 
     """
-    if table not in TABLES:
-        places = "its place in TABLES of afa/stats/summary.py and its line in docs/summary.md"
-        raise ValueError(f"{table} is no table of the summary: a new one has {places}")
     unknown = sorted(set(rows.columns) - set(COLUMNS)) + sorted(set(rows["metric"]) - set(METRICS))
     if unknown:
         raise ValueError(f"not in the summary's form: {', '.join(unknown)}; COLUMNS and METRICS have what there is")
@@ -100,8 +102,8 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
 
     In CSV numbers have 10 significant digits.
     """
-    order = {name: i for i, name in enumerate(TABLES)}
     whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
+    order = {name: i for i, name in enumerate(in_order(whole["table"].unique()))}
     whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable", ignore_index=True)
     with atomic_file(path) as temporary:
         if Path(path).suffix == ".parquet":

@@ -13,8 +13,9 @@ import pytest
 
 from afa.errors import ConfigError, SanityError
 from afa.stages import left_out, sections, stages
-from afa.stages.base import Stage, check_tables, chosen
+from afa.stages.base import Stage, check_rows, check_tables, chosen
 from afa.stages.columns import columns
+from afa.stats.summary import TABLES
 
 NAMES = sorted(stages())
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,21 @@ def test_a_figure_of_a_stage_has_its_notebook(name: str) -> None:
     assert (ROOT / "notebooks" / f"{name}.ipynb").is_file()
     described = f'"{name}": {{'
     assert described not in (ROOT / "workflow" / "rules" / "report.smk").read_text(encoding="utf-8"), "named twice"
+
+
+def test_every_table_of_the_summary_is_asked_by_one_stage() -> None:
+    asked = [name for stage in stages().values() for name, question in stage.rows.items() if question]
+    made = {name for stage in stages().values() for name in stage.rows}
+    assert len(asked) == len(set(asked))
+    assert set(asked) == made
+    assert set(TABLES) - made == {"llm_baselines", "errata"}
+    assert all(bool(stage.rows) == (stage.summary is not None) for stage in stages().values())
+
+
+def test_rows_of_a_table_that_a_stage_does_not_name_are_refused() -> None:
+    check_rows("toy", pd.DataFrame({"table": ["made"]}), ("made",))
+    with pytest.raises(SanityError, match="found rows of other; expected made"):
+        check_rows("toy", pd.DataFrame({"table": ["other"]}), ("made",))
 
 
 def test_the_table_is_read_without_numerics() -> None:

@@ -22,6 +22,7 @@ from afa.stats.summary import (
     ROUNDS,
     TABLES,
     headline,
+    in_order,
     join_summaries,
     labelled,
     read_summary,
@@ -84,9 +85,8 @@ def test_columns_that_do_not_apply_are_empty() -> None:
     assert whole[["guide", "gain", "low", "n"]].isna().all(axis=None)
 
 
-def test_an_unknown_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="binary_task is no table of the summary"):
-        summary_rows("binary_task", rows({}))
+def test_a_table_that_has_no_place_of_its_own_follows_by_name() -> None:
+    assert in_order(["toy", "errata", "binary", "better"]) == ["binary", "errata", "better", "toy"]
 
 
 @pytest.mark.parametrize(

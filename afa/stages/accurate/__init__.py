@@ -90,6 +90,10 @@ STAGE = Stage(
             " first_posterior second second_posterior error error_posterior cohort bundle"
         ),
     ),
+    rows={
+        "meanfield_vs_exact": "which decisions does the mean-field approximation change, and which of them are better "
+        "without it?"
+    },
     space_mb=1.9,
     single=("duels", "tasks"),
 )

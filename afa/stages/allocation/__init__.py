@@ -52,6 +52,13 @@ STAGE = Stage(
             **OWN,
         ),
     },
+    rows={
+        "allocation_sign": "sign accuracy under each allocation rule",
+        "allocation_p_at_k": "precision of the top k under each allocation rule",
+        "certified_round": "the round from which the top k can no longer change",
+        "acquisition_saved": "how many measurements a rule saves at equal accuracy",
+        "bracket_rate": "",
+    },
     space_mb=15.3,
 )
 RANDOM = Cell("random", "", "every")

@@ -72,6 +72,7 @@ STAGE = Stage(
     section=Settings,
     figure=("Binary classification", "accuracy against wrong signs"),
     tables=described(OWN, **COLUMNS),
+    rows={"elicitation_error": "what wrong potentials cost"},
     space_mb=0.1,
 )
 

@@ -87,6 +87,10 @@ STAGE = Stage(
             union=Column("count", "genes in either answer; of pairs as `shared`"),
         ),
     },
+    rows={
+        "elicitation_health": "do answers agree over runs and wordings, and do their signs agree with each other and"
+        " with the data?"
+    },
     space_mb=0.3,
 )
 

@@ -102,6 +102,14 @@ STAGE = Stage(
     section=Settings,
     labels=True,
     tables=described(OWN, **COLUMNS),
+    rows={
+        "labels": "how well do scores tell patients with a label from those without, by reference of the "
+        "encoding and by closure?",
+        "controls": "how often are healthy controls told that they have nothing? Where values are encoded against "
+        "controls",
+        "specificity": "does an entity's score follow its own label more than the scores of the others do?",
+        "null": "`labels` with the genes of the bundle shuffled: what any lists of these sizes and signs come to",
+    },
     space_mb=8.3,
 )
 

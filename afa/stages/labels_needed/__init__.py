@@ -90,6 +90,7 @@ STAGE = Stage(
     labels=True,
     figure=("Past the paper", "classifiers by labelled patients"),
     tables=described(OWN, **COLUMNS),
+    rows={"labels_needed": "how many labelled patients does a classifier need to do as well as the zero-shot score?"},
     space_mb=6.5,
 )
 

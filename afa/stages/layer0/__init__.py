@@ -34,6 +34,10 @@ STAGE = Stage(
             paper=Column("", "whether this is the paper's number of clusters, ceil(sqrt N)"),
         ),
     },
+    rows={
+        "layer0_bundle": "what Layer 0 removes on the bundle, how many certificates are false, and what it adds to "
+        "`greedy`"
+    },
     space_mb=0.1,
 )
 METHOD = {"f1": "wald", "f2": "stack_a", "sound": "wald"}

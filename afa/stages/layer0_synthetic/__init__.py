@@ -37,6 +37,7 @@ STAGE = Stage(
         "lift": LAYER0["lift"],
         "patients": LAYER0["patients"],
     },
+    rows={"layer0_synthetic": "the same on synthetic entities"},
     space_mb=0.2,
 )
 

@@ -88,6 +88,11 @@ STAGE = Stage(
             },
         ),
     },
+    rows={
+        "ranking": "how soon are entities ranked as at full observation, by the scale of scores and by what is"
+        " expected of the hidden, and how much of it is size?",
+        "clinical": "the rankings of `ranking` against clinical labels",
+    },
     space_mb=0.9,
 )
 RAW, LINEARITY = "raw", "linearity"

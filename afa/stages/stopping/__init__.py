@@ -60,6 +60,10 @@ STAGE = Stage(
         ),
         "top_k": columns("cohort bundle patient allocation gain stopping level t stopped members wrong", **OWN),
     },
+    rows={
+        "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "
+        "observation?"
+    },
     space_mb=0.1,
 )
 

@@ -1,7 +1,7 @@
-"""What is written of the settings from their models: `config.yaml`, its page and its schema.
+"""What is written of settings and stages: `config.yaml`, its page and schema, and the tables of `docs/summary.md`.
 
-`make schema`, or `python tools/settings.py`, writes them; a test holds them to the models. The docstring below a field
-is its meaning: all of it on the page, its first sentence in `config.yaml`, where a section has that of its class.
+`make schema`, or `python tools/pages.py`, writes them; a test holds them to models and stages. The docstring below a
+field is its meaning: all of it on the page, its first sentence in `config.yaml`, where a section has that of its class.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import runpy
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,20 @@ import yaml
 from pydantic import BaseModel
 
 from afa.config import RunConfig
-from afa.stages import sections
+from afa.stages import sections, stages
+from afa.stats.summary import in_order
 
 ROOT = Path(__file__).parents[1]
 FILE, PAGE = ROOT / "config" / "config.yaml", ROOT / "config" / "README.md"
 CONTRACT = ROOT / "tests" / "workflow" / "rerun_contract.py"
+SUMMARY = ROOT / "docs" / "summary.md"
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
+NO_STAGE = {
+    "llm_baselines": "how do language models that plan by themselves compare with the planner on the same patients?"
+    " Only where they were run",
+    "errata": "checks of the points in errata.md",
+}
+"""Tables of the summary that no stage of `afa.stages` makes, each with its question."""
 MADE = "# Made by `make schema` from the models of the settings. "
 KINDS = ("title", "propertyNames")
 """What pydantic says beside what a reader of the configuration needs."""
@@ -106,42 +114,46 @@ def written() -> dict[Path, str]:
             lines += ["", f"{section}: # {about[0].lower()}{_first(about)[1:]}", *_lines(inner["properties"], "  ")]
         else:
             lines += _lines({section: inner})
-    rows = "".join(
-        f"| `{key}` | {_kind(node)} | {_default(node)} | {_linked(node['description'])} |\n"
-        for key, node in _leaves(schema)
-    )
-    table = "| key | type | default | meaning |\n|---|---|---|---|\n" + rows
-    page = between(PAGE.read_text(encoding="utf-8"), "settings", table)
+    page = between(PAGE, "settings", ("key", "type", "default", "meaning"), _settings(schema))
+    page = between(page, "what reads them", ("changed", "runs again, with all that follows"), _reruns())
     return {
         SCHEMA: f"{MADE}For editors and catalogs.\n{text}",
         FILE: head + "\n".join(lines) + "\n",
-        PAGE: between(
-            page, "what reads them", f"| changed | runs again, with all that follows |\n|---|---|\n{_reruns()}"
-        ),
+        PAGE: page,
+        SUMMARY: between(SUMMARY, "tables", ("table", "question"), _tables()),
     }
 
 
-def _reruns() -> str:
-    """Rows that say which rules read the settings of stages, by the contract of reruns; a section's own in one row."""
-    contract = runpy.run_path(str(CONTRACT))["load_contract"]()
-    rows = []
-    for head in ("shards", *sections()):
-        rules = {key: contract.readers(key) for key in contract.settings if key.partition(".")[0] == head}
-        often, times = Counter(rules.values()).most_common(1)[0]
-        together = {f"{head}.*": often} if times > 1 else {}
-        rows += [{key: read for key, read in rules.items() if not together or read != often} | together]
-    return "".join(
-        f"| `{key}` | {', '.join(f'`{rule}`' for rule in contract.rules if rule in read)} |\n"
-        for row in rows
-        for key, read in row.items()
-    )
-
-
-def between(page: str, name: str, text: str) -> str:
-    """A page with what stands between its two marks of that name replaced."""
+def between(page: Path | str, name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A page with the table that stands between its two marks of that name made anew."""
+    text = page.read_text(encoding="utf-8") if isinstance(page, Path) else page
     start, end = f"<!-- {name}: made by `make schema` -->\n", f"<!-- end of {name} -->\n"
-    before, after = page.index(start) + len(start), page.index(end)
-    return f"{page[:before]}\n{text}\n{page[after:]}"
+    first, *others = (f"| {' | '.join(row)} |\n" for row in (head, *rows))
+    table = f"{first}|{'---|' * len(head)}\n{''.join(others)}"
+    return f"{text[: text.index(start) + len(start)]}\n{table}\n{text[text.index(end) :]}"
+
+
+def _settings(schema: dict[str, Any]) -> Iterator[Sequence[str]]:
+    """Every key with its type, its default and its meaning."""
+    for key, node in _leaves(schema):
+        yield f"`{key}`", _kind(node), _default(node), _linked(node["description"])
+
+
+def _tables() -> Iterator[Sequence[str]]:
+    """The tables of `summary.csv`, in its order, with their questions."""
+    questions = NO_STAGE | {name: words for stage in stages().values() for name, words in stage.rows.items() if words}
+    return ((f"`{name}`", questions[name]) for name in in_order(questions))
+
+
+def _reruns() -> Iterator[Sequence[str]]:
+    """The rules that read the settings of stages, by the contract of reruns; keys of a section alike in one row."""
+    contract = runpy.run_path(str(CONTRACT))["load_contract"]()
+    for head in ("shards", *sections()):
+        readers = {key: contract.readers(key) for key in contract.settings if key.partition(".")[0] == head}
+        often, times = Counter(readers.values()).most_common(1)[0]
+        rows = {key: read for key, read in readers.items() if times == 1 or read != often}
+        for key, read in (rows | ({f"{head}.*": often} if times > 1 else {})).items():
+            yield f"`{key}`", ", ".join(f"`{rule}`" for rule in contract.rules if rule in read)
 
 
 def _leaves(node: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
