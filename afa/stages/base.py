@@ -22,19 +22,17 @@ estimate of `afa doctor` and the data dictionary come from it. It is read withou
 other parameters are the stages in `beside` and the sections that `summary` names.
 
 Adding a stage
-    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`; a class `Settings(Section)` where it has settings of its
-       own, given as `section=Settings`. They are the section NAME of `config.yaml`, and the only home of a default.
-       A section that two stages read stands in `afa/stages/settings.py`.
-    2. The names of its tables' columns; what a new column means is a keyword of `columns(...)`.
-    3. A table of the summary that is new: its place in `TABLES` of `afa/stats/summary.py`, its line in
-       `docs/summary.md`.
-    4. `notebooks/NAME.ipynb` and its caption `workflow/report/NAME.rst`, named by `figure`; a figure of several stages
-       has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
-       from a small run of all stages, with settings of its own where the defaults take too long.
-    5. `tests/stages/test_NAME.py`, of `run` and `summarise`, and the rules in `tests/workflow/reruns.yaml`: `NAME`,
-       `NAME_summary` and `NAME_notebook`, and where the rules that follow list what they read.
-    6. Only with settings: `config/config.yaml`, their rows in both tables of `config/README.md`, `make schema`, their
-       lines in `reruns.yaml`.
+    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a keyword of `columns(...)`;
+       `rows` of `STAGE` names the tables of the summary. Settings of its own are a class `Settings(Section)`, given as
+       `section=Settings`: the section NAME of `config.yaml`, and the only home of a default; the text below a field is
+       its meaning. A section that two stages read stands in `afa/stages/settings.py`.
+    2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a text cell tagged `caption` below the figure; a
+       figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
+       `tests/report/test_every_figure.py` draws it from a small run of all stages, with settings of its own where the
+       defaults take too long.
+    3. `tests/stages/test_NAME.py`, of `run` and `summarise`.
+    4. Its entry under `stages` of `tests/workflow/reruns.yaml`: what it reads, and another value of each setting.
+    5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
