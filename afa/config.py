@@ -211,7 +211,7 @@ else:
 
 
 class RunConfig(_Stages):
-    """One run: a cohort, a bundle and the settings of every stage (`afa.stages.sections`)."""
+    """One run: a cohort, a bundle and the settings of every stage."""
 
     baselines: Baselines = Baselines()
     explorer: Explorer = Explorer()

@@ -6,19 +6,15 @@ field is its meaning: all of it on the page, its first sentence in `config.yaml`
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 import runpy
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from afa.config import RunConfig
 from afa.stages import sections, stages
@@ -45,45 +41,21 @@ COMMENT = 120
 """How long a line of `config.yaml` may be."""
 
 
-def meanings(model: type[BaseModel], before: str = "") -> dict[str, str]:
-    """The meaning of every key: the docstring below it."""
-    found: dict[str, str] = {}
-    for owner in model.__mro__:
-        if issubclass(owner, BaseModel) and "__annotations__" in vars(owner) and owner.__module__.startswith("afa."):
-            found |= {f"{before}{name}": text for name, text in _docstrings(owner)}
-    for name, field in model.model_fields.items():
-        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
-            found |= meanings(field.annotation, f"{name}.")
-    return found
-
-
-def _docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """(name, docstring) of the fields of one class."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(model)))
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    for field, text in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            yield field.target.id, " ".join(ast.literal_eval(text.value).split())
-
-
 def config_schema() -> dict[str, Any]:
     """The schema as a document, every section in its place."""
     model = RunConfig.model_json_schema(mode="validation")
     default = RunConfig().model_dump(mode="json")
-    plain = _plain(model, model.pop("$defs"), default, meanings(RunConfig), "")
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of a run"}
-    return {**about, **plain}
+    return {**about, **_plain(model, model.pop("$defs"), default)}
 
 
-def _plain(
-    node: dict[str, Any], parts: dict[str, Any], default: Any, words: dict[str, str], key: str
-) -> dict[str, Any]:
+def _plain(node: dict[str, Any], parts: dict[str, Any], default: Any = None) -> dict[str, Any]:
     """A part of pydantic's schema without references, titles and the names of classes."""
     if "$ref" in node:
         node = {**parts[node["$ref"].rpartition("/")[2]], **{name: node[name] for name in node if name != "$ref"}}
-    node = {name: value for name, value in node.items() if name not in (*KINDS, "description", "default")}
+    node = {name: value for name, value in node.items() if name not in (*KINDS, "default")}
     if choices := node.pop("anyOf", None):
-        choices = [_plain(choice, parts, None, words, "") for choice in choices]
+        choices = [_plain(choice, parts) for choice in choices]
         kinds = [choice["type"] for choice in choices]
         alone = [choice for choice in choices if kinds.count(choice["type"]) == 1]
         node |= {name: value for choice in alone for name, value in choice.items()}
@@ -91,26 +63,26 @@ def _plain(
     if "const" in node:
         node["enum"] = [node.pop("const")]
     if "items" in node:
-        node |= {"items": _plain(node["items"], parts, None, words, ""), "uniqueItems": True}
+        node |= {"items": _plain(node["items"], parts), "uniqueItems": True}
+    if "description" in node:
+        node["description"] = REFERENCE.sub("", " ".join(node["description"].partition("\n\n")[0].split()))
     if "properties" in node:
-        node["properties"] = {
-            name: _plain(inner, parts, default[name], words, f"{key}.{name}".lstrip("."))
-            for name, inner in node["properties"].items()
-        }
-    elif key:
-        node |= {"description": words[key], "default": default}
+        inside = node["properties"].items()
+        node["properties"] = {name: _plain(inner, parts, default[name]) for name, inner in inside}
+    elif "description" in node:
+        node["default"] = default
     return {name: node[name] for name in sorted(node, key=lambda name: ORDER.index(name) if name in ORDER else 1)}
 
 
 def written() -> dict[Path, str]:
     """The text of each file that is made."""
-    schema, fields = config_schema(), RunConfig.model_fields
+    schema = config_schema()
     text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=110)
     head = f"{MADE}Unknown keys are refused.\n# config/README.md says more of each.\n\n"
     lines = []
     for section, inner in sorted(schema["properties"].items(), key=lambda item: "properties" in item[1]):
         if "properties" in inner:
-            about = REFERENCE.sub("", (inspect.getdoc(fields[section].annotation) or "").partition("\n")[0])
+            about = inner["description"]
             lines += ["", f"{section}: # {about[0].lower()}{_first(about)[1:]}", *_lines(inner["properties"], "  ")]
         else:
             lines += _lines({section: inner})
