@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.course import CERTAIN, CHOICE, DUELS, RANKS, SCORES, Followed
-from afa.engine.duels import all_pairs
+from afa.engine.course import CERTAIN, CHOICE, MOMENTS, RANKS, SCORES, Followed
 from afa.engine.follow import follow
+from afa.engine.layout import pack
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -35,7 +35,7 @@ SHOWN_FIRST = ("priority_all", "cmi")
 RANKED = SCORES[:3]
 """The scores whose rankings are shown."""
 
-READ = RANKS | CERTAIN | CHOICE | DUELS
+READ = RANKS | CERTAIN | CHOICE | MOMENTS
 DIGITS = 3
 EXPLAINED = 20
 """First choices of the run that the page opens with, of which it says why."""
@@ -214,11 +214,15 @@ def _cell(
 
 def walked_of(found: Followed, bundle: Bundle, k: int) -> Walked:
     """What `READ` reads along some orders."""
-    pairs, names = all_pairs(len(bundle.entities)), name_places(bundle.entities)
-    inside, outside = boundary_of(found.place[:, :, 0], names, k)
-    duel = np.full((len(names), len(names)), -1)
-    duel[pairs[:, 0], pairs[:, 1]] = duel[pairs[:, 1], pairs[:, 0]] = np.arange(len(pairs))
-    lead = np.take_along_axis(found.mean, duel[inside, outside][:, :, None], axis=2)[:, :, 0]
+    inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), k)
+    path, row = np.ogrid[: len(inside), : inside.shape[1]]
+
+    def expected(under: NDArray[np.int64], score: NDArray[np.int64]) -> Floats:
+        cross: Floats = found.cross[path, row, under, score]
+        return cross
+
+    own = expected(inside, inside) - expected(outside, outside)
+    lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D
     return Walked(
         found.order,
         found.worth,
@@ -226,7 +230,7 @@ def walked_of(found: Followed, bundle: Bundle, k: int) -> Walked:
         found.resolved.sum(axis=2),
         found.certified,
         found.place,
-        np.where(inside < outside, lead, -lead),
+        np.where(np.abs(lead) > pack(bundle).tie, lead, 0.0),
     )
 
 
