@@ -283,8 +283,8 @@ class Planner(ABC):
         self._replay()
 
     def copy(self) -> Self:
-        """A planner of its own in the same state; bundle and layout, which never change, are shared."""
-        shared = self.bundle, self.asked_of, self._state.packed
+        """A planner of its own in the same state; bundle, menu and layout, which never change, are shared."""
+        shared = self.bundle, self.asked_of, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
