@@ -86,7 +86,7 @@ class RowFaults:
 
 def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
     """The first `MOST_FAULTS` of many faults, and a line that counts the others."""
-    more, step = f"{len(faults) - MOST_FAULTS} more faults", f"mend those named above and {again}"
+    more, step = f"{len(faults) - MOST_FAULTS} more faults", f"correct those named above and {again}"
     return [*faults[:MOST_FAULTS], *([Fault(str(where), more, "none", step)] if len(faults) > MOST_FAULTS else [])]
 
 

@@ -109,7 +109,7 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
     except OSError as error:
         raise CohortError(Fault(str(path), error.strerror or "an error", "a readable file", "check the path")) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise CohortError(Fault(str(path), f"no table ({error})", "a CSV table in UTF-8", "mend the file")) from None
+        raise CohortError(Fault(str(path), f"no table ({error})", "a CSV table in UTF-8", "correct the file")) from None
     if missing := [name for name in (key, value) if name not in header]:
         step = f"add {' and '.join(missing)}"
         raise CohortError(Fault(str(path), f"columns {', '.join(header)[:80]}", f"{key} and {value}", step))

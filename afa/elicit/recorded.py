@@ -83,7 +83,7 @@ def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
     except OSError as error:
         faults.append(Fault(str(path), error.strerror or "an error", "the answer of this run", "add the file"))
     except (ValueError, RecursionError) as error:
-        faults.append(Fault(str(path), f"text that is not JSON ({error})", "one JSON object", "mend the file"))
+        faults.append(Fault(str(path), f"text that is not JSON ({error})", "one JSON object", "correct the file"))
     return _entry(Question(UNARY, {"phenotype": phenotype}, run), text)
 
 

@@ -222,7 +222,7 @@ def _choice(rule: Rule, view: View, offered: NDArray[np.bool_]) -> Choice:
     if not 0 <= choice.feature < len(offered) or not offered[choice.feature]:
         expected = "an index of an unobserved feature"
         raise PlannerError(
-            Fault(f"rule {type(rule).__name__}", str(choice.feature), expected, "mend the rule's choose()")
+            Fault(f"rule {type(rule).__name__}", str(choice.feature), expected, "correct the rule's choose()")
         )
     return choice
 

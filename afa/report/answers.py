@@ -119,7 +119,7 @@ def load_answers(path: Path) -> Answers:
 
     """
     answers = load_model(path, Answers)
-    faults = [Fault(f"{path}, {where}", found, expected, "mend it") for where, found, expected in _faults(answers)]
+    faults = [Fault(f"{path}, {where}", found, expected, "correct it") for where, found, expected in _faults(answers)]
     if faults:
         raise ConfigError(faults)
     return answers
@@ -179,7 +179,7 @@ def _readings(claim: Answer) -> Iterator[str]:
 
 
 def _wrong(text: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(Fault(f"the answers, {text}", found, expected, "mend resources/paper/answers.yaml"))
+    return ConfigError(Fault(f"the answers, {text}", found, expected, "correct resources/paper/answers.yaml"))
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 def _check_covered(claims: set[str], answers: set[str]) -> None:
     differences = ((claims - answers, "claims without an answer"), (answers - claims, "answers without a claim"))
     faults = [
-        Fault("resources/paper/answers.yaml", f"{what}: {', '.join(sorted(names))}", "one for each claim", "mend it")
+        Fault("resources/paper/answers.yaml", f"{what}: {', '.join(sorted(names))}", "one for each claim", "correct it")
         for names, what in differences
         if names
     ]
@@ -232,7 +232,7 @@ def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping
 
 def _named(name: str, cells: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     if name not in cells:
-        raise ReportError(Fault("resources/paper/answers.yaml", f"cell {name}", "a printed cell", "mend its name"))
+        raise ReportError(Fault("resources/paper/answers.yaml", f"cell {name}", "a printed cell", "correct its name"))
     return cells[name]
 
 

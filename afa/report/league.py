@@ -111,8 +111,8 @@ def said(row: Mapping[Any, Any]) -> str:
     ...        "null_3": 0.5, "worth_3": "10 to 20"}
     >>> print(said(row))  # doctest: +NORMALIZE_WHITESPACE
     f: a, 90 patients. After 3 of 8 features, chosen without a label, AUROC is 0.80; after 3 at random 0.70, and
-    with all 0.85. The lead over random order is 0.10 [-0.01, 0.20], which can be chance. The same knowledge at other
-    features has 0.50. The best of three classifiers needs 10 to 20 labelled patients to do as well.
+    with all 0.85. The lead over random order is 0.10 [-0.01, 0.20], which can be chance. With the knowledge shuffled
+    among the features it is 0.50. The best of three classifiers needs 10 to 20 labelled patients to do as well.
     """
     name = NAMES[row["metric"]]
     what = f"the right one is in {name} for a share of" if row["metric"] == "first_place" else f"{name} is"
@@ -127,7 +127,7 @@ def said(row: Mapping[Any, Any]) -> str:
         f" after {t} at random {row[f'random_{t}']:.2f}, and with all {row['planner_all']:.2f}."
         f" The lead over random order is {row[f'lead_{t}']:.2f}"
         f" [{row[f'lead_{t}_low']:.2f}, {row[f'lead_{t}_high']:.2f}]{chance}."
-        f" The same knowledge at other features has {row[f'null_{t}']:.2f}."
+        f" With the knowledge shuffled among the features it is {row[f'null_{t}']:.2f}."
         f"{'' if row[f'worth_{t}'] == 'not measured' else trained}"
     )
 

@@ -171,11 +171,12 @@ def sentences(table: pd.DataFrame) -> Sentences:
     groups = {
         "the other way round": [row for row in failed if row["verdict"] == REVERSES],
         "of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
-        "not to be told from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
+        "not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
     }
     parts = [f"{what}: {_listed(group)}" for what, group in groups.items() if group]
     return Sentences(
-        f"Reproduced in direction and to five points, {len(came)} of {len(judged)} effects: {_listed(came) or 'none'}.",
+        f"Reproduced in direction and within five points, {len(came)} of {len(judged)} effects:"
+        f" {_listed(came) or 'none'}.",
         f"Not reproduced, {len(failed)}. {'. '.join(map(_capital, parts))}." if failed else "All are reproduced.",
         f"Why, as far as it is known. {'. '.join(map(_capital, _causes(failed)))}." if failed else "",
     )

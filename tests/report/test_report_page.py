@@ -53,7 +53,7 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     assert overview.location["y"] < 300
     words = overview.text
     assert "Neither the patients nor the potentials are the paper's" in words
-    assert "Reproduced in direction and to five points, 1 of 2 effects: height of C." in words
+    assert "Reproduced in direction and within five points, 1 of 2 effects: height of C." in words
     assert f"The other way round: A over B {ATTACK}" in words
     assert "Brackets: 90 % bootstrap intervals over patients" in words
     first = page.find_element(By.CSS_SELECTOR, "#effects tbody tr:first-child")

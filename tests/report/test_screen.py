@@ -100,15 +100,15 @@ def test_other_numbers_make_other_sentences():
     good, turned = screen([0.121, -0.03, 0.34, 0.305, 0.10]), screen([-0.121, 0.2, 0.34, 0.1, 0.06])
     first, second = sentences(good), sentences(turned)
     assert first.reproduced == (
-        "Reproduced in direction and to five points, 4 of 5 effects: early lead of linearity, early lead of"
+        "Reproduced in direction and within five points, 4 of 5 effects: early lead of linearity, early lead of"
         " chaotic patients, informed order at t = 10, informed order at t = 150."
     )
     # what the paper prints for t = 50 is within its own error of 0
-    assert first.not_reproduced == "Not reproduced, 1. Not to be told from 0: lead gone by t = 50."
+    assert first.not_reproduced == "Not reproduced, 1. Not distinguishable from 0: lead gone by t = 50."
     assert first.why == "Why, as far as it is known. Elicitation: lead gone by t = 50."
     assert second.reproduced == (
-        "Reproduced in direction and to five points, 2 of 5 effects: early lead of chaotic patients, informed order at"
-        " t = 150."
+        "Reproduced in direction and within five points, 2 of 5 effects: early lead of chaotic patients, informed order"
+        " at t = 150."
     )
     assert second.not_reproduced == (
         "Not reproduced, 3. The other way round: early lead of linearity. Of another size: lead gone by t = 50,"
