@@ -6,15 +6,19 @@ field is its meaning: all of it on the page, its first sentence in `config.yaml`
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import runpy
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from afa.config import RunConfig
 from afa.stages import sections, stages
@@ -41,21 +45,36 @@ COMMENT = 120
 """How long a line of `config.yaml` may be."""
 
 
+def meanings(model: type[BaseModel], before: str = "") -> Iterator[tuple[str, str]]:
+    """Every key with its meaning: the docstring below it. Asked of pydantic, it would be looked for at every start."""
+    for owner in (owner for owner in model.__mro__ if owner.__module__.startswith("afa.")):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(definition, ast.ClassDef)
+        for key, text in pairwise(definition.body):
+            if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
+                yield before + ast.unparse(key.target), " ".join(ast.literal_eval(text.value).split())
+    for name, field in model.model_fields.items():
+        if inspect.isclass(field.annotation) and issubclass(field.annotation, BaseModel):
+            yield from meanings(field.annotation, f"{name}.")
+
+
 def config_schema() -> dict[str, Any]:
     """The schema as a document, every section in its place."""
     model = RunConfig.model_json_schema(mode="validation")
     default = RunConfig().model_dump(mode="json")
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of a run"}
-    return {**about, **_plain(model, model.pop("$defs"), default)}
+    return {**about, **_plain(model, model.pop("$defs"), dict(meanings(RunConfig)), default)}
 
 
-def _plain(node: dict[str, Any], parts: dict[str, Any], default: Any = None) -> dict[str, Any]:
+def _plain(
+    node: dict[str, Any], parts: dict[str, Any], words: dict[str, str], default: Any = None, key: str = ""
+) -> dict[str, Any]:
     """A part of pydantic's schema without references, titles and the names of classes."""
     if "$ref" in node:
         node = {**parts[node["$ref"].rpartition("/")[2]], **{name: node[name] for name in node if name != "$ref"}}
     node = {name: value for name, value in node.items() if name not in (*KINDS, "default")}
     if choices := node.pop("anyOf", None):
-        choices = [_plain(choice, parts) for choice in choices]
+        choices = [_plain(choice, parts, words) for choice in choices]
         kinds = [choice["type"] for choice in choices]
         alone = [choice for choice in choices if kinds.count(choice["type"]) == 1]
         node |= {name: value for choice in alone for name, value in choice.items()}
@@ -63,14 +82,16 @@ def _plain(node: dict[str, Any], parts: dict[str, Any], default: Any = None) -> 
     if "const" in node:
         node["enum"] = [node.pop("const")]
     if "items" in node:
-        node |= {"items": _plain(node["items"], parts), "uniqueItems": True}
+        node |= {"items": _plain(node["items"], parts, words), "uniqueItems": True}
     if "description" in node:
         node["description"] = REFERENCE.sub("", " ".join(node["description"].partition("\n\n")[0].split()))
     if "properties" in node:
-        inside = node["properties"].items()
-        node["properties"] = {name: _plain(inner, parts, default[name]) for name, inner in inside}
-    elif "description" in node:
-        node["default"] = default
+        node["properties"] = {
+            name: _plain(inner, parts, words, default[name], f"{key}.{name}".lstrip("."))
+            for name, inner in node["properties"].items()
+        }
+    elif key:
+        node |= {"description": words[key], "default": default}
     return {name: node[name] for name in sorted(node, key=lambda name: ORDER.index(name) if name in ORDER else 1)}
 
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 class Section(BaseModel):
     """A section of the configuration: knows every key and forbids all others; no list has a value twice."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
