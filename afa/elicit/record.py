@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -148,6 +148,11 @@ class Question:
         phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
         return self.prompt, phenotype, gene1, gene2
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """Its fields as they are written."""
+        return {"prompt": self.prompt, "values": self.values, "run": self.run}
+
     def __str__(self) -> str:
         return f"{self.prompt} {' '.join(self.values.values())}, run {self.run}"
 
@@ -212,23 +217,23 @@ class Entry:
     @property
     def document(self) -> dict[str, Any]:
         """Its fields as they are written, an endpoint only where it is known: earlier records have none."""
-        document = asdict(self)
+        document = {field.name: getattr(self, field.name) for field in fields(self)}
+        document["question"] = self.question.document
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
     @property
     def digest(self) -> str:
         """SHA-256 of what was asked, of which model, how, and the answer: the same whenever and wherever it was."""
-        document = asdict(self)
-        for passing in ("attempt", "time", "tokens", "served_model", "endpoint"):
-            del document[passing]
-        return _sha256(json.dumps(document, sort_keys=True, ensure_ascii=False))
+        passing = {"attempt", "time", "tokens", "served_model", "endpoint"}
+        lasting = {name: value for name, value in self.document.items() if name not in passing}
+        return _sha256(json.dumps(lasting, sort_keys=True, ensure_ascii=False))
 
 
 def request_key(
     question: Question, model: str, parameters: Mapping[str, Any] | str, prompt_digest: str, messages: str
 ) -> str:
     """SHA-256 over everything that an answer may depend on."""
-    parts = [asdict(question), model, parameters, prompt_digest, messages]
+    parts = [question.document, model, parameters, prompt_digest, messages]
     return _sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False))
 
 

@@ -340,21 +340,21 @@ def test_the_server_never_sees_more_calls_than_the_cap_however_often_a_run_begin
     def plan(number, document):
         return lambda reply, asked: replace(fault(reply, asked) if fault else reply, usage=usage)
 
-    requests = [a_request(f"F{number}") for number in range(20)]
+    requests = [a_request(f"F{number}") for number in range(9)]
     with serve(scripted, plan) as server:
         for _ in range(3):
-            asking = Asking(server, tmp_path, caps=Caps(calls=14))
+            asking = Asking(server, tmp_path, caps=Caps(calls=6))
             with pytest.raises(CapError):
                 ask_all(requests, asking.client)
-        assert len(server.asked) == 14
+        assert len(server.asked) == 6
 
 
 def test_a_cap_on_tokens_holds_over_reruns_though_no_usage_is_reported(tmp_path):
-    requests = [a_request(f"F{number}") for number in range(36)]
+    requests = [a_request(f"F{number}") for number in range(12)]
     with serve(scripted, always(faults.no_usage)) as server:
         for _ in range(5):
-            asking = Asking(server, tmp_path, caps=Caps(tokens=45_000))
+            asking = Asking(server, tmp_path, caps=Caps(tokens=15_000))
             most = asking.client.expected(requests[0])
             with pytest.raises(CapError):
                 ask_all(requests, asking.client)
-    assert len(server.asked) == 45_000 // (most.prompt_tokens + most.answer_tokens)
+    assert len(server.asked) == 15_000 // (most.prompt_tokens + most.answer_tokens)

@@ -16,7 +16,7 @@ from fuzz.corpus import OUT, Reader
 
 from afa.errors import AfaError
 
-CASES = int(os.environ.get("AFA_FUZZ_CASES", "50"))
+CASES = int(os.environ.get("AFA_FUZZ_CASES", "30"))
 """Broken inputs for each reader."""
 DRAWN = CASES // 5
 """Of these, how many are made whole of strange content; the others are sound files that were broken."""

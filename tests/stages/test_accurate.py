@@ -19,7 +19,7 @@ from afa.stages.settings import Bootstrap
 from afa.stats.summary import headline
 
 EXACT = Effort(limit=1e9, chains=40, steps=10)
-SAMPLED = Effort(limit=0, chains=4000, steps=60)
+SAMPLED = Effort(limit=0, chains=2000, steps=60)
 SETTINGS = {"patients": 3, "linearity_patients": 2, "seed": 0, "rounds": (2, 4), "k": 2, "solver": Solver(0.5, 1e-8)}
 
 

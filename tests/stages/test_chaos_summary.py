@@ -88,6 +88,11 @@ def values_of(summary: pd.DataFrame, metric: str, **where: str) -> list[float]:
     return chosen["value"].tolist()
 
 
+@pytest.fixture(scope="module")
+def summary() -> pd.DataFrame:
+    return summary_of(made_tables())
+
+
 @pytest.mark.parametrize(
     ("group", "gap"),
     [
@@ -102,13 +107,12 @@ def values_of(summary: pd.DataFrame, metric: str, **where: str) -> list[float]:
     ],
 )
 def test_the_gap_of_groups_formed_on_selecting_orders_is_worked_by_hand(
-    group: dict[str, str], gap: list[float]
+    summary: pd.DataFrame, group: dict[str, str], gap: list[float]
 ) -> None:
-    assert values_of(summary_of(made_tables()), "gap", **group) == pytest.approx(gap)
+    assert values_of(summary, "gap", **group) == pytest.approx(gap)
 
 
-def test_accuracies_are_what_the_gap_is_between() -> None:
-    summary = summary_of(made_tables())
+def test_accuracies_are_what_the_gap_is_between(summary: pd.DataFrame) -> None:
     assert values_of(summary, "accuracy", stratum="chaotic", method="linearity") == [1.0, 1.0]
     assert values_of(summary, "accuracy", stratum="chaotic", method="wald") == [0.25, 0.5]
     selecting = {"quantity": "selecting"}
@@ -135,8 +139,7 @@ def test_the_orders_that_accuracy_is_counted_on_do_not_move_the_groups() -> None
     )
 
 
-def test_groups_are_counted_and_so_are_ties() -> None:
-    summary = summary_of(made_tables())
+def test_groups_are_counted_and_so_are_ties(summary: pd.DataFrame) -> None:
     counts = summary[summary["metric"] == "count"].set_index(["quantity", "stratum", "variant"])
     sizes, ties = counts.loc[""], counts.loc["tied_at_full_observation"]
     groups = [("", ""), ("chaotic", ""), ("non_chaotic", ""), ("chaotic", "wald_50")]
@@ -145,9 +148,8 @@ def test_groups_are_counted_and_so_are_ties() -> None:
     assert ties[["value", "n"]].to_numpy().tolist() == [[1, 8]]
 
 
-def test_a_constant_answer_is_chosen_within_the_group_and_beside_it_on_all_patients() -> None:
+def test_a_constant_answer_is_chosen_within_the_group_and_beside_it_on_all_patients(summary: pd.DataFrame) -> None:
     # u beats v for all but p3; against w, p0 and p1 have one side, p2 the other, p3 a tie
-    summary = summary_of(made_tables())
     majority = summary[(summary["metric"] == "majority") & (summary["variant"] == "")]
     majority = majority.set_index(["stratum", "reference"])
     assert majority.loc[("", ""), "value"] == pytest.approx(5 / 7)
@@ -177,8 +179,7 @@ def test_the_gap_of_all_patients_is_that_of_the_groups_weighted_by_their_duels(b
         assert every["value"] == pytest.approx(weighted / every["n"])
 
 
-def test_intervals_hold_their_values_and_are_as_wide_as_patients_differ() -> None:
-    summary = summary_of(made_tables())
+def test_intervals_hold_their_values_and_are_as_wide_as_patients_differ(summary: pd.DataFrame) -> None:
     gaps = summary[(summary["metric"] == "gap") & (summary["t"] == 0)].set_index(["quantity", "variant", "stratum"])
     assert (gaps["low"] <= gaps["value"]).all()
     assert (gaps["value"] <= gaps["high"]).all()

@@ -18,7 +18,7 @@ from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
 from afa.engine.rounds import own_order_calls, shared_order_calls
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence
+from afa.mrf import Evidence, PairwiseMRF
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes, tie_of
 from afa.stages import layer1
@@ -81,14 +81,13 @@ def whole(bundle: Bundle, profiles: np.ndarray) -> dict[str, pd.DataFrame]:
     return run(bundle, profiles)
 
 
-def readable_calls(bundle: Bundle, a: int, b: int, observed: dict[int, int]) -> list[int]:
-    """The side of 0 of each readable interval of one duel, 0 where it holds 0."""
-    models = [bundle.mrf(bundle.entities[v]) for v in (a, b)]
-    named = {bundle.features[j]: value for j, value in observed.items()}
+def readable_calls(models: list[PairwiseMRF], tie: float, observed: dict[int, int]) -> list[int]:
+    """The side of 0 of each readable interval of the duel of two models, 0 where it holds 0."""
+    named = {models[0].features[j]: value for j, value in observed.items()}
     evidence = [Evidence.of(model, named) for model in models]
     marginals = [mean_field(model, state).marginals for model, state in zip(models, evidence, strict=True)]
     mean = float(linearity(evidence, marginals)[0, 1])
-    mean = 0.0 if abs(mean) <= tie_of([bundle.mrf(name) for name in bundle.entities]) else mean
+    mean = 0.0 if abs(mean) <= tie else mean
     variance = duel_variance(*evidence, *marginals)
     ayes, noes = (int(votes[0, 1]) for votes in sign_votes(models, list(observed.items())))
     difference = Evidence.of(models[0] - models[1], named)
@@ -121,13 +120,15 @@ def plain_orders(bundle: Bundle, patient: str, a: int, b: int) -> list[tuple[str
 def plain_rows(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
     """By (patient, allocation, seed, a, b, t, bracket): the call, D at the end, features of the duel left."""
     rows = []
+    models = [bundle.mrf(name) for name in bundle.entities]
+    tie = tie_of(models)
     for patient, x in zip(cohort.patients, cohort.values, strict=True):
-        energy = [bundle.mrf(name).energy(x) for name in bundle.entities]
+        energy = [model.energy(x) for model in models]
         for a, b in all_pairs(len(bundle.entities)):
             held = {*bundle.support(bundle.entities[a]), *bundle.support(bundle.entities[b])}
             for allocation, seed, order in plain_orders(bundle, patient, a, b):
                 for t in range(len(order) + 1):
-                    calls = readable_calls(bundle, a, b, {j: int(x[j]) for j in order[:t]})
+                    calls = readable_calls([models[a], models[b]], tie, {j: int(x[j]) for j in order[:t]})
                     left = len(held - set(order[:t]))
                     key = (patient, allocation, -1 if seed is None else seed, a, b, t, energy[a] - energy[b])
                     rows += [(*key, len(held), left, name, call) for name, call in zip(BRACKETS, calls, strict=True)]

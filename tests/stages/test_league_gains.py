@@ -30,7 +30,7 @@ def test_with_two_entities_every_gain_is_the_one_duels():
 
 
 def test_on_a_field_all_gains_have_the_labels_to_answer_to():
-    entrant = read_entrant("resources/fields/dermatology").some(12)
+    entrant = read_entrant("resources/fields/dermatology").some(6)
     table = gains_of_field(entrant, resamples=50).set_index(["gain", "t"])
     task = next(task for task in entrant.tasks if task.main)
     first = []

@@ -18,7 +18,7 @@ from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import CAPPED, solve_paths
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence
+from afa.mrf import Evidence, PairwiseMRF
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes
 from afa.stats.summary import headline
@@ -28,7 +28,7 @@ SEEDS = (0, 4)
 
 @pytest.fixture(scope="module")
 def cohort(bundle_tiny: Bundle) -> Cohort:
-    values = np.random.default_rng(5).integers(-1, 2, (6, len(bundle_tiny.features))).astype(np.int8)
+    values = np.random.default_rng(5).integers(-1, 2, (4, len(bundle_tiny.features))).astype(np.int8)
     names = tuple(f"p{i}" for i in range(len(values)))
     return Cohort("made", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
 
@@ -38,10 +38,9 @@ def tables(bundle_tiny: Bundle, cohort: Cohort) -> dict[str, pd.DataFrame]:
     return sanity_tables(bundle_tiny, cohort, seeds=SEEDS, solver=Solver(), threads=2)
 
 
-def called_by_hand(bundle: Bundle, observed: list[tuple[int, int]], pair: tuple[int, int]) -> dict[str, int]:
-    """The side that each bracket of one duel calls, by the readable functions."""
-    named = {bundle.features[j]: value for j, value in observed}
-    models = [bundle.mrf(bundle.entities[v]) for v in pair]
+def called_by_hand(models: list[PairwiseMRF], observed: list[tuple[int, int]]) -> dict[str, int]:
+    """The side that each bracket of the duel of two models calls, by the readable functions."""
+    named = {models[0].features[j]: value for j, value in observed}
     evidence = [Evidence.of(model, named) for model in models]
     marginals = [mean_field(model, state).marginals for model, state in zip(models, evidence, strict=True)]
     mean = float(linearity(evidence, marginals)[0, 1])
@@ -62,15 +61,16 @@ def brackets_by_hand(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
     rows = []
     tasks = [("duels", bundle, pair) for pair in combinations(range(len(bundle.entities)), 2)]
     tasks += [("binary", closed_bundle(bundle, entity), (0, 1)) for entity in bundle.entities]
-    for population, models, pair in tasks:
+    for population, of, pair in tasks:
+        models = [of.mrf(of.entities[v]) for v in pair]
         for values, patient in zip(cohort.values, cohort.patients, strict=True):
-            final = [models.mrf(models.entities[v]).energy(values) for v in pair]
+            final = [model.energy(values) for model in models]
             winner = int(np.sign(round(final[0] - final[1], 9)))
             for seed in SEEDS:
                 order = random_order(bundle.features, patient=patient, seed=seed)
                 for t in range(len(order) + 1):
                     observed = [(int(j), int(values[j])) for j in order[:t]]
-                    for bracket, call in called_by_hand(models, observed, pair).items():
+                    for bracket, call in called_by_hand(models, observed).items():
                         key = {"population": population, "t": t, "bracket": bracket, "patient": patient}
                         decided = winner != 0
                         counts = {"decided": decided, "called": decided and call != 0}
