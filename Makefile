@@ -4,6 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
+# A misspelt choice would run with the defaults.
+CHOICES := COHORT BUNDLE RUN SOURCE GEO_MIRROR TABLES PROFILE NETWORK COHORT_FOLDER MINUTES SEED CASES N PYTHON
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
+$(foreach name,$(filter-out $(CHOICES),$(GIVEN)),$(error $(name)=: found an unknown choice; expected one of $(CHOICES)))
+
 CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BUNDLE)") $(if $(RUN),"run=$(RUN)") $(if $(SOURCE),"source=$(SOURCE)") $(if $(GEO_MIRROR),"geo_mirror=$(GEO_MIRROR)") $(if $(TABLES),"tables=$(TABLES)"))
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 

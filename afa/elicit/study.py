@@ -147,7 +147,7 @@ class Settings(BaseModel):
         if self.table is not None and not re.fullmatch(NAME, self.name):
             raise ValueError("the name of a field has lower-case letters, digits, - and _ alone")
         if self.table is None and not self.disease:
-            raise ValueError("disease is missing: it stands in every question")
+            raise ValueError("the key disease, what the entities are causes or kinds of: it is in every question")
         if others := sorted(set(self.models) - {*self.voters, PAIR_RUN}):
             raise ValueError(f"models names {', '.join(others)}, no voter and not {PAIR_RUN}")
         if self.references and not self.abstracts:

@@ -112,8 +112,9 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
     counts = ", ".join(f"{count} {outcome}" for outcome, count in lacking["outcome"].value_counts().items())
     first = lacking.iloc[0]
     genes = f" {first['gene_a']}-{first['gene_b']}" if first["gene_a"] else ""
-    found = f"no answer to {len(lacking)} of {len(table)} questions ({counts}); first {first['phenotype']}{genes}"
-    step = "ask live for what was never asked or failed, and for the rest with a larger manner.answers in study.yaml"
+    named = f"; first {first['phenotype']}{genes}" if first["phenotype"] else ""
+    found = f"no answer to {len(lacking)} of {len(table)} questions ({counts}){named}"
+    step = "ask with --live for what was never asked or failed, for the rest with a larger manner.answers in study.yaml"
     raise ElicitationError(Fault(f"{place}, {first['prompt']}, run {first['run']}", found, "an answer to each", step))
 
 

@@ -98,3 +98,10 @@ def test_make_passes_its_choices_on():
     )
     wanted = 'afa doctor --profile slurm --network --config "cohort=mine" "geo_mirror=a folder"'
     assert wanted in shown.stdout
+
+
+@pytest.mark.parametrize("choice", ["COHRT=demo", "cohort=demo"])
+def test_make_refuses_a_choice_that_it_does_not_know(choice):
+    refused = subprocess.run(["make", "-n", "doctor", choice], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert f"{choice.partition('=')[0]}=: found an unknown choice; expected one of COHORT" in refused.stderr

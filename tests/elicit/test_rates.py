@@ -61,6 +61,13 @@ def texts(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.iterdir())}
 
 
+def test_answers_of_others_are_not_replaced(pumps: Path) -> None:
+    (pumps / "elicited").mkdir()
+    (pumps / "elicited" / "unary_mary.csv").write_text("mine")
+    with pytest.raises(AfaError, match=r"a folder with other files: unary_mary\.csv"):
+        ask(pumps, pumps / "elicited")
+
+
 def test_a_dictionary_becomes_answers_a_field_and_a_bundle_and_the_record_says_the_same(pumps, tmp_path, monkeypatch):
     with serve(scripted) as server:
         for name, value in server.environment.items():
@@ -113,7 +120,7 @@ def test_an_answer_that_cannot_be_is_asked_for_again_with_what_was_wrong(pumps, 
 
 
 def test_what_is_missing_is_a_line_and_nothing_is_left(pumps, tmp_path, monkeypatch):
-    with pytest.raises(AfaError, match="no answer to 2 of 2 questions"):
+    with pytest.raises(AfaError, match=r"no answer to 2 of 2 questions \(2 never asked\); expected"):
         ask(pumps, tmp_path / "out")
     (pumps / "dictionary.csv").unlink()
     with pytest.raises(AfaError, match=r"no features.csv and no dictionary.csv"):
