@@ -92,8 +92,9 @@ wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the work
 api: $(VENV)/.ready ## the reference of the Python interface, build/api/index.html
 	python tools/reference.py build/api
 
-schema: $(VENV)/.ready ## config.yaml, its page and schema, and the tables of docs/summary.md, from the models and the stages
+schema: $(VENV)/.ready ## config.yaml, its page and schema, the tables of docs/summary.md and the index of equations, from the code
 	python tools/pages.py
+	python tools/equations.py
 
 lock: ## resolve pyproject.toml again into the hashed lock for every Python from 3.11, which names no registry
 	uv pip compile --system-certs pyproject.toml --extra geo --extra workflow --extra notebooks --extra elicitation --extra formats --extra peers --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock

@@ -1,6 +1,6 @@
 """The equation index, docs/equations.md: where each labelled equation of the paper is computed, and what tests it.
 
-`python -m afa.report.equations` writes it, in the project's folder. Docstrings say which labels a definition is about,
+`python tools/equations.py` writes it, in the project's folder. Docstrings say which labels a definition is about,
 docs/equations.csv says what each label is; a label without a definition, or a definition without a test, is a fault.
 The package and its tests are read as text: nothing is imported, so that the page is the same whatever is installed.
 """
@@ -36,7 +36,7 @@ MOST_FILES, MOST_THROUGH = 4, 2
 HEAD = """\
 # Equation index
 
-Where the equations of the paper (arXiv 2606.18933) are computed. Written by `python -m afa.report.equations` from
+Where the equations of the paper (arXiv 2606.18933) are computed. Written by `python tools/equations.py` from
 the docstrings, which name the paper's LaTeX labels, and from [equations.csv](equations.csv), which says in our
 words what each label is; do not edit it. A test fails where a label has no place and no reason for that, where a
 docstring names a label that the paper does not have, where no test leads to a place, and where this page is out of

@@ -7,9 +7,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from equations import COMPLETE, LABELS, PAGE, Index, Label, Source, read_labels
 
 from afa.errors import ReportError
-from afa.report.equations import COMPLETE, LABELS, PAGE, Index, Label, Source, read_labels
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +49,7 @@ def test_every_label_of_this_project_is_known_placed_or_explained_and_every_plac
 
 def test_the_page_of_this_project_is_what_its_docstrings_and_tests_give(project):
     written = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert written == project.page(), "run: python -m afa.report.equations"
+    assert written == project.page(), "run: make schema"
 
 
 def test_the_index_of_this_project_knows_where_its_first_equations_are_computed(project):
@@ -211,7 +211,7 @@ def test_the_labels_of_this_project_are_in_the_order_of_the_paper_with_a_reason_
 
 
 def test_outside_a_checkout_the_command_says_where_to_run_it(tmp_path):
-    command = [sys.executable, "-m", "afa.report.equations"]
+    command = [sys.executable, str(ROOT / "tools/equations.py")]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert ran.stderr.startswith("afa: ")
