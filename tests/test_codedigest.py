@@ -58,6 +58,17 @@ def test_comments_white_space_and_docstrings_do_not_change_it(package: Path, cha
     assert digest("afa.preference") == before
 
 
+def test_the_words_below_a_setting_do_not_change_what_reads_it(package: Path) -> None:
+    before = digest("afa.stages.gauge:run")
+    edit(
+        package / "stages" / "gauge.py",
+        lambda text: text.replace('    """random orders', '    """other words on orders'),
+    )
+    assert digest("afa.stages.gauge:run") == before
+    edit(package / "stages" / "gauge.py", lambda text: text.replace("seeds: Seeds = (0,)", "seeds: Seeds = (1,)"))
+    assert digest("afa.stages.gauge:run") != before
+
+
 def test_a_changed_function_of_an_imported_module_changes_it(package: Path) -> None:
     before = digest()
     edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
