@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from afa.errors import ReportError
-from afa.report.notebook import notebook_figure, notebook_page, run_notebook
+from afa.report.notebook import notebook_caption, notebook_figure, notebook_page, run_notebook
 
 
 def notebook(path, *cells):
@@ -68,6 +68,18 @@ save_figure(fig, figure)"""
     assert (tmp_path / "kept.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(ReportError, match="no figure"):
         notebook_figure(source)
+
+
+def test_the_caption_of_a_notebook_stands_outside_its_page(tmp_path):
+    path = notebook(tmp_path / "in.ipynb", "print(6 * 7)")
+    with pytest.raises(ReportError, match="no caption"):
+        notebook_caption(path)
+    book = nbformat.read(path, as_version=4)
+    book.cells.append(nbformat.v4.new_markdown_cell("Of {{ cohort }}.", metadata={"tags": ["caption"]}))
+    nbformat.write(book, path)
+    run_notebook(path, tmp_path / "out.ipynb", {})
+    assert notebook_caption(tmp_path / "out.ipynb") == "Of {{ cohort }}."
+    assert "cohort" not in notebook_page(tmp_path / "out.ipynb").partition("</head>")[2]
 
 
 def outputs(source):
