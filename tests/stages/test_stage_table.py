@@ -58,7 +58,7 @@ def test_what_a_bundle_or_cohort_lacks_leaves_out_the_stages_that_need_it_and_th
 @pytest.mark.parametrize("name", [name for name, stage in stages().items() if stage.figure])
 def test_a_figure_of_a_stage_has_its_notebook(name: str) -> None:
     assert (ROOT / "notebooks" / f"{name}.ipynb").is_file()
-    described = f'"{name}": {{'
+    described = f'"{name}": ('
     assert described not in (ROOT / "workflow" / "rules" / "report.smk").read_text(encoding="utf-8"), "named twice"
 
 

@@ -24,149 +24,115 @@ rule summary:
         "afa join {input.parts} --out {output} > {log} 2>&1"
 
 
-# One notebook per part of the paper: what it reads of the run, and where its figure stands in the report.
+# One notebook per part of the paper: its chapter in the report, its title there, and what it reads of the run.
 NOTEBOOKS = {
-    "comparison": {
-        "category": "Comparison",
-        "figure": "verdicts by table",
-        "reads": ["comparison", "bundle"],
-    },
-    "cohort": {
-        "category": "Inputs",
-        "figure": "patients, encoding and labels",
-        "reads": ["bundle"],
-    },
-    "bundle": {
-        "category": "Inputs",
-        "figure": "supports, couplings and distances",
-        "reads": ["bundle"],
-    },
-    "sign_convergence": {
-        "category": "Top-k identification",
-        "figure": "sign accuracy under random order",
-        "reads": ["curves/sign.parquet"],
-    },
-    "chaos": {
-        "category": "Top-k identification",
-        "figure": "chaotic patients",
-        "reads": ["curves/chaos.parquet"],
-    },
-    "layer0": {
-        "category": "Top-k identification",
-        "figure": "Layer 0",
-        "reads": [
+    "comparison": ("Comparison", "verdicts by table", ["comparison", "bundle"]),
+    "cohort": ("Inputs", "patients, encoding and labels", ["bundle"]),
+    "bundle": ("Inputs", "supports, couplings and distances", ["bundle"]),
+    "sign_convergence": (
+        "Top-k identification",
+        "sign accuracy under random order",
+        ["curves/sign.parquet"],
+    ),
+    "chaos": ("Top-k identification", "chaotic patients", ["curves/chaos.parquet"]),
+    "layer0": (
+        "Top-k identification",
+        "Layer 0",
+        [
             "curves/layer0.parquet",
             "curves/layer0_synthetic.parquet",
             "tables/layer0",
             "tables/layer0_synthetic",
         ],
-    },
-    "allocation": {
-        "category": "Top-k identification",
-        "figure": "allocation rules: sign accuracy",
-        "reads": ["curves/allocation.parquet"],
-    },
-    "decision_quality": {
-        "category": "Top-k identification",
-        "figure": "precision of the top k",
-        "reads": ["curves/allocation.parquet"],
-    },
-    "acquisition": {
-        "category": "Top-k identification",
-        "figure": "certainty and measurements saved",
-        "reads": ["curves/allocation.parquet"],
-    },
-    "layer1": {
-        "category": "Top-k identification",
-        "figure": "duels resolved along the way",
-        "reads": ["curves/layer1.parquet", "curves/allocation.parquet"],
-    },
-    "stopping": {
-        "category": "Top-k identification",
-        "figure": "rules of stopping and their errors",
-        "reads": ["curves/stopping.parquet"],
-    },
-    "binary": {
-        "category": "Binary classification",
-        "figure": "accuracy under random and informed orders",
-        "reads": ["curves/binary.parquet"],
-    },
-    "calibration": {
-        "category": "Binary classification",
-        "figure": "reliability of the probability",
-        "reads": [
+    ),
+    "allocation": (
+        "Top-k identification",
+        "allocation rules: sign accuracy",
+        ["curves/allocation.parquet"],
+    ),
+    "decision_quality": (
+        "Top-k identification",
+        "precision of the top k",
+        ["curves/allocation.parquet"],
+    ),
+    "acquisition": (
+        "Top-k identification",
+        "certainty and measurements saved",
+        ["curves/allocation.parquet"],
+    ),
+    "layer1": (
+        "Top-k identification",
+        "duels resolved along the way",
+        ["curves/layer1.parquet", "curves/allocation.parquet"],
+    ),
+    "stopping": (
+        "Top-k identification",
+        "rules of stopping and their errors",
+        ["curves/stopping.parquet"],
+    ),
+    "binary": (
+        "Binary classification",
+        "accuracy under random and informed orders",
+        ["curves/binary.parquet"],
+    ),
+    "calibration": (
+        "Binary classification",
+        "reliability of the probability",
+        [
             "curves/calibration.parquet",
             "curves/simulated_calibration.parquet",
             "tables/calibration",
             "tables/simulated_calibration",
         ],
-    },
-    "gauge": {
-        "category": "Binary classification",
-        "figure": "the closure against the true gauge",
-        "reads": ["curves/gauge.parquet"],
-    },
-    "labels": {
-        "category": "Past the paper",
-        "figure": "labels, by reference and coupling",
-        "reads": ["curves/labels.parquet"],
-    },
-    "ranking": {
-        "category": "Past the paper",
-        "figure": "rankings by scale and by method",
-        "reads": ["curves/ranking.parquet"],
-    },
-    "accurate": {
-        "category": "Past the paper",
-        "figure": "decisions that mean-field changes",
-        "reads": ["curves/accurate.parquet"],
-    },
-    "elicitation_health": {
-        "category": "Checks",
-        "figure": "health of the elicitation",
-        "reads": ["curves/elicitation_health.parquet", "tables/elicitation_health"],
-    },
-    "inference": {
-        "category": "Checks",
-        "figure": "quality of inference",
-        "reads": ["tables/sanity", "tables/sign", "tables/calibration"],
-    },
-    "sanity": {
-        "category": "Checks",
-        "figure": "acceptance tests",
-        "reads": ["tables/sanity"],
-    },
-    "errata": {
-        "category": "Checks",
-        "figure": "errata of the paper",
-        "reads": ["tables/errata"],
-    },
+    ),
+    "gauge": (
+        "Binary classification",
+        "the closure against the true gauge",
+        ["curves/gauge.parquet"],
+    ),
+    "labels": (
+        "Past the paper",
+        "labels, by reference and coupling",
+        ["curves/labels.parquet"],
+    ),
+    "ranking": (
+        "Past the paper",
+        "rankings by scale and by method",
+        ["curves/ranking.parquet"],
+    ),
+    "accurate": (
+        "Past the paper",
+        "decisions that mean-field changes",
+        ["curves/accurate.parquet"],
+    ),
+    "elicitation_health": (
+        "Checks",
+        "health of the elicitation",
+        ["curves/elicitation_health.parquet", "tables/elicitation_health"],
+    ),
+    "inference": (
+        "Checks",
+        "quality of inference",
+        ["tables/sanity", "tables/sign", "tables/calibration"],
+    ),
+    "sanity": ("Checks", "acceptance tests", ["tables/sanity"]),
+    "errata": ("Checks", "errata of the paper", ["tables/errata"]),
 }
 
 # A stage's own figure, last of its chapter.
 for name, stage in STAGES.items():
     if stage.figure:
-        NOTEBOOKS[name] = {
-            "category": stage.figure[0],
-            "figure": stage.figure[1],
-            "reads": [
-                *([] if stage.summary is None else [f"curves/{name}.parquet"]),
-                f"tables/{name}",
-            ],
-        }
+        rows = [] if stage.summary is None else [f"curves/{name}.parquet"]
+        NOTEBOOKS[name] = (*stage.figure, [*rows, f"tables/{name}"])
 
 # Figures whose tables this run does not have are left out, and the report says why.
-for name, page in dict(NOTEBOOKS).items():
-    lacking = [
-        LEFT_OUT[stage]
-        for stage in (Path(part).stem for part in page["reads"])
-        if stage in LEFT_OUT
-    ]
+for name, (_, _, reads) in dict(NOTEBOOKS).items():
+    lacking = [Path(part).stem for part in reads if Path(part).stem in LEFT_OUT]
     if lacking:
-        LEFT_OUT.setdefault(name, lacking[0])
+        LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
         del NOTEBOOKS[name]
 
-for name, page in NOTEBOOKS.items():
+for name, (_, _, reads) in NOTEBOOKS.items():
 
     rule:
         name:
@@ -176,7 +142,7 @@ for name, page in NOTEBOOKS.items():
             cohort=f"{RUN}/cohort",
             paper=ancient(home("resources/paper")),
             tables=PAPER_TABLES,
-            reads=[f"{RUN}/{part}" for part in page["reads"]],
+            reads=[f"{RUN}/{part}" for part in reads],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
         log:
@@ -322,8 +288,8 @@ rule report_page:
         paper=lambda wildcards, input: Path(input.paper[0]).parent,
         docs=lambda wildcards, input: Path(input.docs[0]).parent,
         parts=[
-            f"--part={name}={page['category']}: {page['figure']}"
-            for name, page in NOTEBOOKS.items()
+            f"--part={name}={chapter}: {title}"
+            for name, (chapter, title, _) in NOTEBOOKS.items()
         ],
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
         measured=lambda wildcards, input: " ".join(
