@@ -275,6 +275,8 @@ def _digest_faults(folder: Path, header: Header) -> list[Fault]:
 ALIKE = 0.9
 """Share of their letters that two names have in common, from which they are taken for one."""
 MOST_COMPARED = 500
+LARGE = 10
+"""A potential, in nats, that multiplies odds by more than 20,000: rather a percentage or a score."""
 
 
 def notes_of(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> list[str]:
@@ -302,6 +304,10 @@ def notes_of(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> li
                 "correct it if the two are one"
                 for once, other in _much_alike(names, uses)
             ]
+    large = np.flatnonzero(np.abs(content.unary.value) > LARGE)
+    if large.size:
+        named = [f"{content.entities[content.unary.entity[row]]} {content.unary.value[row]:g}" for row in large]
+        notes.append(f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {_some(named)}")
     without_prior = len(content.entities) - len(rows["priors.csv"])
     if len(rows["priors.csv"]) and without_prior:
         notes.append(f"priors.csv: entities without a row have log-odds 0 ({without_prior})")
@@ -366,8 +372,9 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
     if len(names) > MOST_COMPARED:
         return
     for once in (names[index] for index in np.flatnonzero(uses == 1).tolist()):
-        others = [name for name in names if name != once and _differ_in_letters(once, name)]
-        for other in difflib.get_close_matches(once, others, n=1, cutoff=ALIKE):
+        others = {name.casefold(): name for name in names if name != once and _differ_in_letters(once, name)}
+        for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
+            other = others[close]
             if uses[names.index(other)] > 1 or other > once:  # of two names in one row each, one pair
                 yield once, other
 

@@ -47,6 +47,20 @@ def test_digits_a_last_letter_and_short_names_tell_features_apart(tmp_path: Path
     assert notes(tmp_path, f"drought,{one},1", f"drought,{other},1", f"overwatering,{one},1") == []
 
 
+def test_names_that_differ_in_case_alone_are_noted_however_short(tmp_path: Path) -> None:
+    (note,) = notes(tmp_path, "drought,rash,1", "overwatering,Rash,1")
+    assert "Rash" in note
+    assert "rash" in note
+
+
+def test_a_potential_that_outweighs_all_others_is_noted(tmp_path: Path) -> None:
+    notes(tmp_path, "drought,growth,80")
+    assert (
+        "unary.csv: potentials beyond 10 nats, after which nothing else counts: drought 80"
+        in (validate_bundle(tmp_path)[1])
+    )
+
+
 def test_names_in_more_rows_than_one_are_taken_as_meant(tmp_path: Path) -> None:
     rows = [f"{entity},{name},1" for entity in ("drought", "overwatering") for name in ("brown_edge", "brown_edges")]
     assert notes(tmp_path, *rows) == []

@@ -183,10 +183,10 @@ def comma_separated(numbers):
 LEFT_OUT = left_out(2 if ENTITIES is None else ENTITIES, labelled=bool(COHORT.labels))
 if TABLE:
     LEFT_OUT["layer0_synthetic"] = (
-        "the paper's portfolio, which has nothing of this table"
+        "it is about the paper's synthetic portfolio, not about this table"
     )
-    LEFT_OUT["errata"] = "the paper's claims are of series of expression"
-    LEFT_OUT["comparison"] = "the paper's numbers are of another disease"
+    LEFT_OUT["errata"] = "the errata are about gene expression"
+    LEFT_OUT["comparison"] = "the paper's numbers are about another disease"
 elif "allocation" in LEFT_OUT:
     LEFT_OUT["errata"] = LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
 STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}

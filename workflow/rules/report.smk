@@ -107,7 +107,7 @@ NOTEBOOKS = {
     ),
     "elicitation_health": (
         "Checks",
-        "health of the elicitation",
+        "quality of the elicitation",
         ["curves/elicitation_health.parquet", "tables/elicitation_health"],
     ),
     "inference": (
