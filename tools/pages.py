@@ -100,18 +100,11 @@ def written() -> dict[Path, str]:
     schema = config_schema()
     text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=110)
     head = f"{MADE}Unknown keys are refused.\n# config/README.md says more of each.\n\n"
-    lines = []
-    for section, inner in sorted(schema["properties"].items(), key=lambda item: "properties" in item[1]):
-        if "properties" in inner:
-            about = inner["description"]
-            lines += ["", f"{section}: # {about[0].lower()}{_first(about)[1:]}", *_lines(inner["properties"], "  ")]
-        else:
-            lines += _lines({section: inner})
     page = between(PAGE, "settings", ("key", "type", "default", "meaning"), _settings(schema))
     page = between(page, "what reads them", ("changed", "runs again, with all that follows"), _reruns())
     return {
         SCHEMA: f"{MADE}For editors and catalogs.\n{text}",
-        FILE: head + "\n".join(lines) + "\n",
+        FILE: head + "".join(f"{line}\n" for line in _lines(schema["properties"])),
         PAGE: page,
         SUMMARY: between(SUMMARY, "tables", ("table", "question"), _tables()),
     }
@@ -150,8 +143,8 @@ def _reruns() -> Iterator[Sequence[str]]:
 
 
 def _leaves(node: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every key with its schema, those of no section first."""
-    for name, inner in sorted(node["properties"].items(), key=lambda item: "properties" in item[1]):
+    """Every key with its schema."""
+    for name, inner in node["properties"].items():
         if "properties" in inner:
             yield from _leaves(inner, f"{name}.")
         else:
@@ -203,17 +196,15 @@ def _yaml(value: Any) -> str:
 def _lines(keys: dict[str, Any], indent: str = "") -> Iterator[str]:
     """Lines of `config.yaml`: each key with its default and the first sentence on it, above it where it is long."""
     for name, node in keys.items():
-        line, comment = f"{indent}{name}: {_yaml(node['default'])}".rstrip(), f"# {_first(node['description'])}"
+        comment = f"# {re.split(r'[.] (?=[A-Z])', node['description'])[0].rstrip('.')}"
+        if "properties" in node:
+            yield from ("", f"{name}: # {comment[2].lower()}{comment[3:]}", *_lines(node["properties"], "  "))
+            continue
+        line = f"{indent}{name}: {_yaml(node['default'])}".rstrip()
         if len(f"{line} {comment}") <= COMMENT:
             yield f"{line} {comment}"
         else:
-            yield from textwrap.wrap(comment, COMMENT, initial_indent=indent, subsequent_indent=f"{indent}# ")
-            yield line
-
-
-def _first(text: str) -> str:
-    """The first sentence of a text."""
-    return re.split(r"\. (?=[A-Z])", text)[0].rstrip(".")
+            yield from (*textwrap.wrap(comment, COMMENT, initial_indent=indent, subsequent_indent=f"{indent}# "), line)
 
 
 def _linked(text: str) -> str:
