@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import sys
 import sysconfig
 from contextlib import suppress
@@ -74,12 +75,16 @@ class Code:
     def parts(self, root: str) -> dict[str, str]:
         """Digests of the code reached from `root`, by the names of the modules and of the function.
 
-        A function reaches the names of its own module that it uses, and the modules that those and itself import.
+        A function reaches the names of its own module that it uses, and the modules that those and itself import. One
+        that its module only imports, as `from afa.module import run as run`, is that of the other module.
         """
         module, _, function = root.partition(":")
         if not function:
             return self._with_imported({}, {module})
-        facts = self._facts(self._source(module), function)
+        source = self._source(module)
+        if home := re.search(rf"^from (\S+) import {function} as {function}$", source.decode(), re.MULTILINE):
+            return self.parts(f"{home[1]}:{function}")
+        facts = self._facts(source, function)
         return self._with_imported({root: facts.digest}, self._imported(facts) - {module})
 
     def notebook_parts(self, notebook: str | Path) -> dict[str, str]:

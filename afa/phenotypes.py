@@ -16,7 +16,7 @@ from afa.formats.patients import Patient
 from afa.inference.answers import Answers
 from afa.inference.hierarchy import Hierarchy
 from afa.mrf import Floats
-from afa.stats.resampling import ratio_interval
+from afa.stats.accuracy import Resampled
 
 LATER = 26_720_000
 """PubMed numbers above this are later than the annotations of 2015."""
@@ -193,6 +193,7 @@ def over_papers(table: pd.DataFrame, value: str, by: Sequence[str], *, resamples
     """
     papers = sorted(table["paper"].unique())
     place = pd.Series(range(len(papers)), index=papers)
+    resampled = Resampled.of(len(papers), resamples=resamples, confidence=0.95, purpose="papers")
     rows = []
     for key, part in table.groupby(list(by), sort=False):
         at = place[part["paper"]].to_numpy()
@@ -200,8 +201,8 @@ def over_papers(table: pd.DataFrame, value: str, by: Sequence[str], *, resamples
             np.bincount(at, weights=weights, minlength=len(papers)).astype(np.float64)[:, None]
             for weights in (part[value], part["weight"] if "weight" in part else np.ones(len(part)))
         )
-        low, high = ratio_interval(total, count, resamples=resamples, confidence=0.95, purpose="papers")
-        rows.append((*key, float(total.sum() / count.sum()), low[0], high[0], len(part)))
+        mean = resampled.mean([(total, count)]).iloc[0]
+        rows.append((*key, float(total.sum() / count.sum()), mean["low"], mean["high"], len(part)))
     return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "patients"])
 
 

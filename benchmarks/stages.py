@@ -17,8 +17,10 @@ from afa.features import features_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
 from afa.rulenames import RULE_NAMES
+from afa.stages import binary
 from afa.stages.allocation.tables import GAINS, SCHEDULES, allocation_grid, cells_of
-from afa.stages.binary import INFORMED, binary_tasks
+from afa.stages.binary import INFORMED
+from afa.stages.settings import Closure, Inference, RandomOrder
 
 if TYPE_CHECKING:
     from jobs import Inputs
@@ -46,10 +48,12 @@ def allocation_stage(inputs: Inputs, _: str) -> dict[str, Any]:
 
 def binary_stage(inputs: Inputs, _: str) -> dict[str, Any]:
     """All tasks of the cohort, after one task that warms the kernels up."""
-    bundle, cohort, solver = inputs.bundle, inputs.cohort, Solver()
-    binary_tasks(bundle.restrict_entities(bundle.entities[:1]), cohort, seeds=SEEDS[:1], solver=solver)
+    bundle, cohort = inputs.bundle, inputs.cohort
+    options: dict[str, Any] = {"inference": Inference(), "closure": Closure()}
+    one = bundle.restrict_entities(bundle.entities[:1])
+    binary.run(one, cohort, random_order=RandomOrder(seeds=SEEDS[:1]), **options)
     begin = time.perf_counter()
-    tables = binary_tasks(bundle, cohort, seeds=SEEDS, solver=solver)
+    tables = binary.run(bundle, cohort, random_order=RandomOrder(seeds=SEEDS), **options)
     orders = len(SEEDS) + len(INFORMED)
     shown = f"{len(cohort.patients)} patients x {len(bundle.entities)} tasks x {orders} orders, tables included"
     return {"seconds": time.perf_counter() - begin, "units": len(tables["targets"]) * orders, "note": shown}

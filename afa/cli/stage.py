@@ -57,7 +57,7 @@ def stage(
     """Run one stage of the workflow; writes a folder of tables."""
     from inspect import signature
 
-    from afa.stages.base import check_tables, stored
+    from afa.stages.base import check_tables, named, stored
     from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
     from afa.stats.tables import Tables, write_tables
 
@@ -82,7 +82,8 @@ def stage(
     given |= _settings(module, described.settings, settings)
     if "threads" in signature(module.run).parameters:
         given["threads"] = threads
-    tables = module.run(**given)
+    names = {key: given[key].name for key in ("cohort", "bundle") if key in given}
+    tables = named(module.run(**given), described.tables, **names)
     check_tables(name, tables, described.tables)
     write_tables(stored(tables, described.single), out)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine.rounds import full_observation
 from afa.inference.meanfield import Solver
-from afa.stages.allocation.tables import allocation_truth
+from afa.stages.allocation.tables import Targets, clinical_k
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import top_k_size
+from afa.stages.inputs import labels_of, top_k_size
+from afa.stats.arrays import duel_rows, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Inference
@@ -33,5 +36,24 @@ STAGE = Stage(
 
 
 def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """The tables of `allocation_truth`."""
-    return allocation_truth(bundle, cohort, k=top_k_size(bundle, top_k), solver=Solver(**dict(inference)))
+    """What the grid is held against, of all patients.
+
+    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 a tie; `prior_wrong`,
+    whether `linearity` calls the other before any observation.
+
+    `targets`, by (patient, entity): `top`, 2 where the entity is among the k best at full observation, 1 where it ties
+    for the last places of them, 0 else; `label`, 0, 1 or missing; `k` and `k_clinical`, for all rows.
+    """
+    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
+    truth = full_observation(bundle, cohort.values, solver=solver)
+    targets = Targets.of(truth, labels_of(bundle, cohort), k, clinical_k(bundle, cohort, k))
+    duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
+        winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()
+    )
+    table = rows_of(patient=cohort.patients, entity=bundle.entities).assign(
+        top=(2 * targets.sure + targets.tied).astype(np.int8).ravel(),
+        label=pd.array(targets.labels.ravel(), dtype="Float64").astype("Int8"),
+        k=k,
+        k_clinical=targets.k_clinical,
+    )
+    return {"duels": duels, "targets": table}

@@ -8,7 +8,8 @@ shards, the columns of its tables. The rules of the workflow, the configuration 
 estimate of `afa doctor` and the data dictionary come from it. It is read without importing the module (see
 `afa.stages.stages`), so the module imports what it likes at its top.
 
-`run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table:
+`run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table; columns may
+come in any order, and `cohort` and `bundle`, the names of the two, are put on where a table is described with them.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, where `inputs` names them;
 - the name of another stage in `inputs`: its tables by name, read when they are asked for;
@@ -150,6 +151,19 @@ def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], documen
             found[head] = whole
         else:
             vars(found.setdefault(head, SimpleNamespace()))[name] = getattr(whole, name)
+    return found
+
+
+def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
+    """The tables of `run` with the names of cohort and bundle where they are described, columns in the order described.
+
+    Columns that are not described come last.
+    """
+    found = {}
+    for name, table in tables.items():
+        order = list(expected.get(name, ()))
+        whole = table.assign(**{key: text for key, text in names.items() if key in order and key not in table})
+        found[name] = whole[[*(key for key in order if key in whole), *(key for key in whole if key not in order)]]
     return found
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models, exclusive_log_odds
-from afa.closure import STRENGTH, Closure
+from afa.closure import Closure
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.layout import Models
@@ -89,21 +89,6 @@ def run(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `binary_tasks`, of all entities."""
-    solver = Solver(**dict(inference))
-    return binary_tasks(bundle, cohort, seeds=random_order.seeds, solver=solver, **dict(closure), threads=threads)
-
-
-def binary_tasks(
-    bundle: Bundle,
-    cohort: Cohort,
-    *,
-    seeds: Sequence[int],
-    solver: Solver,
-    coupling: Closure = "differential",
-    strength: float = STRENGTH,
-    threads: int | None = None,
-) -> dict[str, pd.DataFrame]:
     """Follow all patients through the tasks of all entities, under every order.
 
     Orders: random over all M features, one per patient and seed; the rule `greedy` by `cmi` and, but for `explicit`, by
@@ -122,12 +107,13 @@ def binary_tasks(
     `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
     F_1 - F_0 at no observation less the prior, in nats.
     """
+    seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
     parts: list[dict[str, pd.DataFrame]] = [{} for _ in bundle.entities]
 
     def work(first: int, last: int) -> None:
         for i, entity in enumerate(bundle.entities[first:last], start=first):
-            task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=strength)
+            task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
             steps = [
                 _steps(paths, cohort.patients, order, numbers).assign(entity=entity)
                 for order, numbers, paths in _follow(task, bundle, cohort, entity, seeds, orders)
@@ -138,8 +124,7 @@ def binary_tasks(
             parts[i] = {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": pd.DataFrame([row])}
 
     in_threads(work, len(parts), threads)
-    whole = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
-    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in whole.items()}
+    return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
 
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
@@ -216,7 +201,7 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Summary rows `binary` and `bracket_rate` of the tables of `binary_tasks`, all patients together.
+    """Summary rows `binary` and `bracket_rate` of the tables, all patients together.
 
     Per target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the accuracy less
     that of the random order. Stratum `prior_wrong`: tuples that `two_elbo` has wrong before any observation; variant
@@ -362,7 +347,7 @@ def _bracket_rates(
         for table in _rates_of(cubes[allocation, None, None], bracket, truth, resampled)
     ]
     setting = {"stratum": "binary", "schedule": "every", "start": "uniform"}
-    return summary_rows("bracket_rate", pd.concat(tables, ignore_index=True).assign(**setting))
+    return summary_rows("bracket_rate", tables, **setting)
 
 
 def _rates_of(cube: Cube, bracket: str, truth: Signs, resampled: Resampled) -> Iterator[pd.DataFrame]:

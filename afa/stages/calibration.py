@@ -32,7 +32,7 @@ from afa.stages.base import Stage
 from afa.stages.binary import targets_of
 from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, rounds_up_to
-from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of, sums_by
+from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of, sums_of
 from afa.stats.arrays import Cube, axis_among
 from afa.stats.summary import summary_rows
 
@@ -124,9 +124,7 @@ def run(
         ]
         targets.append(truth[["patient", "entity", "likelihood", "clinical"]].assign(coupling=coupling))
         left_out += [{"coupling": coupling, "entity": entity, "reason": reason} for entity, reason in dense.items()]
-    names = {"cohort": cohort.name, "bundle": bundle.name}
-    odds = pd.concat(tables).dropna().reset_index().assign(**names)
-    answers = pd.concat(targets, ignore_index=True).assign(**names)
+    odds, answers = pd.concat(tables).dropna().reset_index(), pd.concat(targets, ignore_index=True)
     lacking = pd.DataFrame(left_out, columns=["coupling", "entity", "reason"])
     return {"odds": odds, "targets": answers, "left_out": lacking, "reliability": reliability(odds, answers)}
 
@@ -244,13 +242,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         sums = ProbabilitySums.of(cases["p"].to_numpy(), cases["y"].to_numpy(), unit, len(patients))
         for metric, statistic in (("ece", sums.calibration_error), ("brier", sums.brier)):
             rows.append(resampled.statistic(statistic, len(cases)).assign(metric=metric, **keys))
-    opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0)
+    opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0, one=1)
     for (coupling, inference, t), part in opposed.groupby(["coupling", "inference", "t"], sort=False):
-        unit = axis_among(part["patient"], patients).codes
-        opposite = part["opposed"].to_numpy(np.float64)
-        right, total = (sums_by(unit, unit * 0, len(patients), 1, each) for each in (opposite, np.ones(len(part))))
+        right, total = sums_of(part, patients, "opposed", "one")
         share = resampled.mean([(right, total)])
         keys = {"coupling": str(coupling), "reference": str(inference)}
         rows.append(share.assign(metric="rate", quantity="at_odds", t=int(str(t)), **keys))
-    whole = pd.concat(rows, ignore_index=True).assign(method="two_elbo", allocation="random", start="uniform")
-    return summary_rows("calibration", whole)
+    return summary_rows("calibration", rows, method="two_elbo", allocation="random", start="uniform")

@@ -26,6 +26,7 @@ from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Section, Seeds, Stage
 from afa.stages.columns import columns
+from afa.stages.inputs import entity_energies
 from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of, sums_of
 from afa.stats.arrays import duel_rows, right_by_kind, rows_of
 from afa.stats.resampling import Moments
@@ -145,11 +146,8 @@ def run(
             parts["flips"] += _flips(bundle, values, orders[:, among], signs, names, seed_set)
             parts["rounds"] += _rounds(signs, winners, names, seed_set)
         parts["duels"].append(duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel()))
-    tables = {}
-    for name, blocks in parts.items():
-        whole = pd.concat(blocks, ignore_index=True).sort_values("patient", kind="stable", ignore_index=True)
-        tables[name] = whole.assign(cohort=cohort.name, bundle=bundle.name)
-    return tables
+    whole = {name: pd.concat(blocks, ignore_index=True) for name, blocks in parts.items()}
+    return {name: table.sort_values("patient", kind="stable", ignore_index=True) for name, table in whole.items()}
 
 
 def _blocks(bundle: Bundle, patients: Sequence[int], n_orders: int) -> Iterator[Sequence[int]]:
@@ -211,17 +209,10 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
     values : (P, M). orders : (P, S, M). What is not observed adds nothing to Lambda (supp:Wald_simple), just as a 0.
     """
     first, second = all_pairs(len(bundle.entities)).T
-    owner = np.repeat(np.arange(len(bundle.entities)), np.diff(bundle.packed.pointer))
-    found = np.zeros(orders.shape[:2])
-    for patient, order in np.ndindex(*orders.shape[:2]):
-        seen = orders[patient, order, :t]
-        x = np.zeros(len(bundle.features))
-        x[seen] = values[patient, seen]
-        terms = bundle.packed.value * x[bundle.packed.row] * x[bundle.packed.column]
-        pairwise = np.bincount(owner, weights=terms, minlength=len(bundle.entities))
-        energy = bundle.priors + bundle.unary @ x + pairwise
-        found[patient, order] = np.abs(energy[first] - energy[second]).mean()
-    mean: Floats = found.mean(axis=1)
+    x = np.where(np.argsort(orders, axis=2) < t, values[:, None], 0)
+    energy = entity_energies(bundle, x.reshape(-1, x.shape[2]))
+    each = np.abs(energy[:, first] - energy[:, second]).mean(axis=1)
+    mean: Floats = each.reshape(x.shape[:2]).mean(axis=1)
     return mean
 
 
@@ -261,7 +252,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         *_what_flips_follow(strata, patients, resampled),
     ]
     setting = {"allocation": "random", "schedule": "every", "target": "likelihood", "start": "uniform"}
-    return summary_rows("chaos_gap", pd.concat(rows, ignore_index=True).assign(**setting))
+    return summary_rows("chaos_gap", rows, **setting)
 
 
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:

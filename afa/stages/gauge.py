@@ -139,7 +139,7 @@ def run(
         )
         for model, counts in paths.counts.items()
     ]
-    tables = {
+    return {
         "agreement": pd.concat(agreement, ignore_index=True),
         "rounds": pd.concat(right, ignore_index=True),
         "scalars": duel_rows(bundle.entities, patient=names, seed=gauge.seeds, t=rounds).assign(**scalars),
@@ -148,7 +148,6 @@ def run(
         ),
         "solves": pd.concat(solves, ignore_index=True),
     }
-    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
@@ -189,7 +188,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         ],
     }
     setting = {"allocation": "random", "schedule": "every", "start": "uniform"}
-    made = [summary_rows(name, pd.concat(rows, ignore_index=True).assign(**setting)) for name, rows in parts.items()]
+    made = [summary_rows(name, list(rows), **setting) for name, rows in parts.items()]
     return pd.concat(made, ignore_index=True)
 
 

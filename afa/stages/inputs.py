@@ -18,6 +18,7 @@ from afa.errors import BundleError, CohortError, ConfigError, Fault
 from afa.inference.exact import sample
 from afa.mrf import Floats, PairwiseMRF
 from afa.orders import generator_of
+from afa.preference import tie_of
 
 Reference = Literal["controls", "ranges", "cohort"]
 """What values are encoded against; the first two are of a run's own cohort."""
@@ -123,6 +124,19 @@ def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
     """(P, N) labels in bundle order, 0 or 1, NaN where missing."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def entity_energies(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
+    """(n, N) S_v(x) of configurations, values (n, M), by every entity's own model (eq:disc_score)."""
+    return np.column_stack([bundle.mrf(entity).energies(values) for entity in bundle.entities])
+
+
+def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
+    """(P, Q) D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, in nats; 0 where it is rounding."""
+    energy, (first, second) = entity_energies(bundle, values), np.triu_indices(len(bundle.entities), 1)
+    difference: Floats = energy[:, first] - energy[:, second]
+    difference[np.abs(difference) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])] = 0.0
+    return difference
 
 
 def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -> NDArray[np.int8]:

@@ -31,9 +31,9 @@ from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.preference import tie_of
 from afa.stages.base import Column, Section, Seeds, Stage
 from afa.stages.columns import columns
+from afa.stages.inputs import final_differences
 from afa.stats.accuracy import Part, Resampled, by_t, sums_of
 from afa.stats.arrays import rows_of
 from afa.stats.summary import summary_rows
@@ -143,7 +143,7 @@ def run(
     calls = np.concatenate([one.calls.counts for one in runs], axis=1).transpose(0, 1, 3, 2, 4)
     steps = np.concatenate([one.calls.steps for one in runs], axis=1).transpose(0, 1, 3, 2)
     kinds = {"called": CALLED, "wrong": WRONG, "tied": TIED}
-    tables = {
+    return {
         "calls": _keys(runs, names, calls.shape[3], "t").assign(
             **{name: calls[..., kind].ravel() for name, kind in kinds.items()}
         ),
@@ -151,17 +151,6 @@ def run(
         "pairs": pd.DataFrame({"patient": names, "duels": decided, "tied": np.int32(winners.shape[1]) - decided}),
         "left_open": _left_open(runs, names, differences),
     }
-    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
-
-
-def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
-    """(P, Q) D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, in nats; 0 where it is rounding."""
-    models = [bundle.mrf(entity) for entity in bundle.entities]
-    energy = np.array([[model.energy(x) for model in models] for x in values]).reshape(len(values), len(models))
-    first, second = all_pairs(len(models)).T
-    difference: Floats = energy[:, first] - energy[:, second]
-    difference[np.abs(difference) <= tie_of(models)] = 0.0
-    return difference
 
 
 def informed_order(bundle: Bundle) -> NDArray[np.int64]:
@@ -266,8 +255,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             rows += [table.assign(method=METHOD[bracket], reference=bracket, allocation=allocation) for table in found]
     tied, every = pairs["tied"].to_numpy(float)[:, None], pairs.sum(axis=1, numeric_only=True).to_numpy(float)[:, None]
     rows.append(sample.mean([(tied, every)]).assign(metric="rate", quantity="structural_ties"))
-    whole = pd.concat(rows, ignore_index=True).assign(schedule="every", start="uniform", target="likelihood")
-    return summary_rows("bracket_rate", whole)
+    return summary_rows("bracket_rate", rows, schedule="every", start="uniform", target="likelihood")
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,7 @@ def run(
         for method in methods:
             right = right_by_kind(paths.signs[method], winners, paths.signs["linearity"][:, :, 0])
             solves = {name: getattr(paths, name).ravel() if method == "linearity" else np.int32(0) for name in SOLVES}
-            named = {"cohort": cohort.name, "bundle": bundle.name, "start": start}
-            rounds.append(index.assign(method=method, **right, **solves, **named))
+            rounds.append(index.assign(method=method, start=start, **right, **solves))
         if not tables:
             duels = duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel())
             tables = {"duels": duels, "orders": _orders(paths, names)}
@@ -142,9 +141,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         different, compared = table.set_index("patient").loc[patients, ["different", "compared"]].to_numpy(float).T
         share = resampled.mean([(different[:, None], compared[:, None])])
         rows.append(share.assign(metric="rate", quantity="other_order", method=str(name), t=int(rounds["t"].max())))
-    right = pd.concat(rows, ignore_index=True).assign(target="likelihood")
-    whole = pd.concat([right, _sweeps(rounds, patients, resampled)], ignore_index=True)
-    return summary_rows("sign_accuracy_random", whole.assign(allocation="random", schedule="every"))
+    whole = [*(table.assign(target="likelihood") for table in rows), _sweeps(rounds, patients, resampled)]
+    return summary_rows("sign_accuracy_random", whole, allocation="random", schedule="every")
 
 
 def _sweeps(rounds: pd.DataFrame, patients: list[str], resampled: Resampled) -> pd.DataFrame:

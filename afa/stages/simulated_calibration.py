@@ -26,6 +26,7 @@ from afa.stages.base import Column, Stage
 from afa.stages.columns import described
 from afa.stages.inputs import drawn_patients
 from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
+from afa.stats.arrays import rows_of
 from afa.stats.summary import summary_rows
 from afa.stats.tables import joined
 
@@ -91,11 +92,10 @@ def simulated_calibration(
             tables.append(_simulate(bundle, entity, counts, draws, solver, threads).assign(entity=entity))
         except InferenceError as error:
             left_out.append({"entity": entity, "reason": error.faults[0].found})
-    found = {
-        "draws": joined(tables, COLUMNS["draws"].split()),
+    return {
+        "draws": joined(tables, COLUMNS["draws"].split()[:-1]),
         "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]),
     }
-    return {name: table.assign(bundle=bundle.name) for name, table in found.items()}
 
 
 def _simulate(
@@ -126,22 +126,15 @@ def _simulate(
         "mean_field": (solved.raw - solved.start, solved.iterations, solved.capped, solved.ascended),
     }
     uniforms = generator_of(EXPERIMENT, entity, "posterior labels").random((draws, LABELS_DRAWN + 1))
+    index = rows_of(draw=range(draws), step=list(steps)).assign(
+        label=np.repeat(labels, len(steps)), t=np.tile(list(steps.values()), draws)
+    )
     tables = []
     for inference, (odds, iterations, capped, ascended) in log_odds.items():
         probability = expit(odds)
-        table = {
-            "draw": np.repeat(np.arange(draws), len(steps)),
-            "label": np.repeat(labels, len(steps)),
-            "step": np.tile(np.array(list(steps), dtype=object), draws),
-            "t": np.tile(np.array(list(steps.values())), draws),
-            "inference": inference,
-            "probability": probability,
-            "rank": ranks(probability.reshape(draws, -1), labels, uniforms).ravel(),
-            "iterations": iterations,
-            "capped": capped,
-            "ascended": ascended,
-        }
-        tables.append(pd.DataFrame(table))
+        rank = ranks(probability.reshape(draws, -1), labels, uniforms).ravel()
+        solves = {"iterations": iterations, "capped": capped, "ascended": ascended}
+        tables.append(index.assign(inference=inference, probability=probability, rank=rank, **solves))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -242,8 +235,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             rows.append(table.assign(stratum=stratum, reference="uniform", t=t))
     left_out = {"quantity": "left_out", "value": [float(len(tables["left_out"]))]}
     count = pd.DataFrame({"metric": "count", "stratum": "simulated", **left_out})
-    whole = pd.concat([*rows, count], ignore_index=True)
-    return summary_rows("calibration", whole.assign(method="two_elbo", target="drawn"))
+    return summary_rows("calibration", [*rows, count], method="two_elbo", target="drawn")
 
 
 def uniform_gap(n: int, *, resamples: int, confidence: float) -> float:

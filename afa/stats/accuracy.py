@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -37,32 +37,29 @@ class Resampled:
     def of(cls, n_patients: int, *, resamples: int, confidence: float, purpose: str) -> Resampled:
         return cls(patient_weights(n_patients, resamples=resamples, purpose=purpose), confidence)
 
+    @property
+    def every(self) -> Floats:
+        """(1 + R, P) weights: every patient once, then the resamples."""
+        return np.vstack([np.ones(self.weights.shape[1]), self.weights])
+
+    def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
+        """`value`, `low`, `high`, `n` of any statistic that maps weights (R, P) to its values (R,) or (R, T)."""
+        plain, drawn = (of(weights) for weights in (np.ones((1, self.weights.shape[1])), self.weights))
+        low, high = interval(drawn.reshape(len(drawn), -1), confidence=self.confidence)
+        return pd.DataFrame({"value": plain.ravel(), "low": low, "high": high, "n": n})
+
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """`value`, `low`, `high`, `n` by column: the mean over parts of sum(right) / sum(total), each (P, T)."""
-        low, high = interval(mean_ratio(parts, self.weights), confidence=self.confidence)
-        return pd.DataFrame({"value": self._plain(parts), "low": low, "high": high, "n": _cases(parts)})
+        """The same by column of the mean over parts of sum(right) / sum(total), each (P, T)."""
+        return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """The same for the difference of two such means; both are resampled together."""
-        difference = mean_ratio(parts, self.weights) - mean_ratio(against, self.weights)
-        low, high = interval(difference, confidence=self.confidence)
-        value = self._plain(parts) - self._plain(against)
-        return pd.DataFrame({"value": value, "low": low, "high": high, "n": _cases(parts)})
-
-    def statistic(self, of: Callable[[Floats], Floats], n: int) -> pd.DataFrame:
-        """One row of any statistic that maps weights of the patients (R, P) to its values (R,); `n` cases."""
-        low, high = interval(of(self.weights)[:, None], confidence=self.confidence)
-        value = of(np.ones((1, self.weights.shape[1])))
-        return pd.DataFrame({"value": value, "low": low, "high": high, "n": n})
+        return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
     def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
         """What needs no observation, target (P, Q): `majority`, the best constant answers, and `prevalence`, of 1."""
         for metric, answer in zip(("majority", "prevalence"), constant_answers(target), strict=True):
             yield self.mean([right_of(answer[:, :, None], target, target != 0)]).assign(metric=metric)
-
-    def _plain(self, parts: list[Part]) -> Floats:
-        one: Floats = mean_ratio(parts, np.ones((1, self.weights.shape[1])))[0]
-        return one
 
 
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
@@ -90,9 +87,9 @@ def by_t(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def sums_of(table: pd.DataFrame, patients: Sequence[str], *columns: str, by: str = "t") -> list[Floats]:
-    """(P, T) sums of each column by patient, in this order, and by the values of `by`, ascending."""
+    """(P, T) sums of each column by patient, in this order, and by the values of `by`, ascending; 0 without a row."""
     sums = table.groupby(["patient", by], sort=False)[list(columns)].sum()
-    return [sums[name].unstack(by).loc[list(patients)].to_numpy(float) for name in columns]
+    return [sums[name].unstack(by).reindex(list(patients)).fillna(0.0).to_numpy(float) for name in columns]
 
 
 def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:

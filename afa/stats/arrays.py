@@ -38,6 +38,12 @@ def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
     return table.assign(entity_a=names[a[pair]], entity_b=names[b[pair]])
 
 
+def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
+    """One table of all parts by patient, in this order, so that tables of parts of the patients join to the whole."""
+    whole = pd.concat(parts, ignore_index=True)
+    return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
+
+
 def right_by_kind(
     signs: NDArray[np.int8], winners: NDArray[np.int8], prior: NDArray[np.int8]
 ) -> dict[str, NDArray[Any]]:

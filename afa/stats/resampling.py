@@ -6,23 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from afa.mrf import Floats
 from afa.orders import generator_of
-
-
-def ratio_interval(
-    right: Floats, total: Floats, *, resamples: int, confidence: float, purpose: str
-) -> tuple[Floats, Floats]:
-    """Percentile interval of sum(right) / sum(total) over patients, column by column.
-
-    right, total : (P, C) per patient. Returns low and high, (C,); NaN where no resample has a total above 0.
-    The resamples depend on `purpose` and P alone, so that columns of one call are paired.
-    """
-    weights = patient_weights(len(right), resamples=resamples, purpose=purpose)
-    numerator, denominator = weights @ right, weights @ total
-    ratio = np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0)
-    return interval(ratio, confidence=confidence)
 
 
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
@@ -30,6 +17,12 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
     tail = 100 * (1 - confidence) / 2
     low, high = percentiles(statistics, [tail, 100 - tail])
     return low, high
+
+
+def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
+    """`value`, `low`, `high` of statistics (1 + R, C), the first row the values, the others their resamples."""
+    low, high = interval(every[1:], confidence=confidence)
+    return pd.DataFrame({"value": every[0], "low": low, "high": high})
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:

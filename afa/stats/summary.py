@@ -75,8 +75,10 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows[DETAILS].isna().all(axis=1)]
 
 
-def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
+def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
     """Rows of one table in the summary's form: columns that do not apply are empty.
+
+    rows : one table, or several that follow each other. same : columns that are the same on all rows.
 
     Raises
     ------
@@ -84,6 +86,7 @@ def summary_rows(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         fault of the caller.
 
     """
+    rows = (rows if isinstance(rows, pd.DataFrame) else pd.concat(rows, ignore_index=True)).assign(**same)
     unknown = sorted(set(rows.columns) - set(COLUMNS)) + sorted(set(rows["metric"]) - set(METRICS))
     if unknown:
         raise ValueError(f"not in the summary's form: {', '.join(unknown)}; COLUMNS and METRICS have what there is")

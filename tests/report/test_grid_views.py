@@ -30,9 +30,10 @@ from afa.report.figures import (
 )
 from afa.report.notebook import notebook_figure, run_notebook
 from afa.rulenames import IN_THE_GRID
+from afa.stages import allocation_truth
 from afa.stages.allocation import summarise
-from afa.stages.allocation.tables import allocation_grid, allocation_truth, cells_of
-from afa.stages.settings import Bootstrap
+from afa.stages.allocation.tables import allocation_grid, cells_of
+from afa.stages.settings import Bootstrap, Inference
 from afa.stats.summary import summary_rows, write_summary
 
 ROOT = Path(__file__).parents[2]
@@ -239,7 +240,7 @@ def small_run(bundle_tiny, tmp_path_factory):
         for _, cells in cells_of(rules, ("cmi",), ("every", "paper"))
     ]
     tables = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in ("rounds", "choices")}
-    tables |= allocation_truth(bundle_tiny, cohort, k=2, solver=Solver())
+    tables |= allocation_truth.run(bundle_tiny, cohort, top_k=2, inference=Inference())
     (folder / "curves").mkdir()
     rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     write_summary([rows], folder / "curves" / "allocation.parquet")

@@ -9,15 +9,16 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
-from afa.inference.meanfield import Solver
 from afa.report.paper_tables import TABLES
 from afa.report.publish import DICTIONARY, dictionary_of, publish
-from afa.stages.binary import binary_tasks, summarise
+from afa.stages import binary
+from afa.stages.binary import summarise
 from afa.stages.inputs import paper_tables
-from afa.stages.settings import Bootstrap
+from afa.stages.settings import Bootstrap, Closure, Inference, RandomOrder
 from afa.stats.tables import write_tables
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
+ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
 FORMS = ("binary_form", "binary_form_support")
 
 
@@ -28,7 +29,7 @@ def published(bundle_tiny, tmp_path_factory):
     values = np.random.default_rng(2).integers(-1, 2, (5, len(bundle_tiny.features))).astype(np.int8)
     names = tuple(f"p{i}" for i in range(5))
     cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
-    tables = binary_tasks(bundle_tiny, cohort, seeds=(0,), solver=Solver())
+    tables = binary.run(bundle_tiny, cohort, **ONE, closure=Closure())
     write_tables(tables, folder / "binary")
     rows = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     publish(rows, paper_tables(PAPER), [folder / "binary"], folder / "out", n_features=len(bundle_tiny.features))

@@ -12,15 +12,15 @@ from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.preference import linearity, two_elbo
-from afa.stages.accurate import summarise
+from afa.stages.accurate import Settings, run, summarise
 from afa.stages.accurate.inference import Effort, Scores, States, evidence_of, log_z, sampled_state
-from afa.stages.accurate.tables import accurate_tables
-from afa.stages.settings import Bootstrap
+from afa.stages.settings import Bootstrap, Closure, Inference
 from afa.stats.summary import headline
 
 EXACT = Effort(limit=1e9, chains=40, steps=10)
 SAMPLED = Effort(limit=0, chains=2000, steps=60)
-SETTINGS = {"patients": 3, "linearity_patients": 2, "seed": 0, "rounds": (2, 4), "k": 2, "solver": Solver(0.5, 1e-8)}
+SETTINGS = {"patients": 3, "linearity_patients": 2, "seed": 0, "rounds": (2, 4)}
+READ = {"top_k": 2, "closure": Closure(), "inference": Inference(tolerance=1e-8)}
 
 
 def bundle():
@@ -37,7 +37,9 @@ def cohort(model):
 
 def tables_by(effort, **changed):
     model = bundle()
-    return accurate_tables(model, cohort(model), effort=effort, **{**SETTINGS, **changed})
+    own = {name: changed.pop(name) for name in list(changed) if name in Settings.model_fields}
+    accurate = Settings(**SETTINGS | vars(effort) | own)
+    return run(model, cohort(model), accurate=accurate, **READ | changed)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,7 @@ def test_mean_field_scores_are_those_of_the_planners(exactly):
     model, here = states()
     known = observations(model, here, 1, 1)
     evidence = [Evidence.of(model.mrf(entity), known) for entity in model.entities]
-    solved = [mean_field(state.mrf, state, solver=SETTINGS["solver"]) for state in evidence]
+    solved = [mean_field(state.mrf, state, solver=Solver(0.5, 1e-8)) for state in evidence]
     rows = exactly["duels"].query("patient == @here.names[1] and t == 2")
     found = {name: part["mean_field"].to_numpy() for name, part in rows.groupby("method")}
     upper = np.triu_indices(len(evidence), 1)

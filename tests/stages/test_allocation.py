@@ -12,17 +12,17 @@ from afa.engine.rounds import follow_rule, full_observation
 from afa.errors import ConfigError
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
+from afa.stages import allocation_truth
 from afa.stages.allocation.own_rule import follow_own_rule
 from afa.stages.allocation.tables import (
     GAINS,
     SCHEDULES,
     Cell,
     allocation_grid,
-    allocation_truth,
     cells_of,
     clinical_k,
 )
-from afa.stages.settings import Allocation
+from afa.stages.settings import Allocation, Inference
 
 SOLVER = Solver()
 
@@ -86,7 +86,7 @@ def test_at_full_observation_every_rule_has_everything_right():
     bundle, cohort = made()
     cells = [cell for _, part in cells_of(list(RULES), GAINS, tuple(SCHEDULES)) for cell in part]
     tables = grid(bundle, cohort, cells)
-    duels = allocation_truth(bundle, cohort, k=2, solver=SOLVER)["duels"]
+    duels = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())["duels"]
     decided = duels[duels["winner"] != 0].groupby("patient").size()
     end = tables["rounds"].query("t == 7")
     assert (end["right"] == end["patient"].map(decided)).all()
@@ -106,7 +106,7 @@ def test_precisions_by_hand():
     assert wald["p_at_k"].tolist() == pytest.approx([2 / 3, 1, 1])
     assert wald["clinical_p_at_k"].tolist() == pytest.approx([2 / 3, 0, 0])
     assert wald["clinical_r_precision"].tolist() == pytest.approx([2 / 3, 0.5, 0.5])
-    targets = allocation_truth(bundle, cohort, k=2, solver=SOLVER)["targets"]
+    targets = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())["targets"]
     assert targets["top"].tolist() == [2, 2, 0]
     assert targets["label"].tolist() == [0, 1, 1]
 
@@ -117,7 +117,7 @@ def test_entities_that_tie_for_the_last_place_are_each_a_right_answer():
     cohort = Cohort("made", bundle.features, ("p0",), np.array([[1]], dtype=np.int8), labels)
     tables, truth = (
         grid(bundle, cohort, [Cell("greedy", "cmi", "every")]),
-        allocation_truth(bundle, cohort, k=2, solver=SOLVER),
+        allocation_truth.run(bundle, cohort, top_k=2, inference=Inference()),
     )
     assert truth["targets"]["top"].tolist() == [2, 1, 1]
     assert tables["rounds"].query("t == 1")["p_at_k"].tolist() == [1, 1]

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
-from afa.stages.binary import INFORMED, binary_tasks, static_order, summarise
-from afa.stages.settings import Bootstrap
+from afa.stages import binary
+from afa.stages.binary import INFORMED, static_order, summarise
+from afa.stages.settings import Bootstrap, Closure, Inference, RandomOrder
 
+READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
 KEYS = ["allocation", "gain", "guide", "target", "metric", "method"]
 
 
@@ -31,7 +32,7 @@ def cohort(bundle_tiny):
 
 @pytest.fixture(scope="module")
 def tables(bundle_tiny, cohort):
-    return binary_tasks(bundle_tiny, cohort, seeds=(0, 1), solver=Solver())
+    return binary.run(bundle_tiny, cohort, **READ)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def rows(tables):
 
 
 def test_threads_change_no_byte(bundle_tiny, cohort, tables):
-    again = binary_tasks(bundle_tiny, cohort, seeds=(0, 1), solver=Solver(), threads=2)
+    again = binary.run(bundle_tiny, cohort, **READ, threads=2)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
@@ -185,6 +186,6 @@ def test_a_rigorous_bracket_is_never_wrong_and_the_tight_one_never_later(rows):
 
 def test_a_cohort_without_labels_has_no_clinical_rows_but_says_how_many_are_missing(bundle_tiny, cohort):
     bare = Cohort("bare", cohort.features, cohort.patients, cohort.values, pd.DataFrame(index=list(cohort.patients)))
-    tables = binary_tasks(bundle_tiny, bare, seeds=(0,), solver=Solver())
+    tables = binary.run(bundle_tiny, bare, **READ | {"random_order": RandomOrder(seeds=(0,))})
     clinical = summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9)).query("target == 'clinical'")
     assert clinical[["metric", "quantity", "value"]].to_numpy().tolist() == [["count", "without_label", 27]]

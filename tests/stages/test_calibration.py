@@ -9,15 +9,15 @@ from oracle import posterior
 
 from afa.closure import half_potentials, two_elbo
 from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
 from afa.orders import random_order
 from afa.planner import BinaryPlanner
-from afa.stages.binary import binary_tasks
+from afa.stages import binary
 from afa.stages.calibration import reliability, run, summarise
 from afa.stages.inputs import rounds_up_to
-from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
+from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder
 from afa.stats.summary import headline
 
+READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
 SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "closure": Closure()}
 
 
@@ -31,7 +31,7 @@ def cohort(bundle_tiny):
 
 @pytest.fixture(scope="module")
 def tasks(bundle_tiny, cohort):
-    return binary_tasks(bundle_tiny, cohort, seeds=(0, 1), solver=Solver())
+    return binary.run(bundle_tiny, cohort, **READ)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_both_inferences_agree_at_full_observation_and_say_the_prior_before_any(
 
 def test_the_stage_and_the_planner_have_one_posterior_where_a_bundle_has_priors(bundle_tiny, cohort):
     bundle = replace(bundle_tiny, priors=np.array([0.7, -1.2, 0.4])[: len(bundle_tiny.entities)])
-    tasks = binary_tasks(bundle, cohort, seeds=(0,), solver=Solver())
+    tasks = binary.run(bundle, cohort, **READ | {"random_order": RandomOrder(seeds=(0,))})
     found = run(bundle, cohort, tasks, **SETTINGS)["odds"]
     odds = found.set_index(["inference", "patient", "entity", "t"])["calibrated"]
     order = random_order(bundle.features, patient=cohort.patients[1], seed=0)

@@ -17,7 +17,8 @@ from afa.errors import ConfigError
 from afa.stages import sections
 from afa.stages.base import chosen
 from afa.stages.elicitation_error import Settings, flipped_models, run
-from afa.stages.elicitation_error.numbers import summarise_elicitation_error, wilson
+from afa.stages.elicitation_error.numbers import summarise, wilson
+from afa.stages.settings import Bootstrap
 from afa.stats.tables import gather_tables, read_table, write_tables
 
 GRID = [(0.0, 0), (0.2, 0), (0.2, 1), (0.5, 0), (1.0, 0)]
@@ -63,7 +64,7 @@ def tables(bundle: Bundle, cohort: Cohort) -> dict[str, pd.DataFrame]:
 
 @pytest.fixture(scope="module")
 def summary(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    return summarise_elicitation_error(tables, resamples=200, confidence=0.95)
+    return summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.95))
 
 
 def cell(
@@ -187,7 +188,7 @@ def test_an_entity_too_dense_keeps_its_raw_decisions_and_is_listed() -> None:
     assert tables["left_out"]["reason"].str.contains("over 21 features").all()
     assert set(tables["calls"]["decision"]) == {"raw"}
     assert set(tables["calls"]["population"]) == {"clinical"}
-    summary = summarise_elicitation_error(tables, resamples=20, confidence=0.95)
+    summary = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.95))
     assert cell(summary, "count", None, None, "left_out_exact_accuracy")["value"] == 1
     assert not summary["reference"].isin(["calibrated", "exact"]).any()
 
@@ -250,7 +251,7 @@ def test_intervals_with_flips_are_wider_where_the_flipped_models_differ(tables: 
     alike[shares] = alike.groupby(keys)[shares].transform("mean")
     widths = []
     for replicates in (alike, tables["replicates"]):
-        summary = summarise_elicitation_error({**tables, "replicates": replicates}, resamples=500, confidence=0.95)
+        summary = summarise({**tables, "replicates": replicates}, bootstrap=Bootstrap(resamples=500, confidence=0.95))
         every = ({}, {"variant": "flip", "level": 0.5})
         rows = [cell(summary, "accuracy", "clinical", "raw", **flipped) for flipped in every]
         widths.append([row["high"] - row["low"] for row in rows])
@@ -272,7 +273,7 @@ def test_the_exact_accuracy_stands_beside_and_lies_inside(
 
 def test_an_exact_accuracy_outside_the_interval_is_said(tables: dict[str, pd.DataFrame]) -> None:
     changed = {**tables, "references": tables["references"].assign(calibrated=0.1)}
-    summary = summarise_elicitation_error(changed, resamples=20, confidence=0.95)
+    summary = summarise(changed, bootstrap=Bootstrap(resamples=100, confidence=0.95))
     assert cell(summary, "rate", "drawn", "calibrated", "exact_inside")["value"] == 0
     assert cell(summary, "rate", "drawn", "calibrated", "entity_exact_inside")["value"] == 0
     assert cell(summary, "rate", "drawn", "raw", "exact_inside")["value"] == 1
@@ -316,6 +317,6 @@ def test_where_all_entities_are_too_dense_and_nobody_has_a_label_only_counts_are
     dense = bundle_of(np.ones((1, n)), np.ones((1, n, n)), entities=("u",))
     values = np.ones((2, n), dtype=np.int8)
     nobody = Cohort("made", dense.features, ("p0", "p1"), values, pd.DataFrame(index=["p0", "p1"]))
-    found = summarise_elicitation_error(elicitation_error(dense, nobody), resamples=100, confidence=0.9)
+    found = summarise(elicitation_error(dense, nobody), bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(found["metric"]) == {"count", "rate"}
     assert found.loc[found["metric"] == "count", "value"].notna().all()

@@ -17,7 +17,7 @@ from afa.elicit.study import load_study
 from afa.report.publish import dictionary_of
 from afa.stages.elicitation_health import STAGE, elicitation_health
 from afa.stages.elicitation_health.answers import read_answers
-from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health
+from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise
 from afa.stages.elicitation_health.signs import (
     Cases,
     correlation_draws,
@@ -26,7 +26,9 @@ from afa.stages.elicitation_health.signs import (
     pair_signs,
     unary_draws,
 )
+from afa.stages.settings import Bootstrap
 
+QUICK = Bootstrap(resamples=100, confidence=0.9)
 DRAWS = 40
 TWO = bundle_of([[1, -1]], [[[0, 1], [0, 0]]], features=("A", "B"), entities=("P",))
 
@@ -136,7 +138,7 @@ def test_an_entity_with_one_class_or_no_labels_is_left_out_and_counted():
     assert set(tables["genes"]["entity"]) == {"P"}
     entities = tables["entities"].set_index("entity")[["positive", "negative"]]
     assert entities.to_numpy().tolist() == [[1, 1], [2, 0], [0, 0]]
-    rows = summarise_elicitation_health(tables, resamples=20, confidence=0.9)
+    rows = summarise(tables, bootstrap=QUICK)
     left_out = rows[rows["quantity"] == "phenotypes_without_both_labels"]
     assert left_out["value"].tolist() == [2]
 
@@ -180,7 +182,7 @@ def test_the_summary_of_a_record_is_what_is_worked_by_hand(study):
     folder, bundle, cohort = study
     answers = read_answers(load_study(folder), folder / "record")
     tables = elicitation_health(bundle, cohort, answers, draws=DRAWS)
-    rows = summarise_elicitation_health(tables, resamples=50, confidence=0.9)
+    rows = summarise(tables, bootstrap=QUICK)
     assert value(rows, "other_runs") == pytest.approx(10 / 18)
     assert value(rows, "other_runs", reference="other_phenotype") == pytest.approx(8 / 48)
     assert value(rows, "other_runs", metric="gap", reference="other_phenotype") == pytest.approx(10 / 18 - 8 / 48)
@@ -202,9 +204,7 @@ def test_the_summary_of_a_record_is_what_is_worked_by_hand(study):
 def test_one_wording_has_its_name_and_no_number(study):
     folder, bundle, cohort = study
     answers = read_answers(load_study(folder), folder / "record")
-    rows = summarise_elicitation_health(
-        elicitation_health(bundle, cohort, answers, draws=DRAWS), resamples=20, confidence=0.9
-    )
+    rows = summarise(elicitation_health(bundle, cohort, answers, draws=DRAWS), bootstrap=QUICK)
     wording = rows[rows["target"] == "other_wording"]
     assert wording["reference"].tolist() == ["one_wording"] * 2
     assert wording["value"].isna().all()
@@ -214,9 +214,7 @@ def test_two_wordings_have_a_number_beside_chance(study):
     folder, bundle, cohort = study
     add_pairs(folder, "P", {("A", "E"): 0}, wording="a" * 64)
     answers = read_answers(load_study(folder), folder / "record")
-    rows = summarise_elicitation_health(
-        elicitation_health(bundle, cohort, answers, draws=DRAWS), resamples=20, confidence=0.9
-    )
+    rows = summarise(elicitation_health(bundle, cohort, answers, draws=DRAWS), bootstrap=QUICK)
     both = f"{'a' * 12}_and_unknown"
     assert value(rows, "other_wording", stratum="pairwise", reference=both) == 0
     assert value(rows, "other_wording", "by_chance", stratum="pairwise", reference=both) == 0
@@ -227,7 +225,7 @@ def test_without_a_record_only_the_signs_are_compared():
     bundle, cohort = random_inputs()
     tables = elicitation_health(bundle, cohort, None, draws=DRAWS)
     assert all(tables[name].empty for name in ("asked", "answers", "overlap", "kept", "stability", "wordings"))
-    rows = summarise_elicitation_health(tables, resamples=20, confidence=0.9)
+    rows = summarise(tables, bootstrap=QUICK)
     assert set(rows["target"]) == {"unary_signs", "labels", "correlations"}
     assert rows["variant"].isna().all()
     assert not rows["stratum"].isin(["often_named", "seldom_named"]).any()
@@ -236,7 +234,7 @@ def test_without_a_record_only_the_signs_are_compared():
 def test_a_bundle_without_couplings_and_a_cohort_without_labels_have_counts_and_no_share():
     bundle = bundle_of([[1, 0]], np.zeros((1, 2, 2)))
     tables = elicitation_health(bundle, cohort_of([[1, 0], [0, 1]], features=bundle.features), None, draws=DRAWS)
-    rows = summarise_elicitation_health(tables, resamples=20, confidence=0.9)
+    rows = summarise(tables, bootstrap=QUICK)
     assert set(rows["metric"]) == {"count"}
 
 
@@ -245,7 +243,7 @@ def test_every_row_s_value_lies_between_0_and_1_and_every_draw_is_the_same_again
     one, other = (elicitation_health(bundle, cohort, None, draws=DRAWS) for _ in range(2))
     for name in STAGE.tables:
         assert_frame_equal(one[name], other[name])
-    rows = summarise_elicitation_health(one, resamples=20, confidence=0.9)
+    rows = summarise(one, bootstrap=QUICK)
     rate = rows.loc[rows["metric"] == "rate", "value"]
     assert rate.between(0, 1).all()
     gap = rows[(rows["metric"] == "gap") & (rows["reference"] == "shuffled_labels")]

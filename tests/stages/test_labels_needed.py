@@ -26,7 +26,8 @@ from afa.stages.labels_needed.classifiers import (
     shown_shares,
     train,
 )
-from afa.stages.labels_needed.numbers import Told, _first_ahead, summarise_labels_needed
+from afa.stages.labels_needed.numbers import Told, _first_ahead, summarise
+from afa.stages.settings import Bootstrap
 from afa.stats.accuracy import accuracies, ranking
 
 OPTIONS = {"sizes": (6, 10), "repeats": 2, "permuted": 1, "labels": 5, "tested": 4, "of_each_class": 2}
@@ -66,7 +67,7 @@ def cohorts(bundle):
 
 
 def needed(bundle, cohorts, scores, **options):
-    return needed_tables(bundle, cohorts, scores, Settings(**options), name="small")
+    return needed_tables(bundle, cohorts, scores, Settings(**options))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def tables(bundle, cohorts, zero_shot):
 
 @pytest.fixture(scope="module")
 def rows(tables):
-    return summarise_labels_needed(tables, resamples=100, confidence=0.9)
+    return summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
 
 
 def task_of(positive):
@@ -237,7 +238,7 @@ def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
     few = needed(bundle, cohorts, zero_shot["scores"], **{**options, "sizes": [19], "of_each_class": 3})
     assert few["left_out"].set_index("size")["reason"][19] == "leaves 2 patients with the label, fewer than 3"
     assert len(few["predictions"]) == 0
-    rows = summarise_labels_needed(few, resamples=100, confidence=0.9)
+    rows = summarise(few, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     found = rows.set_index(["quantity", rows["level"].fillna(0)])["value"].to_dict()
     assert found == {("labels", 0): 0, ("labels_not_used", 0): 1, ("labels", 19): 0}
     assert set(tables["splits"]["size"]) == {6, 19}
@@ -254,7 +255,7 @@ def test_one_labelled_patient_and_scores_of_others_are_refused(bundle, cohorts, 
 def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts, zero_shot):
     bare = {name: replace(cohort, labels=cohort.labels[[]]) for name, cohort in cohorts.items()}
     tables = needed(bundle, bare, zero_shot["scores"].iloc[:0], **OPTIONS)
-    assert summarise_labels_needed(tables, resamples=100, confidence=0.9)["value"].tolist() == [0, 0]
+    assert summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))["value"].tolist() == [0, 0]
     empty = needed(bundle, {}, zero_shot["scores"].iloc[:0], **OPTIONS)
     assert empty["splits"].empty
 
@@ -312,7 +313,7 @@ def test_both_sides_of_a_gap_are_measured_on_the_same_patients(tables, rows):
 
 def test_chance_is_the_mean_over_shuffles_and_its_interval_is_over_them(bundle, cohorts, zero_shot):
     tables = needed(bundle, cohorts, zero_shot["scores"], **{**OPTIONS, "sizes": [10], "permuted": 2})
-    rows = summarise_labels_needed(tables, resamples=400, confidence=0.98)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=400, confidence=0.98))
     labels = tables["zero_shot"].drop_duplicates("patient").set_index("patient")["label"]
     keys = {"reference": "controls", "method": "naive_bayes", "allocation": "random", "t": 60}
     part = tables["predictions"]

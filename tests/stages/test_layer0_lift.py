@@ -14,7 +14,8 @@ from afa.cohort.cohort import Cohort
 from afa.engine.paths import first_signs, sign_paths
 from afa.engine.rounds import follow_rule, full_observation
 from afa.planner import TopKPlanner
-from afa.stages.layer0.tables import layer0_lift, winners
+from afa.stages.inputs import final_differences
+from afa.stages.layer0.tables import layer0_lift
 
 NOTHING, SOME = (5, "sound", "k"), (5, "f1", "n_minus_k")
 VARIANT = ["n_clusters", "criterion", "rule"]
@@ -141,9 +142,10 @@ def test_the_numbers_do_not_depend_on_the_number_of_threads_or_on_who_else_is_th
 
 
 def test_winners_are_the_signs_of_full_observation_and_ties_have_none(bundle: Bundle, cohort: Cohort) -> None:
-    for values, found in zip(cohort.values, winners(bundle, cohort.values), strict=True):
+    winners = np.sign(final_differences(bundle, cohort.values))
+    for values, found in zip(cohort.values, winners, strict=True):
         assert found.tolist() == list(signs_at_full_observation(bundle, values).values())
-    assert not winners(bundle, cohort.values)[7].any()
+    assert not winners[7].any()
 
 
 def test_the_first_rounds_of_an_order_can_be_followed_without_the_rest(bundle: Bundle, cohort: Cohort) -> None:

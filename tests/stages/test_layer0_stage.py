@@ -274,7 +274,7 @@ def test_on_the_bundle_the_lift_is_asked_for_once_for_all_numbers_of_clusters(
     assert list(dict.fromkeys(count for count, *_ in removed)) == [2, 3, 6, 7]
     out = tables["layer0"].set_index(["n_clusters", "criterion", "rule"])["entities_out"].to_dict()
     assert {variant: len(names) for variant, names in removed.items()} == out
-    assert tables["lift"].columns[:5].tolist() == ["cohort", "bundle", "n_clusters", "criterion", "rule"]
+    assert {"cohort", "bundle", "n_clusters", "criterion", "rule"} < set(tables["lift"])
 
 
 def test_the_lift_on_the_bundle_is_by_number_of_clusters_and_the_headline_is_the_papers(

@@ -22,9 +22,9 @@ from afa.mrf import Evidence, PairwiseMRF
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes, tie_of
 from afa.stages import layer1
+from afa.stages.inputs import final_differences
 from afa.stages.layer1 import (
     ALLOCATIONS,
-    final_differences,
     informed_order,
     informed_pair_orders,
     quantile,
@@ -169,7 +169,7 @@ def test_the_steps_count_calls_by_features_of_the_own_supports(
             expected[key] = expected.get(key, 0) + int(now["call"] != 0)
     steps = whole["steps"].fillna({"seed": -1})
     steps = steps[steps["patient"].isin(plain.loc[plain["final"] != 0, "patient"])]
-    found = {tuple(row[:5]): row[5] for row in steps.drop(columns=["cohort", "bundle"]).itertuples(index=False)}
+    found = {tuple(row[:5]): row[5] for row in steps.itertuples(index=False)}
     assert found == expected
     assert whole["steps"].loc[whole["steps"]["patient"] == "p4", "called"].eq(0).all()
 

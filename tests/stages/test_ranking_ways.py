@@ -18,13 +18,14 @@ from afa.mrf import Evidence
 from afa.orders import random_order
 from afa.preference import cross_expectations, duels_of, linearity, population, population_posterior, wald
 from afa.stages.labels.tasks import shuffled_genes
-from afa.stages.ranking import summarise
-from afa.stages.ranking.tables import patient_auroc, ranking_tables, scales_of, size_correlation
+from afa.stages.ranking import Settings, run, summarise
+from afa.stages.ranking.tables import patient_auroc, scales_of, size_correlation
 from afa.stages.ranking.ways import METHODS, known, leads, places, raw_scale
-from afa.stages.settings import Bootstrap
+from afa.stages.settings import Bootstrap, Inference
 
 QUICK = settings(max_examples=25, deadline=None)
-OPTIONS = {"k": 2, "rounds": [2, 4, 99], "seeds": [0, 1], "permutations": 3, "whole_permutations": 25}
+SETTINGS = Settings(rounds=(2, 4, 99), seeds=(0, 1), permutations=3, whole_permutations=25)
+OPTIONS = {"ranking": SETTINGS, "top_k": 2, "inference": Inference()}
 ENTITIES = ("ache", "burn", "chill", "daze", "fever")
 
 
@@ -168,7 +169,7 @@ def test_the_correlation_with_size_is_1_where_the_largest_is_first_and_missing_w
 
 @pytest.fixture(scope="module")
 def tables(bundle, cohort):
-    return ranking_tables(bundle, cohort, **OPTIONS)
+    return run(bundle, cohort, **OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +255,7 @@ def test_a_shuffled_bundle_read_at_full_observation_is_the_shuffled_bundle_follo
 
 
 def test_threads_change_no_byte(bundle, cohort, tables):
-    again = ranking_tables(bundle, cohort, **OPTIONS, threads=2)
+    again = run(bundle, cohort, **OPTIONS, threads=2)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
@@ -305,6 +306,6 @@ def test_the_order_by_prevalence_and_the_counts_stand_beside_the_labels(cohort, 
 
 def test_a_cohort_without_labels_has_duels_and_no_clinical_rows_but_counts(bundle):
     bare = cohort_of(bundle, labels=())
-    found = summarise(ranking_tables(bundle, bare, **OPTIONS), bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    found = summarise(run(bundle, bare, **OPTIONS), bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(found.loc[found["table"] == "clinical", "metric"]) == {"count"}
     assert {"accuracy", "p_at_k", "gap", "p_value"} <= set(found.loc[found["table"] == "ranking", "metric"])

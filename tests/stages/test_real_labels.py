@@ -17,7 +17,7 @@ from afa.orders import random_order
 from afa.planner import BinaryPlanner
 from afa.stages.inputs import amounts
 from afa.stages.labels import Settings, label_tables
-from afa.stages.labels.numbers import summarise_labels
+from afa.stages.labels.numbers import summarise
 from afa.stages.labels.tasks import (
     Setting,
     as_greedy_chooses,
@@ -27,6 +27,7 @@ from afa.stages.labels.tasks import (
     shuffled_genes,
     tasks_of,
 )
+from afa.stages.settings import Bootstrap
 from afa.stats.accuracy import accuracies, ranking
 
 OPTIONS = Settings(percents=(34, 50), seeds=(0, 1), strengths=(0.9, 0.5), permutations=3, whole_permutations=5)
@@ -66,7 +67,7 @@ def tables(bundle, cohorts):
 
 @pytest.fixture(scope="module")
 def rows(tables):
-    return summarise_labels(tables, resamples=200, confidence=0.9)
+    return summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9))
 
 
 def test_every_setting_is_followed_and_those_fixed_beforehand_come_first(tables):
@@ -197,7 +198,7 @@ def test_controls_are_decided_by_the_scores_and_the_right_answer_is_no(bundle, c
     names = [f"healthy{i}" for i in range(5)]
     healthy = pd.DataFrame(random.integers(-1, 2, (5, 6)), names, list(bundle.features))
     tables = label_tables(bundle, replace(cohorts[0], controls=healthy), cohorts[1], OPTIONS)
-    rows = summarise_labels(tables, resamples=200, confidence=0.9)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.9))
     found = rows[rows["table"] == "controls"]
     assert set(found["metric"]) == {"specificity"}
     assert set(found["reference"]) == {"controls"}
@@ -229,7 +230,7 @@ def test_without_controls_nothing_is_said_of_the_healthy(tables, rows):
 def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts):
     bare = [replace(cohort, labels=cohort.labels[[]]) for cohort in (cohorts[0], cohorts[1][0.5])]
     tables = label_tables(bundle, bare[0], {0.5: bare[1]}, OPTIONS)
-    rows = summarise_labels(tables, resamples=100, confidence=0.9)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert rows["metric"].tolist() == ["count", "count"]
     assert rows["value"].tolist() == [0, 0]
 
@@ -238,7 +239,7 @@ def test_a_run_encoded_against_the_cohort_has_no_reference_controls(bundle, coho
     by_itself = replace(cohorts[1][0.5], provenance={"encoding": {"reference": "cohort"}})
     tables = label_tables(bundle, by_itself, cohorts[1], OPTIONS)
     assert set(tables["scores"]["reference"]) == {"cohort"}
-    assert len(summarise_labels(tables, resamples=100, confidence=0.9))
+    assert len(summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9)))
 
 
 def test_another_cohort_in_the_second_code_is_refused(bundle, cohorts):

@@ -9,12 +9,12 @@ from oracle import posterior
 
 from afa.closure import shared_potentials
 from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
 from afa.orders import random_order
-from afa.stages.binary import binary_tasks
+from afa.stages import binary
 from afa.stages.calibration import run
-from afa.stages.settings import Calibration, Closure, Inference
+from afa.stages.settings import Calibration, Closure, Inference, RandomOrder
 
+ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
 SHARED = {"coupling": "shared", "strength": 0.6}
 
 
@@ -32,7 +32,7 @@ def cohort(bundle):
 
 @pytest.fixture(scope="module")
 def tasks(bundle, cohort):
-    return binary_tasks(bundle, cohort, seeds=(0,), solver=Solver(), **SHARED)
+    return binary.run(bundle, cohort, **ONE, closure=Closure(**SHARED))
 
 
 def test_the_target_is_the_sign_of_the_unary_contrast_and_every_score_ends_there(bundle, cohort, tasks):

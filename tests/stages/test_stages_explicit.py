@@ -13,22 +13,23 @@ from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
 from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
-from afa.stages.binary import binary_tasks
+from afa.stages import binary
 from afa.stages.calibration import NOT_COMPILED, run, summarise
 from afa.stages.inputs import closures_beside, explicit_references
 from afa.stages.labels import Settings as Labels
 from afa.stages.labels import label_tables
-from afa.stages.labels.numbers import summarise_labels
+from afa.stages.labels.numbers import summarise as summarise_labels
 from afa.stages.labels.tasks import shuffled_genes
 from afa.stages.labels_needed import Settings as Needed
 from afa.stages.labels_needed import needed_tables
-from afa.stages.labels_needed.numbers import summarise_labels_needed
-from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, Stopping
+from afa.stages.labels_needed.numbers import summarise as summarise_labels_needed
+from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
 from afa.stages.stopping import stopping_tables
-from afa.stages.stopping.numbers import summarise_stopping
+from afa.stages.stopping.numbers import summarise as summarise_stopping
 from afa.stats.summary import KEYS
 
 SEED = 4
+ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
 ASKED = {"calibration": Calibration(rounds=(2,)), "inference": Inference()}
 
 
@@ -68,14 +69,20 @@ def test_labels_show_it_beside_the_papers_choices_and_ours(case):
         ends = scores[(scores["entity"] == name) & (scores["allocation"] == "greedy")].set_index("patient")["raw"]
         np.testing.assert_allclose(whole.loc[name, "score"].loc[ends.index], ends, atol=1e-6)
     assert (tables["tasks"].query("coupling == 'explicit'")["shift"] == 0).all()
-    rows = summarise_labels(tables, resamples=20, confidence=0.9)
+    rows = summarise_labels(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(rows["coupling"].dropna()) == {"differential", "shared", "explicit"}
     assert explicit_references(found.bundle) == ["controls", "ranges", "cohort"]
 
 
 def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
     found, cohort = case
-    tables = binary_tasks(found.bundle, cohort, seeds=[0], solver=Solver(), coupling="explicit")
+    tables = binary.run(
+        found.bundle,
+        cohort,
+        random_order=RandomOrder(seeds=(0,)),
+        inference=Inference(),
+        closure=Closure(coupling="explicit"),
+    )
     targets = tables["targets"].set_index(["entity", "patient"])
     for (entity, name), row in targets.iterrows():
         values = cohort.values[cohort.patients.index(name)]
@@ -101,7 +108,7 @@ def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stoppin
     made = {}
     for own in shown:
         closure = Closure(coupling=own)
-        tables = binary_tasks(bundle, cohort, seeds=[0], solver=Solver(), **dict(closure))
+        tables = binary.run(bundle, cohort, **ONE, closure=closure)
         made[own] = run(bundle, cohort, tables, **ASKED, closure=closure)
         assert list(made[own]["odds"]["coupling"].unique()) == [own, *(name for name in shown if name != own)]
     keys = ["coupling", "patient", "entity"]
@@ -123,7 +130,7 @@ def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stoppin
         alone = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=[coupling])
         part = stops["tasks"].query("coupling == @coupling").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, alone["tasks"])
-    rows = summarise_stopping(stops["top_k"], stops["tasks"], resamples=20, confidence=0.9)
+    rows = summarise_stopping(stops, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(rows.query("method == 'two_elbo'")["coupling"]) == set(shown)
     assert rows.query("method == 'linearity'")["coupling"].isna().all()
     assert not rows.drop(columns=["value", "low", "high", "n"]).duplicated().any()
@@ -181,7 +188,13 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
     cohort = Cohort("c", bundle_tiny.features, ("a", "b"), values, pd.DataFrame(index=["a", "b"]))
     assert explicit_references(bundle_tiny) == []
     with pytest.raises(BundleError, match="directions alone"):
-        binary_tasks(bundle_tiny, cohort, seeds=[0], solver=Solver(), coupling="explicit")
+        binary.run(
+            bundle_tiny,
+            cohort,
+            random_order=RandomOrder(seeds=(0,)),
+            inference=Inference(),
+            closure=Closure(coupling="explicit"),
+        )
 
 
 def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it_stops():
@@ -189,7 +202,13 @@ def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it
     found, names = rated(rng, n=2, m=6, group=3), tuple(f"p{i}" for i in range(8))
     bundle, values = found.bundle, np.array([found.values(rng) for _ in names], dtype=np.int8)
     cohort = Cohort("small", bundle.features, names, values, pd.DataFrame({"v0": [0, 1] * 4}, index=list(names)))
-    tables = binary_tasks(bundle, cohort, seeds=[0], solver=Solver(), coupling="explicit")
+    tables = binary.run(
+        bundle,
+        cohort,
+        random_order=RandomOrder(seeds=(0,)),
+        inference=Inference(),
+        closure=Closure(coupling="explicit"),
+    )
     whole = {
         (entity, name): log_odds(bundle, entity, row)
         for entity in ("v0", "v1")
@@ -225,11 +244,11 @@ def test_features_of_two_values_are_read_by_how_often_alone(encoding, group):
         expected = log_odds(bundle, row.entity, values[names.index(row.patient)])
         assert row.calibrated == pytest.approx(expected, abs=1e-6)
     assert tables["null"]["auroc"].between(0, 1).all()
-    assert len(summarise_labels(tables, resamples=20, confidence=0.9))
+    assert len(summarise_labels(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9)))
     limits = {"sizes": [4], "repeats": 1, "permuted": 1, "labels": 2, "tested": 2, "of_each_class": 1}
-    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], Needed(**limits), name="small")
+    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], Needed(**limits))
     assert not needed["zero_shot"].duplicated().any()
-    assert len(summarise_labels_needed(needed, resamples=20, confidence=0.9))
+    assert len(summarise_labels_needed(needed, bootstrap=Bootstrap(resamples=100, confidence=0.9)))
 
 
 def test_a_member_of_a_group_is_exchanged_for_another_member_alone():
@@ -255,9 +274,9 @@ def test_labels_needed_hold_classifiers_against_it_too(case):
     options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 1, "whole_permutations": 1}
     scores = label_tables(found.bundle, cohort, {0.5: cohort}, Labels(**options))["scores"]
     limits = {"sizes": [4], "repeats": 2, "permuted": 1, "labels": 2, "tested": 2, "of_each_class": 1}
-    tables = needed_tables(found.bundle, {"controls": cohort}, scores, Needed(**limits), name="small")
+    tables = needed_tables(found.bundle, {"controls": cohort}, scores, Needed(**limits))
     assert set(tables["zero_shot"]["coupling"]) == {"differential", "explicit"}
-    rows = summarise_labels_needed(tables, resamples=20, confidence=0.9)
+    rows = summarise_labels_needed(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     shown = rows[(rows["method"] == "posterior") & (rows["level"] == 4) & rows["variant"].isna() & (rows["t"] == 100)]
     for coupling in ("differential", "explicit"):
         assert len(shown[(shown["coupling"] == coupling) & (shown["metric"] == "auroc")]) > 0

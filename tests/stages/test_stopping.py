@@ -17,9 +17,9 @@ from afa.cohort.cohort import Cohort
 from afa.engine.paths import watch
 from afa.errors import ConfigError, SanityError
 from afa.inference.meanfield import Solver
-from afa.stages.settings import Stopping
+from afa.stages.settings import Bootstrap, Stopping
 from afa.stages.stopping import check_certain, stopping_tables, stored_orders
-from afa.stages.stopping.numbers import summarise_stopping
+from afa.stages.stopping.numbers import summarise
 from afa.stats.tables import gather_tables, write_tables
 
 LEVELS = Stopping(probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))
@@ -185,7 +185,7 @@ def test_levels_are_those_that_a_planner_takes(settings: dict[str, Any]) -> None
 
 def summary_of(ladder: Bundle, labels: Any = None) -> pd.DataFrame:
     tables = run(ladder, cohort_of(ladder, ALL_UP, FIRST_UP, labels=labels), (0, 1, 2, 3))
-    return summarise_stopping(tables["top_k"], tables["tasks"], resamples=100, confidence=0.95)
+    return summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.95))
 
 
 def number(rows: pd.DataFrame, metric: str, quantity: str | None, **keys: str | float) -> pd.Series:
@@ -241,7 +241,7 @@ def test_a_cohort_without_labels_says_so_and_has_no_such_rows(ladder: Bundle) ->
 def test_a_task_tied_at_the_end_is_left_out_of_the_errors() -> None:
     bundle = bundle_of(np.array([[1.0, -1.0], [1.0, 0.5]]), np.zeros((2, 2, 2)))
     tables = run(bundle, cohort_of(bundle, (1, 1)), (1, 0))
-    rows = summarise_stopping(tables["top_k"], tables["tasks"], resamples=100, confidence=0.95)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.95))
     assert number(rows, "count", "tied_at_full_observation")[["value", "n"]].tolist() == [1, 2]
     keys = {"method": "two_elbo", "allocation": "random", "reference": "budget", "level": 0.5}
     assert number(rows, "rate", None, **keys)["n"] == 1
@@ -250,9 +250,9 @@ def test_a_task_tied_at_the_end_is_left_out_of_the_errors() -> None:
 
 def test_the_summary_does_not_depend_on_the_order_of_rows(ladder: Bundle) -> None:
     tables = run(ladder, cohort_of(ladder, ALL_UP, FIRST_UP), (0, 1, 2, 3))
-    one = summarise_stopping(tables["top_k"], tables["tasks"], resamples=100, confidence=0.95)
+    one = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.95))
     shuffled = tables["top_k"].sort_values(["allocation", "stopping", "level", "patient"], kind="stable")
-    other = summarise_stopping(shuffled, tables["tasks"], resamples=100, confidence=0.95)
+    other = summarise(tables | {"top_k": shuffled}, bootstrap=Bootstrap(resamples=100, confidence=0.95))
     key = ["method", "allocation", "reference", "level", "metric", "quantity", "variant", "target"]
     assert_frame_equal(
         one.sort_values(key, ignore_index=True), other.sort_values(key, ignore_index=True), check_like=True

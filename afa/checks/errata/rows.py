@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict
 
 from afa.errors import ConfigError, Fault
-from afa.stats.resampling import ratio_interval
+from afa.stats.accuracy import Resampled
 from afa.yamlfile import load_model
 
 Kind = Literal["erratum", "remark", "withdrawn"]
@@ -204,8 +204,9 @@ def share_interval(hits: ArrayLike, patients: Sequence[str] | NDArray[np.object_
     names, place = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
     right = np.bincount(place, np.asarray(hits, dtype=np.float64), len(names)).astype(np.float64)[:, None]
     total = np.bincount(place, minlength=len(names)).astype(np.float64)[:, None]
-    low, high = ratio_interval(right, total, resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
-    return float(low[0]), float(high[0])
+    resampled = Resampled.of(len(names), resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
+    low, high = resampled.mean([(right, total)])[["low", "high"]].iloc[0]
+    return float(low), float(high)
 
 
 FORM = dict.fromkeys(("claim_value", "value", "low", "high"), "float64")

@@ -10,19 +10,15 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from afa.bundle import Bundle
-from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
-from afa.stages.accurate.inference import Effort
-from afa.stages.accurate.tables import OPEN, SCORES, accurate_tables, settled
+from afa.stages.accurate.tables import OPEN, SCORES, settled
+from afa.stages.accurate.tables import run as run
 from afa.stages.base import Column, Rounds, Section, Stage
 from afa.stages.columns import described
-from afa.stages.inputs import top_k_size
 from afa.stats.accuracy import Resampled, sums_of
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap, Closure, Inference
+    from afa.stages.settings import Bootstrap
 
 
 class Settings(Section):
@@ -102,32 +98,6 @@ GAP = "accurate_vs_mean_field"
 DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
 
 
-def run(
-    bundle: Bundle,
-    cohort: Cohort,
-    *,
-    accurate: Settings,
-    top_k: int,
-    closure: Closure,
-    inference: Inference,
-    threads: int | None = None,
-) -> dict[str, pd.DataFrame]:
-    """The tables of `accurate_tables`."""
-    return accurate_tables(
-        bundle,
-        cohort,
-        patients=accurate.patients,
-        linearity_patients=accurate.linearity_patients,
-        seed=accurate.seed,
-        rounds=accurate.rounds,
-        k=top_k_size(bundle, top_k),
-        effort=Effort(accurate.limit, accurate.chains, accurate.steps),
-        strength=closure.strength,
-        solver=Solver(**dict(inference)),
-        threads=threads,
-    )
-
-
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `meanfield_vs_exact` of the tables.
 
@@ -151,7 +121,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         share = ByRound.of(part, bootstrap).mean(part, "annealed", "one")
         rows.append(share.assign(metric="rate", stratum="annealed", method=method))
     whole = pd.concat(rows, ignore_index=True).dropna(subset=["value"])
-    return summary_rows("meanfield_vs_exact", whole.assign(allocation="random", start="uniform"))
+    return summary_rows("meanfield_vs_exact", whole, allocation="random", start="uniform")
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ top k, and every entity as a binary task under both closures: once with mean-fie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.closure import COUPLINGS, STRENGTH, class_models
+from afa.closure import COUPLINGS, class_models
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
 from afa.engine.duels import Pairs, all_pairs
@@ -43,7 +43,12 @@ from afa.stages.accurate.inference import (
     sampled_scores,
     sampled_state,
 )
+from afa.stages.inputs import top_k_size
 from afa.stats.arrays import duel_rows, rows_of
+
+if TYPE_CHECKING:
+    from afa.stages.accurate import Settings
+    from afa.stages.settings import Closure, Inference
 
 TIE = 1e-9
 """Nats: a score of at most this magnitude is rounding, by either inference."""
@@ -54,18 +59,14 @@ OPEN = 2.0
 SCORES = ("mean_field", "accurate", "first", "second")
 
 
-def accurate_tables(
+def run(
     bundle: Bundle,
     cohort: Cohort,
     *,
-    patients: int,
-    linearity_patients: int,
-    seed: int,
-    rounds: Sequence[int],
-    k: int,
-    effort: Effort,
-    strength: float = STRENGTH,
-    solver: Solver | None = None,
+    accurate: Settings,
+    top_k: int,
+    closure: Closure,
+    inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Decisions of some patients by mean-field and by accurate inference; `linearity` of the first of them alone.
@@ -91,8 +92,10 @@ def accurate_tables(
 
     `check` and `checked_duels`: of `check_tables`.
     """
-    states = States.of(cohort, patients, seed, rounds)
-    few = states.first(linearity_patients)
+    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
+    effort = Effort(accurate.limit, accurate.chains, accurate.steps)
+    states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
+    few = states.first(accurate.linearity_patients)
     if not all_exact(bundle, effort):
         states = few
     pairs = all_pairs(len(bundle.entities))
@@ -110,14 +113,13 @@ def accurate_tables(
         _solves(bundle, states, log_zs.effective).assign(quantity="log_partition", error=log_zs.error.ravel()),
         _solves(bundle, few, expected.effective).assign(quantity="moments"),
     ]
-    tables = {
+    return {
         "duels": pd.concat(duels.values(), ignore_index=True),
         "sets": pd.concat(sets, ignore_index=True),
-        "tasks": _tasks(bundle, states, effort, strength, solver, threads),
+        "tasks": _tasks(bundle, states, effort, closure.strength, solver, threads),
         "solves": pd.concat(solves, ignore_index=True),
         **check_tables(bundle, few.first(CHECKED), log_zs, expected, pairs, effort, threads),
     }
-    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
 def settled(scores: Floats) -> Floats:
@@ -160,7 +162,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> set[str]:
 
 
 def _tasks(
-    bundle: Bundle, states: States, effort: Effort, strength: float, solver: Solver | None, threads: int | None
+    bundle: Bundle, states: States, effort: Effort, strength: float, solver: Solver, threads: int | None
 ) -> pd.DataFrame:
     """Every entity as a binary task under both closures, in every state."""
     observed, values = states.rows

@@ -222,7 +222,7 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     than all others: a number that falls on such a run is missing. Of `certified` the `rate`, the share of runs
     certified by t, and `gap`, that share less the one of the cell in `reference`.
     """
-    shown, weights = shown_rounds(grid.last_round), _plain_and_drawn(resampled)
+    shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
         certified, runs = grid.choice_part("certified", 1.0, cell)
         by_then, among = weights @ certified, weights @ runs
@@ -244,13 +244,12 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     `quantity` is what the mean is of, sign `accuracy` or `p_at_k`, and `level` the share of it. With `reference`
     `random`: how many features fewer than the random order, resampled together; positive is saved.
     """
-    weights = _plain_and_drawn(resampled)
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
             continue
         for method in grid.methods:
             parts = {cell: grid.part(column, method, cell) for cell in grid.runs}
-            needed = {cell: _needed(part, weights) for cell, part in parts.items()}
+            needed = {cell: _needed(part, resampled.every) for cell, part in parts.items()}
             for cell, rounds in needed.items():
                 label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
                 n = int(parts[cell][1][:, 0].sum())
@@ -273,11 +272,6 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         yield resampled.mean([resolved]).assign(t=shown), label
         wrong = grid.choice_part("resolved_wrong", duels, cell, shown)[0], resolved[0]
         yield resampled.mean([wrong]).assign(t=shown), {**label, "quantity": "wrong"}
-
-
-def _plain_and_drawn(resampled: Resampled) -> Floats:
-    """(1 + R, P) weights: every patient once, then the resamples."""
-    return np.vstack([np.ones(resampled.weights.shape[1]), resampled.weights])
 
 
 def _needed(part: Part, weights: Floats) -> Floats:

@@ -28,7 +28,7 @@ from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import DUELS, Cell
 from afa.stages.allocation.own_rule import follow_own_rule
 from afa.stages.inputs import labels_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.arrays import by_patient, rows_of
 
 GAINS = ("wald_magnitude", "cmi", "f_target")
 TARGET = {"f_target": "linearity"}
@@ -86,31 +86,7 @@ def allocation_grid(
         seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         label = " ".join(filter(None, (cell.allocation, cell.gain, cell.schedule)))
         report(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
-    return {name: _by_patient(tables, names, cohort.name, bundle.name) for name, tables in parts.items()}
-
-
-def allocation_truth(bundle: Bundle, cohort: Cohort, *, k: int, solver: Solver) -> dict[str, pd.DataFrame]:
-    """What the grid is held against, of all patients.
-
-    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 a tie; `prior_wrong`,
-    whether `linearity` calls the other before any observation.
-
-    `targets`, by (patient, entity): `top`, 2 where the entity is among the k best at full observation, 1 where it ties
-    for the last places of them, 0 else; `label`, 0, 1 or missing; `k` and `k_clinical`, for all rows.
-    """
-    truth = full_observation(bundle, cohort.values, solver=solver)
-    targets = Targets.of(truth, labels_of(bundle, cohort), k, clinical_k(bundle, cohort, k))
-    duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
-        winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()
-    )
-    table = rows_of(patient=cohort.patients, entity=bundle.entities).assign(
-        top=(2 * targets.sure + targets.tied).astype(np.int8).ravel(),
-        label=pd.array(targets.labels.ravel(), dtype="Float64").astype("Int8"),
-        k=k,
-        k_clinical=targets.k_clinical,
-    )
-    named = {"cohort": cohort.name, "bundle": bundle.name}
-    return {"duels": duels.assign(**named), "targets": table.assign(**named)}
+    return {name: by_patient(tables, names) for name, tables in parts.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +185,6 @@ def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) 
     record = {name: getattr(paths.record, name).ravel() for name in ("resolved", "resolved_wrong", "certified")}
     table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16))
     return table.assign(feature=chosen.ravel(), fallback=fallback.ravel(), **record)
-
-
-def _by_patient(tables: Sequence[pd.DataFrame], names: Sequence[str], cohort: str, bundle: str) -> pd.DataFrame:
-    """All cells in one table, ordered by patient, so that parts of the patients join to the whole."""
-    whole = pd.concat(tables, ignore_index=True)
-    codes = pd.Categorical(whole["patient"], categories=list(names)).codes
-    whole = whole.iloc[np.argsort(codes, kind="stable")].reset_index(drop=True)
-    first = ["cohort", "bundle", "allocation", "gain", "schedule", "seed", "patient", "t"]
-    whole = whole.assign(cohort=cohort, bundle=bundle)
-    return whole[[*first, *(column for column in whole if column not in first)]]
 
 
 def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> Iterator[tuple[str, list[Cell]]]:

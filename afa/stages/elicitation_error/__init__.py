@@ -8,9 +8,9 @@ decision there is on drawn patients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -33,12 +33,10 @@ from afa.mrf import ROUNDING, Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage
 from afa.stages.columns import described
-from afa.stages.elicitation_error.numbers import EXPERIMENT, summarise_elicitation_error
+from afa.stages.elicitation_error.numbers import EXPERIMENT
+from afa.stages.elicitation_error.numbers import summarise as summarise
 from afa.stages.inputs import drawn_patients, labels_of
 from afa.stats.tables import joined
-
-if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap
 
 Flip = Annotated[float, Field(ge=0, le=0.5)]
 
@@ -136,13 +134,7 @@ def run(
     known = labels_of(bundle, cohort)
     counts = {"positive": (known == 1).sum(axis=0), "missing": np.isnan(known).sum(axis=0)}
     parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(cohort.patients), **counts})]
-    names = {"cohort": cohort.name, "bundle": bundle.name}
-    return {name: joined(parts[name], held.split()).assign(**names) for name, held in COLUMNS.items()}
-
-
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_elicitation_error`."""
-    return summarise_elicitation_error(tables, **dict(bootstrap))
+    return {name: joined(parts[name], held.split()[:-2]) for name, held in COLUMNS.items()}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,12 @@ from scipy.special import ndtri
 
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stats.accuracy import Part, Resampled, mean_ratio
+from afa.stats.accuracy import Part, Resampled, mean_ratio, sums_of
 from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap
 
 EXPERIMENT = "elicitation_error"
 DECISIONS = ("raw", "calibrated")
@@ -23,9 +27,7 @@ EXACT = {"calibrated": None, "raw": "sign_of_score"}
 """Variant of the exact accuracy of each decision."""
 
 
-def summarise_elicitation_error(
-    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float
-) -> pd.DataFrame:
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `elicitation_error` of the tables of `elicitation_error`, all entities together.
 
     `target` is the population. `reference` is the decision, or `exact`: there the headline is the Bayes accuracy, and
@@ -49,13 +51,13 @@ def summarise_elicitation_error(
                 for table in (calls, replicates)
             )
             if len(chosen):
-                part = _decided(chosen, models, population, resamples, confidence)
+                part = _decided(chosen, models, population, bootstrap)
                 rows.append(part.assign(target=population, reference=decision))
     rows.append(_inside(pd.concat(rows, ignore_index=True)))
-    rows.append(_constant_answers(calls, resamples, confidence).assign(target="clinical"))
-    rows.append(_opposite_profiles(tables["profiles"], resamples, confidence).assign(reference="raw"))
+    rows.append(_constant_answers(calls, bootstrap).assign(target="clinical"))
+    rows.append(_opposite_profiles(tables["profiles"], bootstrap).assign(reference="raw"))
     rows.append(_counts(labels, tables["left_out"]))
-    return summary_rows("elicitation_error", pd.concat([part for part in rows if len(part)], ignore_index=True))
+    return summary_rows("elicitation_error", [part for part in rows if len(part)])
 
 
 def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floats]:
@@ -72,12 +74,10 @@ def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floa
     return np.where(right <= 0, 0.0, centre - half), np.where(right >= n, 1.0, centre + half)
 
 
-def _decided(
-    calls: pd.DataFrame, replicates: pd.DataFrame, population: str, resamples: int, confidence: float
-) -> pd.DataFrame:
+def _decided(calls: pd.DataFrame, replicates: pd.DataFrame, population: str, bootstrap: Bootstrap) -> pd.DataFrame:
     """Accuracy by flip, and of each entity without flips, of one population and decision."""
     patients = list(calls["patient"].unique())
-    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
+    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose=EXPERIMENT)
     both = calls[calls.groupby("entity")["label"].transform("nunique") == 2]
     by_class = [_sums(part, patients) for _, part in both.groupby(["entity", "label"], sort=False)]
     measures = {"accuracy": ([_sums(calls, patients)], calls)}
@@ -86,8 +86,8 @@ def _decided(
     levels = [flip or np.nan for flip in sorted(calls["flip"].unique())]
     rows = []
     for metric, (parts, of) in measures.items():
-        statistics = mean_ratio(parts, resampled.weights) + _of_models(replicates, metric, resamples)
-        low, high = interval(statistics, confidence=confidence)
+        statistics = mean_ratio(parts, resampled.weights) + _of_models(replicates, metric, bootstrap.resamples)
+        low, high = interval(statistics, confidence=bootstrap.confidence)
         row = resampled.mean(parts).assign(metric=metric, level=levels, n=_pairs(of), low=low, high=high)
         rows.append(row)
     for entity, part in calls[calls["flip"] == 0].groupby("entity", sort=False):
@@ -97,7 +97,8 @@ def _decided(
     whole.loc[~unflipped, "variant"] = "flip"
     if population == "drawn":
         value, n = (whole.loc[unflipped, name].to_numpy(np.float64) for name in ("value", "n"))
-        whole.loc[unflipped, "low"], whole.loc[unflipped, "high"] = wilson(value * n, n, confidence=confidence)
+        ends = wilson(value * n, n, confidence=bootstrap.confidence)
+        whole.loc[unflipped, "low"], whole.loc[unflipped, "high"] = ends
     return whole
 
 
@@ -126,10 +127,8 @@ def _of_models(replicates: pd.DataFrame, metric: str, resamples: int) -> Floats:
 
 def _sums(calls: pd.DataFrame, patients: list[str]) -> Part:
     """(P, flips) calls that are right, and calls, replicates included; halves and whole numbers, so sums are exact."""
-    sums = calls.groupby(["patient", "flip"], sort=False)[["right", "n"]].sum()
-    right, total = (sums[name].unstack("flip").sort_index(axis=1) for name in ("right", "n"))
-    of_patients = [table.reindex(patients).fillna(0.0).to_numpy(np.float64) for table in (right, total)]
-    return of_patients[0], of_patients[1]
+    right, total = sums_of(calls, patients, "right", "n", by="flip")
+    return right, total
 
 
 def _pairs(calls: pd.DataFrame) -> NDArray[np.int64]:
@@ -187,13 +186,13 @@ def _counts(labels: pd.DataFrame, left_out: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"metric": "count", "quantity": values.index, "value": values.to_numpy(), "target": targets})
 
 
-def _constant_answers(calls: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+def _constant_answers(calls: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     """Prevalence, and accuracy of the best constant answer per entity, over all labels and for each entity."""
     known = calls[(calls["population"] == "clinical") & (calls["decision"] == "raw") & (calls["flip"] == 0)]
     if not len(known):
         return pd.DataFrame()
     patients = list(known["patient"].unique())
-    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
+    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose=EXPERIMENT)
     positive = known["label"].astype(float)
     usual = positive.groupby(known["entity"]).transform("mean") >= 0.5
     tables = []
@@ -206,13 +205,13 @@ def _constant_answers(calls: pd.DataFrame, resamples: int, confidence: float) ->
     return pd.concat(tables, ignore_index=True)
 
 
-def _opposite_profiles(profiles: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+def _opposite_profiles(profiles: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     """Erratum 11: how often the unary sum is negative and the score positive, of all and of the negative sums."""
     negative = (profiles["unary_sum"] < 0).astype(float)
     both = negative * (profiles["score"] > 0)
     columns = pd.DataFrame({"both": both, "negative": negative, "all": 1.0})
     by_patient = columns.groupby(profiles["patient"], sort=False).sum()
-    resampled = Resampled.of(len(by_patient), resamples=resamples, confidence=confidence, purpose=EXPERIMENT)
+    resampled = Resampled.of(len(by_patient), **dict(bootstrap), purpose=EXPERIMENT)
     tables = []
     for quantity, of in (("negative_unary_positive_score", "all"), ("positive_score_given_negative_unary", "negative")):
         part = by_patient[["both"]].to_numpy(), by_patient[[of]].to_numpy()

@@ -8,7 +8,6 @@ record can be probed for memorisation; what needs a live model is said in docs/s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,8 @@ from afa.elicit.tables import read_stage
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns, described
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
-from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise_elicitation_health
+from afa.stages.elicitation_health.numbers import lit_prob_bin
+from afa.stages.elicitation_health.numbers import summarise as summarise
 from afa.stages.elicitation_health.signs import (
     CLEAR,
     Cases,
@@ -118,11 +118,6 @@ def run(
     return elicitation_health(bundle, cohort, answers, draws=bootstrap.resamples)
 
 
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_elicitation_health`."""
-    return summarise_elicitation_health(tables, **dict(bootstrap))
-
-
 def elicitation_health(
     bundle: Bundle, cohort: Cohort, answers: Answers | None, *, draws: int
 ) -> dict[str, pd.DataFrame]:
@@ -159,11 +154,7 @@ def elicitation_health(
     ]
     tables |= {"genes": genes, "pairs": pairs, "entities": _entities(bundle, cohort)}
     tables["draws"] = pd.concat([table for table in drawn if len(table)], ignore_index=True)
-    names = {"cohort": cohort.name, "bundle": bundle.name}
-    return {
-        name: tables.get(name, pd.DataFrame()).reindex(columns=held.split()).assign(**names)
-        for name, held in COLUMNS.items()
-    }
+    return {name: tables.get(name, pd.DataFrame()).reindex(columns=held.split()[:-2]) for name, held in COLUMNS.items()}
 
 
 def _by_lit_prob(table: pd.DataFrame) -> Masks:

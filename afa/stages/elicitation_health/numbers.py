@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,12 @@ import pandas as pd
 from afa.elicit.study import PAIRWISE, UNARY
 from afa.mrf import Floats
 from afa.stages.elicitation_health.signs import EXPERIMENT
-from afa.stats.accuracy import share_of
-from afa.stats.resampling import interval, patient_weights
+from afa.stats.accuracy import Part, Resampled, share_of
+from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap
 
 STEPS = 10
 """Bins of lit_prob from 0 to 1."""
@@ -31,19 +34,17 @@ SHOWN = 12
 """Digits of a wording's digest that are enough to tell it."""
 
 
-def summarise_elicitation_health(
-    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float
-) -> pd.DataFrame:
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `elicitation_health` of the tables of `elicitation_health`; `target` is what is compared with.
 
     `other_runs` and `other_wording` are of the record, their intervals over phenotypes; `unary_signs` of the bundle,
     over phenotypes; `labels` and `correlations` of the data, over patients. `reference` is chance: for `other_runs`
     answers to other phenotypes, else a shuffle; there `low` and `high` are the range of the shuffles, not an interval.
     """
-    draws = tables["draws"]
+    draws, confidence = tables["draws"], bootstrap.confidence
     rows: list[Row] = []
     if len(tables["answers"]):
-        over = _Phenotypes(list(dict.fromkeys(tables["asked"]["entity"])), resamples, confidence)
+        over = _Phenotypes(list(dict.fromkeys(tables["asked"]["entity"])), bootstrap)
         rows += _runs(tables, over)
         rows += _curve(tables, over)
         rows += _lit_prob_of_answers(tables["answers"], over)
@@ -60,39 +61,36 @@ def summarise_elicitation_health(
 class _Phenotypes:
     """Shares summed over phenotypes, with percentile intervals that resample phenotypes."""
 
-    def __init__(self, entities: Sequence[str], resamples: int, confidence: float) -> None:
+    def __init__(self, entities: Sequence[str], bootstrap: Bootstrap) -> None:
         self._entities = list(entities)
-        self._weights = patient_weights(len(self._entities), resamples=resamples, purpose=EXPERIMENT)
-        self._confidence = confidence
+        self._resampled = Resampled.of(len(self._entities), **dict(bootstrap), purpose=EXPERIMENT)
 
     def share(self, table: pd.DataFrame, right: str, total: str) -> Row:
         """value, low, high, n of sum(right) / sum(total); n is the total."""
-        parts, drawn = self._ratio(table, right, total)
-        return self._row(float(_divided(*parts)), drawn, round(parts[1]))
+        part = self._part(table, right, total)
+        return _row(self._resampled.mean([part]), round(part[1].sum()))
 
     def gap(self, one: tuple[pd.DataFrame, str, str], other: tuple[pd.DataFrame, str, str]) -> Row:
         """The same of the difference of two shares, both over the same phenotypes; n of the first."""
-        (parts, drawn), (others, drawn_others) = self._ratio(*one), self._ratio(*other)
-        value = _divided(*parts) - _divided(*others)
-        return self._row(float(value), drawn - drawn_others, round(parts[1]))
+        part = self._part(*one)
+        return _row(self._resampled.gap([part], [self._part(*other)]), round(part[1].sum()))
 
     def total(self, table: pd.DataFrame, column: str) -> Row:
         """The same of a sum; n counts the phenotypes."""
         sums = self._sums(table, column)
-        return self._row(float(sums.sum()), self._weights @ sums, len(self._entities))
+        return _row(self._resampled.statistic(lambda weights: weights @ sums, len(sums)), len(sums))
 
-    def _ratio(self, table: pd.DataFrame, right: str, total: str) -> tuple[tuple[float, float], Floats]:
-        sums = [self._sums(table, column) for column in (right, total)]
-        drawn = _divided(self._weights @ sums[0], self._weights @ sums[1])
-        return (float(sums[0].sum()), float(sums[1].sum())), drawn
+    def _part(self, table: pd.DataFrame, right: str, total: str) -> Part:
+        return self._sums(table, right), self._sums(table, total)
 
     def _sums(self, table: pd.DataFrame, column: str) -> Floats:
-        sums: Floats = table.groupby("entity")[column].sum().reindex(self._entities).fillna(0.0).to_numpy(np.float64)
-        return sums
+        """(P, 1)."""
+        sums = table.groupby("entity")[column].sum().reindex(self._entities).fillna(0.0)
+        return sums.to_numpy(np.float64)[:, None]
 
-    def _row(self, value: float, drawn: Floats, n: int) -> Row:
-        low, high = interval(drawn[:, None], confidence=self._confidence)
-        return {"value": value, "low": low[0], "high": high[0], "n": n}
+
+def _row(table: pd.DataFrame, n: int) -> Row:
+    return {**{str(name): value for name, value in table.iloc[0].items()}, "n": n}
 
 
 def _divided(right: Any, total: Any) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from afa.mrf import Floats
 from afa.stages.base import Column, Section, Seeds, Stage
 from afa.stages.columns import described
 from afa.stages.inputs import Reference, explicit_references, note
-from afa.stages.labels.numbers import summarise_labels
+from afa.stages.labels.numbers import summarise as summarise
 from afa.stages.labels.tasks import (
     GREEDY,
     RANDOM,
@@ -38,10 +38,11 @@ from afa.stages.labels.tasks import (
     settled,
     tasks_of,
 )
+from afa.stats.arrays import rows_of
 from afa.stats.tables import joined
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap, Inference
+    from afa.stages.settings import Inference
 
 
 class Settings(Section):
@@ -133,11 +134,6 @@ def run(
     return tables
 
 
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_labels`."""
-    return summarise_labels(tables, **dict(bootstrap))
-
-
 def label_tables(
     bundle: Bundle,
     cohort: Cohort,
@@ -210,11 +206,11 @@ def label_tables(
             for entity, task in {task.entity: task for task in tasks}.items()
         ],
     }
-    tables = {name: joined(parts, COLUMNS[name].split()) for name, parts in found.items()}
+    tables = {name: joined(parts, COLUMNS[name].split()[:-2]) for name, parts in found.items()}
     rows = [_described(task, part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
     tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
-    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
+    return tables
 
 
 def _described(task: Task, shift: float) -> dict[str, object]:
@@ -266,29 +262,19 @@ def _followed(
 def _scores(
     task: Task, allocation: str, seed: int | None, shown: Sequence[int], raw: Floats, shift: float
 ) -> pd.DataFrame:
-    table = {
-        **task.setting.keys,
-        "entity": task.entity,
-        "allocation": allocation,
-        "seed": pd.array([seed], dtype="Int64").repeat(raw.size),
-        "patient": np.repeat(np.array(task.patients, dtype=object), len(shown)),
-        "t": np.tile(shown, len(task.patients)).astype(np.int32),
-        "observed": np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
-        "raw": raw.ravel(),
-        "calibrated": settled(raw - shift).ravel(),
-        "label": np.repeat(task.positive, len(shown)).astype(np.int8),
-        "shift": shift,
-    }
-    return pd.DataFrame(table)
+    rows = rows_of(patient=task.patients, t=np.array(shown, dtype=np.int32))
+    keys: dict[str, Any] = {**task.setting.keys, "entity": task.entity, "allocation": allocation, "shift": shift}
+    return rows.assign(
+        **keys,
+        seed=pd.array([seed], dtype="Int64").repeat(raw.size),
+        observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
+        raw=raw.ravel(),
+        calibrated=settled(raw - shift).ravel(),
+        label=np.repeat(task.positive, len(shown)).astype(np.int8),
+    )
 
 
 def _whole_scores(bundle: Bundle, cohort: Cohort, setting: Setting) -> pd.DataFrame:
-    scores = bundle.energies(cohort.values, setting.coupling)
-    table = {
-        "reference": setting.reference,
-        "coupling": setting.coupling,
-        "patient": np.tile(cohort.patients, len(bundle.entities)),
-        "entity": np.repeat(bundle.entities, len(cohort.patients)),
-        "score": settled(scores).T.ravel(),
-    }
-    return pd.DataFrame(table)
+    scores = settled(bundle.energies(cohort.values, setting.coupling)).T.ravel()
+    table = rows_of(entity=bundle.entities, patient=cohort.patients)
+    return table.assign(reference=setting.reference, coupling=setting.coupling, score=scores)

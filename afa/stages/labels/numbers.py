@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from afa.mrf import Floats
 from afa.stages.labels.tasks import GREEDY, METRICS, RANDOM
-from afa.stats.accuracy import Mask, accuracies, ranking
+from afa.stats.accuracy import Mask, Resampled, accuracies, ranking
 from afa.stats.arrays import axis_among, rows_by
-from afa.stats.resampling import interval, patient_weights
+from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import Labelled, labelled, summary_rows
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap
 
 HELD = dict(
     zip(
@@ -47,9 +50,9 @@ class Sample:
     confidence: float
 
     @classmethod
-    def of(cls, patients: Sequence[str], *, resamples: int, confidence: float) -> Sample:
-        drawn = patient_weights(len(patients), resamples=resamples, purpose="labels")
-        return cls(patients, np.column_stack([np.ones(len(patients)), drawn.T]), confidence)
+    def of(cls, patients: Sequence[str], bootstrap: Bootstrap) -> Sample:
+        resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="labels")
+        return cls(patients, np.ascontiguousarray(resampled.every.T), bootstrap.confidence)
 
     def places(self, names: pd.Series) -> NDArray[np.int64]:
         return axis_among(names, self.patients).codes
@@ -59,7 +62,7 @@ class Sample:
         return self.weights[places].T
 
 
-def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
 
     The headline rows are means over the labels; rows with an `entity` one label; variants `threshold`, `strength` and
@@ -68,7 +71,7 @@ def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, conf
     same for both.
     """
     labels = tables["labels"]
-    sample = Sample.of(list(tables["whole"]["patient"].unique()), resamples=resamples, confidence=confidence)
+    sample = Sample.of(list(tables["whole"]["patient"].unique()), bootstrap)
     rows = [
         (_counts(tables), {}),
         *_beside(labels, sample),
@@ -76,11 +79,11 @@ def summarise_labels(tables: Mapping[str, pd.DataFrame], *, resamples: int, conf
     ]
     found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
     if len(tables["controls"]):
-        found.append(summary_rows("controls", _controls(tables["controls"], resamples, confidence)))
+        found.append(summary_rows("controls", _controls(tables["controls"], bootstrap)))
     if len(tables["tasks"]):
         specificity = _specificity(tables["whole"], labels, sample)
         found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
-        null = _null(tables["null"], tables["scores"], confidence)
+        null = _null(tables["null"], tables["scores"], bootstrap.confidence)
         found.append(summary_rows("null", null.assign(target="clinical", start="uniform")))
     return pd.concat(found, ignore_index=True)
 
@@ -138,10 +141,10 @@ def _metrics(scores: pd.DataFrame, sample: Sample, variants: Variants) -> Iterat
             yield lines, {**keys, **_of_order(allocation), "t": t}
 
 
-def _controls(scores: pd.DataFrame, resamples: int, confidence: float) -> pd.DataFrame:
+def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
     held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
-    sample = Sample.of(list(held["patient"].unique()), resamples=resamples, confidence=confidence)
+    sample = Sample.of(list(held["patient"].unique()), bootstrap)
     rows = labelled(_metrics(held, sample, {}))
     return rows[rows["metric"] == "specificity"]
 
@@ -184,9 +187,8 @@ class Columns(NamedTuple):
 def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: float) -> pd.DataFrame:
     """The mean over labels and then each label, from a value followed by its resamples."""
     each = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
-    low, high = interval(each[1:], confidence=confidence)
     cases = [sum(sizes.values()), *(sizes[name] for name in values)]
-    return pd.DataFrame({"entity": [None, *values], "value": each[0], "low": low, "high": high, "n": cases})
+    return with_interval(each, confidence=confidence).assign(entity=np.array([None, *values]), n=cases)
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Sample) -> pd.DataFrame:

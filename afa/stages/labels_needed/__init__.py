@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -35,11 +35,9 @@ from afa.stages.labels_needed.classifiers import (
     one_thread,
     train,
 )
-from afa.stages.labels_needed.numbers import summarise_labels_needed
+from afa.stages.labels_needed.numbers import summarise as summarise
+from afa.stats.arrays import rows_of
 from afa.stats.tables import joined
-
-if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap
 
 
 class Settings(Section):
@@ -104,16 +102,11 @@ def run(
         reference: cohort if threshold is None else with_code(cohort, by_cohort, threshold)
         for reference, threshold in thresholds.items()
     }
-    tables = needed_tables(bundle, cohorts, labels["scores"], labels_needed, name=cohort.name)
+    tables = needed_tables(bundle, cohorts, labels["scores"], labels_needed)
     for row in tables["left_out"].fillna({"size": 0}).itertuples():
         labelled = f" with {int(str(row.size))} labelled patients" if row.size else ""
         note(f"label {row.entity} is left out{labelled}: {row.reason}")
     return tables
-
-
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_labels_needed`."""
-    return summarise_labels_needed(tables, **dict(bootstrap))
 
 
 FURTHEST = 25
@@ -134,11 +127,11 @@ def encoded_cohorts(tasks: pd.DataFrame) -> dict[str, float | None]:
 
 
 def needed_tables(
-    bundle: Bundle, cohorts: Mapping[str, Cohort], scores: pd.DataFrame, settings: Settings, *, name: str
+    bundle: Bundle, cohorts: Mapping[str, Cohort], scores: pd.DataFrame, settings: Settings
 ) -> dict[str, pd.DataFrame]:
     """Log-odds of classifiers trained on some labelled patients, for all the others; and the zero-shot scores.
 
-    name : of the cohort. cohorts : its patients by reference, of `COUPLINGS`. scores : of the stage `labels`;
+    cohorts : the patients by reference, of `COUPLINGS`. scores : of the stage `labels`;
     they say at which t, and along which random orders. A size that leaves too few patients is left out for that label.
 
     Returns `predictions`, by (reference, method, permuted, entity, size, repeat, allocation, t, patient), t in per cent
@@ -175,7 +168,7 @@ def needed_tables(
         "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"].split()[:-2]).drop_duplicates(ignore_index=True),
     }
     made["left_out"] = made["left_out"].astype({"entity": "str", "size": "Int64", "reason": "str"})
-    return {table: rows.assign(cohort=name, bundle=bundle.name) for table, rows in made.items()}
+    return made
 
 
 def _tasks(
@@ -252,17 +245,10 @@ def _told(
         along = _in_random_order(task, labelled, answers, method, percents, seed, names)
         chosen = _as_it_chooses(task, labelled, answers, method, near, names)
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
-            table = {
-                "reference": task.setting.reference,
-                "method": method,
-                "permuted": shuffled,
-                "entity": task.entity,
-                "allocation": allocation,
-                "t": np.tile(shown, len(patients)).astype(np.int32),
-                "patient": np.repeat(patients, len(shown)),
-                "log_odds": np.round(log_odds, DIGITS).ravel() + 0.0,
-            }
-            yield pd.DataFrame(table)
+            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32))
+            keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
+            answer = np.round(log_odds, DIGITS).ravel() + 0.0
+            yield rows.assign(**keys, method=method, permuted=shuffled, log_odds=answer)
 
 
 def _in_random_order(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,11 @@ from afa.stages.labels.tasks import GREEDY, RANDOM
 from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS
 from afa.stats.accuracy import Resampled, share_of
 from afa.stats.arrays import axis_among, rows_by
-from afa.stats.resampling import interval
+from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import summary_rows
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap
 
 ZERO_SHOT = "posterior"
 """Method of the zero-shot score: less its value at no observation, as in the table `labels`."""
@@ -105,7 +108,7 @@ class Told:
         return summed
 
 
-def summarise_labels_needed(tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float) -> pd.DataFrame:
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `labels_needed` of the tables of the stage `labels_needed`.
 
     `count` of the quantity `auroc` is the number of labelled patients from which on a classifier's mean AUROC is above
@@ -116,10 +119,9 @@ def summarise_labels_needed(tables: Mapping[str, pd.DataFrame], *, resamples: in
     patients = list(tables["zero_shot"]["patient"].unique())
     rows = [_counts(tables)]
     if len(tables["predictions"]):
-        resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="labels_needed")
-        weights = np.vstack([np.ones((1, len(patients))), resampled.weights])
-        found, cases = _found(tables, patients, weights)
-        rows += [_curves(found, cases, confidence), _overtaken(found, confidence)]
+        resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="labels_needed")
+        found, cases = _found(tables, patients, resampled.every)
+        rows += [_curves(found, cases, bootstrap.confidence), _overtaken(found, bootstrap.confidence)]
     table = pd.concat(rows, ignore_index=True)
     table["gain"] = table["allocation"].map({GREEDY: "cmi"}) if "allocation" in table else None
     return summary_rows("labels_needed", table.assign(target="clinical"))
@@ -243,9 +245,7 @@ def _curves(found: Found, cases: Mapping[tuple[int, bool], Mapping[str, int]], c
                     for name, value in by_label.items():
                         lines.append({**of_all, "entity": name, "n": n[name]})
                         columns.append(value)
-    every = np.column_stack(columns)
-    low, high = interval(every[1:], confidence=confidence)
-    return pd.DataFrame(lines).assign(value=every[0], low=low, high=high)
+    return pd.DataFrame(lines).join(with_interval(np.column_stack(columns), confidence=confidence))
 
 
 def _of(key: Key) -> dict[str, object]:

@@ -20,7 +20,6 @@ from afa.cluster import paper_clusters, parameters
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
 from afa.engine.compile import in_threads
-from afa.engine.duels import all_pairs
 from afa.engine.paths import first_signs
 from afa.inference.meanfield import Solver
 from afa.layer0 import (
@@ -36,7 +35,8 @@ from afa.layer0 import (
 )
 from afa.mrf import Floats
 from afa.preference import tie_of
-from afa.stats.accuracy import Part, Signs, right_of
+from afa.stages.inputs import entity_energies, final_differences
+from afa.stats.accuracy import Part, right_of
 from afa.stats.arrays import rows_of
 
 ROUNDS = 10
@@ -61,11 +61,7 @@ class FullObservation:
 
 def full_observation(bundle: Bundle, values: NDArray[np.int8], k: int) -> FullObservation:
     """Energies and top-k of profiles (P, M) in {-1, 0, +1}."""
-    x = values.astype(np.float64)
-    energy = np.empty((len(x), len(bundle.entities)))
-    for v, prior in enumerate(bundle.priors):
-        row, column, value = bundle.packed.of(v)
-        energy[:, v] = prior + x @ bundle.unary[v] + (x[:, row] * x[:, column]) @ value
+    energy = entity_energies(bundle, values)
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
     top = np.zeros(energy.shape, dtype=bool)
     for p, scores in enumerate(energy):
@@ -110,7 +106,7 @@ def layer0_bundle(
     n = len(bundle.entities)
     chosen = sorted({count for count in (*counts, paper_clusters(n)) if count <= n})
     tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver, lift=lift)
-    tables["layer0"].insert(3, "paper", tables["layer0"]["n_clusters"] == paper_clusters(n))
+    tables["layer0"]["paper"] = tables["layer0"]["n_clusters"] == paper_clusters(n)
     return tables
 
 
@@ -143,12 +139,7 @@ def layer0_tables(
     }
     if lift is not None:
         tables["lift"] = lift(bundle, cohort, removed)
-    first = ["cohort", "bundle", "n_clusters", "criterion", "rule"]
-    named = {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
-    return {
-        name: table[sorted(table, key=lambda column: first.index(column) if column in first else len(first))]
-        for name, table in named.items()
-    }
+    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
 def _of_centroids(parted: Partition, k: int) -> Iterator[tuple[str, str, Certificates]]:
@@ -219,7 +210,7 @@ def layer0_lift(
     winner at full observation (decisions.md S11).
     """
     rounds = min(rounds, len(bundle.features))
-    target = winners(bundle, cohort.values)
+    target = np.sign(final_differences(bundle, cohort.values)).astype(np.int8)
     distinct = list(dict.fromkeys([(), *removed.values()]))
     parts: list[Part] = [(np.empty(0), np.empty(0))] * len(distinct)
 
@@ -241,11 +232,3 @@ def layer0_lift(
         counts = {"right": right.ravel(), "right_greedy": everyone.ravel(), "duels": duels.ravel().astype(np.int64)}
         tables.append(table.assign(**keys, **counts))
     return pd.concat(tables, ignore_index=True)
-
-
-def winners(bundle: Bundle, values: NDArray[np.int8]) -> Signs:
-    """(P, Q) sign of D_ab at full observation of every duel, 0 for a tie."""
-    truth = full_observation(bundle, values, 1)
-    pairs = all_pairs(len(bundle.entities))
-    lead = truth.energy[:, pairs[:, 0]] - truth.energy[:, pairs[:, 1]]
-    return np.where(np.abs(lead) > truth.tie, np.sign(lead), 0).astype(np.int8)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +38,7 @@ from afa.stages.league.readings import (
 )
 from afa.stages.simulate.walks import measured_first
 from afa.stats.accuracy import accuracies, ranking
-from afa.stats.resampling import interval, patient_weights
+from afa.stats.resampling import patient_weights, with_interval
 from afa.stats.tables import joined
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
@@ -173,12 +172,10 @@ class _Question:
             places = shuffled_alike(self.entrant.bundle.kinds, generator)
             evidence = reading.planned(np.ascontiguousarray(values[:, places]), self.rounds)
             found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
-        lines = {}
-        for metric in self.task.metrics:
-            drawn = np.concatenate([each[metric] for each in found])
-            value = [column.mean() for column in drawn.T]
-            lines[metric] = value, *interval(drawn, confidence=self.settings.confidence)
-        return _rows(self.task, lines, self.rounds, len(values), model="shuffled", allocation=PLANNER)
+        every = {metric: np.concatenate([each[metric] for each in found]) for metric in self.task.metrics}
+        lines = {metric: np.vstack([[each.mean() for each in drawn.T], drawn]) for metric, drawn in every.items()}
+        confidence = self.settings.confidence
+        return _rows(self.task, lines, self.rounds, len(values), confidence, model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Floats) -> pd.DataFrame:
         """Classifiers given labels, and the bundle, on the same other patients; a row for each size and repeat.
@@ -251,20 +248,15 @@ class _Sample:
 
     def rows(self, found: Mapping[str, Floats], rounds: Sequence[int], **keys: str) -> pd.DataFrame:
         """A row for each metric and round, with its interval."""
-        lines = {
-            metric: (values[0], *interval(values[1:], confidence=self.settings.confidence))
-            for metric, values in found.items()
-        }
-        return _rows(self.task, lines, rounds, int(self.among.sum()), **keys)
+        return _rows(self.task, found, rounds, int(self.among.sum()), self.settings.confidence, **keys)
 
 
 def _rows(
-    task: Task, lines: Mapping[str, tuple[Any, Floats, Floats]], rounds: Sequence[int], n: int, **keys: str
+    task: Task, found: Mapping[str, Floats], rounds: Sequence[int], n: int, confidence: float, **keys: str
 ) -> pd.DataFrame:
-    """`CURVES`, a row for each metric and round; lines : by metric, the value and its ends, (T,) each."""
+    """`CURVES`, a row for each metric and round; found : by metric, the value and its resamples, (1 + R, T)."""
     tables = [
-        pd.DataFrame({"metric": metric, "t": rounds, "value": value, "low": low, "high": high})
-        for metric, (value, low, high) in lines.items()
+        with_interval(every, confidence=confidence).assign(metric=metric, t=rounds) for metric, every in found.items()
     ]
     return pd.concat(tables).assign(task=task.name, n=n, **keys)[CURVES]
 

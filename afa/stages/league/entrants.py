@@ -28,8 +28,7 @@ from afa.mrf import Floats
 from afa.orders import generator_of, random_order
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.sides import sides_for
-from afa.stats.accuracy import auroc
-from afa.stats.resampling import interval, patient_weights
+from afa.stats.accuracy import Resampled, auroc
 
 Answers = NDArray[np.int64]
 NOBODY = "none of them"
@@ -249,16 +248,14 @@ def compare_gains(
                     one.observe(feature, int(values[i, feature]))
                     left[feature] = False
                 found[i, t] = one.log_evidence().argmax() == truth[i]
-    weights = patient_weights(n_patients, resamples=resamples, purpose="gains")
-    rows = []
+    resampled = Resampled.of(n_patients, resamples=resamples, confidence=0.95, purpose="gains")
+    tables, each = [], np.ones((n_patients, len(rounds)))
     for gain, found in right.items():
-        for t in rounds:
-            lead = right["information"][:, t] - found[:, t]
-            low, high = interval((weights @ found[:, t] / weights.sum(axis=1))[:, None], confidence=0.95)
-            least, most = interval((weights @ lead / weights.sum(axis=1))[:, None], confidence=0.95)
-            rows.append((gain, t, found[:, t].mean(), low[0], high[0], lead.mean(), least[0], most[0]))
-    columns = ["gain", "t", "first", "low", "high", "lead", "lead_low", "lead_high"]
-    return pd.DataFrame(rows, columns=columns)
+        first, lead = (resampled.mean([(part[:, rounds], each)]) for part in (found, right["information"] - found))
+        table = {"gain": gain, "t": rounds, "first": first["value"], "low": first["low"], "high": first["high"]}
+        table |= {"lead": lead["value"], "lead_low": lead["low"], "lead_high": lead["high"]}
+        tables.append(pd.DataFrame(table))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _told(patient: Patient | ExplicitPatient, gain: str) -> Floats:

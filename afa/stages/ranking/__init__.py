@@ -10,21 +10,18 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from afa.bundle import Bundle
-from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns, described
-from afa.stages.inputs import top_k_size
-from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc, ranking_tables
+from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
+from afa.stages.ranking.tables import run as run
 from afa.stats.accuracy import Part, Resampled, positives_by_prevalence
 from afa.stats.arrays import Complete, axis_among, axis_of
 from afa.stats.resampling import interval
 from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap, Inference
+    from afa.stages.settings import Bootstrap
 
 
 class Settings(Section):
@@ -140,20 +137,6 @@ class Read:
     first: dict[Cell, Part]
 
 
-def run(
-    bundle: Bundle,
-    cohort: Cohort,
-    *,
-    ranking: Settings,
-    top_k: int,
-    inference: Inference,
-    threads: int | None = None,
-) -> dict[str, pd.DataFrame]:
-    """The tables of `ranking_tables`."""
-    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
-    return ranking_tables(bundle, cohort, k=k, **dict(ranking), solver=solver, threads=threads)
-
-
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `ranking` and `clinical` of the tables.
 
@@ -174,9 +157,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     rows += [*_constant(tables, read, resampled), *_counts(tables)]
     whole = pd.concat(rows, ignore_index=True)
     of_labels = whole["target"] == CLINICAL
-    setting = {"allocation": "random", "start": "uniform"}
     made = [
-        summary_rows(name, part.assign(**setting))
+        summary_rows(name, part, allocation="random", start="uniform")
         for name, part in (("ranking", whole[~of_labels]), ("clinical", whole[of_labels]))
     ]
     return pd.concat(made, ignore_index=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.allocation.tables import Targets, clinical_k
-from afa.stages.inputs import labels_of
+from afa.stages.inputs import labels_of, top_k_size
 from afa.stages.labels.tasks import shuffled_genes
 from afa.stages.ranking.ways import (
     METHODS,
@@ -46,6 +46,10 @@ from afa.stages.ranking.ways import (
 from afa.stats.accuracy import constant_answers
 from afa.stats.arrays import rows_of
 
+if TYPE_CHECKING:
+    from afa.stages.ranking import Settings
+    from afa.stages.settings import Inference
+
 LIKELIHOOD, OWN, CLINICAL, SIZE, POSTERIOR = "likelihood", "own", "clinical", "size", "posterior"
 PRIOR_WRONG = "accuracy_prior_wrong"
 WAY = ["scale", "method"]
@@ -53,16 +57,13 @@ AT_ONCE = 20
 """Shuffled bundles that are read at full observation together."""
 
 
-def ranking_tables(
+def run(
     bundle: Bundle,
     cohort: Cohort,
     *,
-    k: int,
-    rounds: Sequence[int],
-    seeds: Sequence[int],
-    permutations: int,
-    whole_permutations: int,
-    solver: Solver | None = None,
+    ranking: Settings,
+    top_k: int,
+    inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """All that the stage knows of N entities ranked at 0, those of `rounds` that are below M, and M, in random orders.
@@ -86,10 +87,10 @@ def ranking_tables(
     `null`, by (way, target, t, permutation, metric): `value` of bundles with shuffled genes, of all patients;
     `permutations` of them along the orders of the first seed, `whole_permutations` at full observation.
     """
-    aims, m = Aims.of(bundle, cohort, k), len(bundle.features)
-    shown = sorted(t for t in rounds if t < m)
+    aims, solver = Aims.of(bundle, cohort, top_k_size(bundle, top_k)), Solver(**dict(inference))
+    shown = sorted(t for t in ranking.rounds if t < len(bundle.features))
     decisions, rankings, posterior, truth = [], [], [], pd.DataFrame()
-    for seed in seeds:
+    for seed in ranking.seeds:
         seen = known(bundle, cohort.values, _orders(cohort, seed), shown, solver=solver, threads=threads)
         scales = scales_of(bundle, cohort.values, seen.observed)
         found, winners = measure(seen, scales, aims, threads)
@@ -99,10 +100,10 @@ def ranking_tables(
         if truth.empty:
             truth, entities = _truth(found, winners, cohort, aims), _entities(bundle, scales, aims)
     null = [
-        *_followed_null(bundle, cohort, shown, seeds[0], permutations, aims, solver, threads),
-        *_whole_null(bundle, cohort.values, whole_permutations, aims, threads),
+        *_followed_null(bundle, cohort, shown, ranking.seeds[0], ranking.permutations, aims, solver, threads),
+        *_whole_null(bundle, cohort.values, ranking.whole_permutations, aims, threads),
     ]
-    tables = {
+    return {
         "decisions": pd.concat(decisions, ignore_index=True),
         "rankings": pd.concat(rankings, ignore_index=True),
         "posterior": pd.concat(posterior, ignore_index=True).drop(columns=[*WAY, "target"]),
@@ -113,7 +114,6 @@ def ranking_tables(
         ),
         "null": pd.concat(null, ignore_index=True),
     }
-    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
 def _orders(cohort: Cohort, seed: int) -> NDArray[np.int64]:
@@ -165,7 +165,7 @@ def _followed_null(
     seed: int,
     permutations: int,
     aims: Aims,
-    solver: Solver | None,
+    solver: Solver,
     threads: int | None,
 ) -> Iterator[pd.DataFrame]:
     """Shuffled bundles before full observation: each gene has the values of another, and the order stays."""

@@ -40,7 +40,7 @@ from afa.stages.simulate.walks import (
     prices_of,
 )
 from afa.stats.accuracy import ranking, share_of
-from afa.stats.resampling import interval, patient_weights
+from afa.stats.resampling import patient_weights, with_interval
 
 
 class Simulation(NamedTuple):
@@ -201,7 +201,7 @@ def curves(runs: Runs, weights: Floats, labels: Floats, n_rounds: int, confidenc
     weights : (R + 1, P) as the runs were added with. labels : (P,) in {0, 1, NaN}, which the scores of the runs are
     held against. n_rounds : M + 1.
     """
-    tables = []
+    tables, rounds = [], range(n_rounds)
     for way, seed, chosen in _together(runs):
         named = {**way._asdict(), "seed": seed}
         for metric in chosen[0].right:
@@ -209,12 +209,13 @@ def curves(runs: Runs, weights: Floats, labels: Floats, n_rounds: int, confidenc
             total = np.sum([each.total[metric] for each in chosen], axis=0)
             scale = UNIT if metric in IN_UNITS else 1
             share = np.broadcast_to(share_of(right, total * scale), (len(right), n_rounds))
-            table = _with_interval(share, confidence)
-            tables.append(table.assign(**named, metric=metric, n=int(total[0, 0])))
+            table = with_interval(share, confidence=confidence)
+            tables.append(table.assign(t=rounds, **named, metric=metric, n=int(total[0, 0])))
         if chosen[0].scores:
-            table = _with_interval(np.mean([each.areas(labels, weights) for each in chosen], axis=0), confidence)
+            areas = np.mean([each.areas(labels, weights) for each in chosen], axis=0)
             cases = int((~np.isnan(labels)).sum()) * len(chosen)
-            tables.append(table.assign(**named, metric="label_auroc", n=cases))
+            table = with_interval(areas, confidence=confidence)
+            tables.append(table.assign(t=rounds, **named, metric="label_auroc", n=cases))
     whole = pd.concat(tables, ignore_index=True)
     return whole.assign(seed=whole["seed"].astype("Int64"))[list(CURVES)]
 
@@ -259,9 +260,3 @@ def _together(runs: Runs) -> Iterator[tuple[Way, object, Sequence[Sums]]]:
         if way.allocation in DRAWN:
             for seed in seeds:
                 yield way, seed, [runs[way, seed]]
-
-
-def _with_interval(statistics: Floats, confidence: float) -> pd.DataFrame:
-    """`t`, `value`, `low`, `high` of (R + 1, M + 1), the first row being the value and the others its resamples."""
-    low, high = interval(statistics[1:], confidence=confidence)
-    return pd.DataFrame({"t": range(statistics.shape[1]), "value": statistics[0], "low": low, "high": high})

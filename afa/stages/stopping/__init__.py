@@ -31,7 +31,8 @@ from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, note, top_k_size
 from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
-from afa.stages.stopping.numbers import summarise_stopping
+from afa.stages.stopping.numbers import summarise as summarise
+from afa.stats.arrays import by_patient
 from afa.stats.tables import Tables, read_table
 
 if TYPE_CHECKING:
@@ -102,11 +103,6 @@ def run(
         strength=closure.strength,
         threads=threads,
     )
-
-
-def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """The rows of `summarise_stopping`."""
-    return summarise_stopping(tables["top_k"], tables["tasks"], **dict(bootstrap))
 
 
 class Halt(NamedTuple):
@@ -216,7 +212,7 @@ def stopping_tables(
                 answers = {"decision": decision, "likelihood": seen.decision[:, -1], "clinical": labels}
                 rows = _rows(names, allocation, halt, rounds, values.shape[1], answers)
                 parts["tasks"].append(rows.assign(coupling=coupling, entity=entity))
-    tables = {name: _by_patient(rows, names, cohort.name, bundle.name) for name, rows in parts.items()}
+    tables = {name: by_patient(rows, names) for name, rows in parts.items()}
     check_certain(tables)
     return tables
 
@@ -296,13 +292,3 @@ def _rows(
     gain = "" if allocation == RANDOM else STORED["gain"]
     table = pd.DataFrame({"patient": list(names), "allocation": allocation, "gain": gain, **halt._asdict()})
     return table.assign(t=rounds.astype(np.int16), stopped=rounds < last_round, **answers)
-
-
-def _by_patient(parts: Sequence[pd.DataFrame], names: Sequence[str], cohort: str, bundle: str) -> pd.DataFrame:
-    """All rows ordered by patient, so that parts of the patients join to the whole."""
-    whole = pd.concat(parts, ignore_index=True)
-    codes = pd.Categorical(whole["patient"], categories=list(names)).codes
-    whole = whole.iloc[np.argsort(codes, kind="stable")].reset_index(drop=True).assign(cohort=cohort, bundle=bundle)
-    keys = ["cohort", "bundle", "patient", "coupling", "entity", "allocation", "gain", "stopping", "level"]
-    first = [key for key in keys if key in whole]
-    return whole[[*first, *(column for column in whole if column not in first)]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,11 @@ from afa.stats.accuracy import Part, Resampled
 from afa.stats.arrays import Complete, axis_among, axis_of
 from afa.stats.summary import summary_rows
 
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap
 
-def summarise_stopping(top_k: pd.DataFrame, tasks: pd.DataFrame, *, resamples: int, confidence: float) -> pd.DataFrame:
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `stopping` of the tables of `afa.stages.stopping`, all patients together.
 
     By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
@@ -27,11 +30,11 @@ def summarise_stopping(top_k: pd.DataFrame, tasks: pd.DataFrame, *, resamples: i
     label: `balanced_accuracy` of those stopped, at the stop and, variant `full_observation`, of the same ones there.
     Once: counts of ties and of labels.
     """
+    top_k, tasks = tables["top_k"], tables["tasks"]
     patients = [str(name) for name in pd.unique(tasks["patient"])]
-    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="stopping")
+    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="stopping")
     rows = [*_top_k_rows(top_k, patients, resampled), *_task_rows(tasks, patients, resampled)]
-    setting = {"schedule": "every", "start": "uniform"}
-    return summary_rows("stopping", pd.concat(rows, ignore_index=True).assign(**setting))
+    return summary_rows("stopping", rows, schedule="every", start="uniform")
 
 
 def _top_k_rows(top_k: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
@@ -113,8 +116,7 @@ def _features_used(
     t: NDArray[np.float32], last_round: int, rules: _Rules, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Quartiles of the rounds of the stops, (P, E, rules), all patients and entities together."""
-    weights = np.vstack([np.ones(resampled.weights.shape[1]), resampled.weights])
-    rounds = np.arange(last_round + 1)
+    weights, rounds = resampled.every, np.arange(last_round + 1)
     for i in range(t.shape[-1]):
         by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
         reached = weights @ by_then

@@ -21,9 +21,9 @@ from afa.checks.sanity.gate import (
     run_gates,
     synthetic_subjects,
 )
-from afa.checks.sanity.stage import GATES
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver
+from afa.stages.sanity import GATES
 
 SYNTHETIC = synthetic_subjects(threads=1)
 BY_NAME = {gate.name: gate for gate in GATES}

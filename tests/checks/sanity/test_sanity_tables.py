@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,6 @@ from afa.bracket import hanson_wright_interval, kl_interval, l1_interval
 from afa.bundle import Bundle
 from afa.checks.sanity.gate import Subject
 from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table, solve_log
-from afa.checks.sanity.stage import raise_on_failure, sanity_tables, summarise_sanity
 from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import CAPPED, solve_paths
@@ -21,9 +21,12 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence, PairwiseMRF
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes
+from afa.stages.sanity import Settings, run, summarise
+from afa.stages.settings import Bootstrap, Inference
 from afa.stats.summary import headline
 
 SEEDS = (0, 4)
+READ: dict[str, Any] = {"sanity": Settings(seeds=SEEDS), "inference": Inference()}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def cohort(bundle_tiny: Bundle) -> Cohort:
 
 @pytest.fixture(scope="module")
 def tables(bundle_tiny: Bundle, cohort: Cohort) -> dict[str, pd.DataFrame]:
-    return sanity_tables(bundle_tiny, cohort, seeds=SEEDS, solver=Solver(), threads=2)
+    return run(bundle_tiny, cohort, **READ, threads=2)
 
 
 def called_by_hand(models: list[PairwiseMRF], observed: list[tuple[int, int]]) -> dict[str, int]:
@@ -159,7 +162,6 @@ def test_contraction_constants_of_three_features_by_hand() -> None:
 
 
 def test_a_healthy_run_passes_all_gates(tables: dict[str, pd.DataFrame]) -> None:
-    raise_on_failure(tables)
     gates = tables["gates"]
     assert gates["name"].tolist()[::2] == ["full_observation", "gauge", "mean_field", "bracket_soundness", "copeland"]
     assert gates["input"].tolist() == ["run", "synthetic"] * 5
@@ -170,7 +172,7 @@ def test_a_healthy_run_passes_all_gates(tables: dict[str, pd.DataFrame]) -> None
 def test_one_and_two_threads_give_the_same_tables(
     bundle_tiny: Bundle, cohort: Cohort, tables: dict[str, pd.DataFrame]
 ) -> None:
-    again = sanity_tables(bundle_tiny, cohort, seeds=SEEDS, solver=Solver(), threads=1)
+    again = run(bundle_tiny, cohort, **READ, threads=1)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
@@ -182,7 +184,7 @@ def test_solve_counts_are_the_same_for_any_number_of_threads(bundle_tiny: Bundle
 
 
 def test_the_summary_holds_the_shares_of_the_tables(tables: dict[str, pd.DataFrame]) -> None:
-    rows = summarise_sanity(tables, resamples=100)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=100))
     whole = rows[rows["t"].isna()].fillna({"stratum": "", "reference": "", "quantity": ""})
     by = whole.set_index(["metric", "quantity", "stratum", "reference"])
     assert by.loc[("count", "bracket_soundness", "", ""), "value"] == 0
@@ -203,8 +205,7 @@ def test_a_bundle_of_one_entity_has_no_duels_and_is_checked_all_the_same() -> No
     bundle = bundle_of([[1.0, -0.5]], np.triu(np.ones((1, 2, 2)), 1))
     values = np.array([[1, -1], [0, 0]], dtype=np.int8)
     one = Cohort("one", bundle.features, ("p", "q"), values, pd.DataFrame(index=["p", "q"]))
-    tables = sanity_tables(bundle, one, seeds=(0,), solver=Solver(), threads=1)
-    raise_on_failure(tables)
+    tables = run(bundle, one, sanity=Settings(), inference=Inference(), threads=1)
     assert tables["brackets"].query("population == 'duels'")["decided"].sum() == 0
     assert tables["brackets"].query("population == 'binary'")["decided"].sum() > 0
-    summarise_sanity(tables, resamples=100)
+    summarise(tables, bootstrap=Bootstrap(resamples=100))
