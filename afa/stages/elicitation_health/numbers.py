@@ -78,7 +78,8 @@ class _Phenotypes:
     def total(self, table: pd.DataFrame, column: str) -> Row:
         """The same of a sum; n counts the phenotypes."""
         sums = self._sums(table, column)
-        return _row(self._resampled.statistic(lambda weights: weights @ sums, len(sums)), len(sums))
+        row = _row(self._resampled.statistic(lambda weights: weights @ sums, len(sums)), len(sums))
+        return row | {"value": float(sums.sum())}  # of parts of whole numbers: summed up the same wherever it is done
 
     def _part(self, table: pd.DataFrame, right: str, total: str) -> Part:
         return self._sums(table, right), self._sums(table, total)
