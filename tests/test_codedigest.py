@@ -127,6 +127,18 @@ def test_an_import_at_the_top_counts_only_for_the_functions_that_use_it(package:
     assert digest("afa.made:without") == without
 
 
+def test_a_function_that_a_module_only_imports_has_the_digest_of_its_own_module(package: Path) -> None:
+    (package / "made.py").write_text("from afa.home import root as root\n\ndef other():\n    return 1\n")
+    home = package / "home.py"
+    home.write_text("def used():\n    return 1\n\ndef unused():\n    return 2\n\ndef root():\n    return used()\n")
+    before = digest("afa.made:root")
+    edit(home, lambda text: text.replace("return 2", "return 3"))
+    edit(package / "made.py", lambda text: text + "\n\nANOTHER = 1\n")
+    assert digest("afa.made:root") == before
+    edit(home, lambda text: text.replace("return 1", "return 4"))
+    assert digest("afa.made:root") != before
+
+
 def test_a_module_with_a_folder_of_data_of_its_name_beside_it_is_read(package: Path) -> None:
     (package / "made.py").write_text("LEVEL = 1\n")
     (package / "made").mkdir()

@@ -22,6 +22,9 @@ come in any order, and `cohort` and `bundle`, the names of the two, are put on w
 `summarise(tables, ...)` makes the rows (`afa.stats.summary.summary_rows`) from the tables, gathered over shards. Its
 other parameters are the stages in `beside` and the sections that `summary` names.
 
+In a folder each of the two may stand in a file of its own, imported as `from afa.stages.NAME.tables import run as run`:
+a job's digest is that of its own function either way.
+
 Adding a stage
     1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a keyword of `columns(...)`;
        `rows` of `STAGE` names the tables of the summary. Settings of its own are a class `Settings(Section)`, given as

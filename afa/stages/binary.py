@@ -30,7 +30,7 @@ from afa.stages.base import Stage
 from afa.stages.columns import columns
 from afa.stats.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
 from afa.stats.arrays import ORDER_KEYS, Cube
-from afa.stats.summary import Labelled, labelled, summary_rows
+from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
     from afa.stages import settings
@@ -328,9 +328,8 @@ def _beside(truth: dict[str, Signs], resampled: Resampled) -> pd.DataFrame:
         counts = {"tied_at_full_observation" if name == "likelihood" else "without_label": int((~known).sum())}
         if name == "likelihood":
             counts["patients_tied_everywhere"] = int((~known).all(axis=1).sum())
-        for quantity, count in counts.items():
-            row = {"metric": "count", "quantity": quantity, "value": count, "n": target.size, "target": name}
-            tables.append(pd.DataFrame([row]))
+        rows = count_rows({quantity: (count, target.size) for quantity, count in counts.items()})
+        tables.append(rows.assign(target=name))
         if known.any():
             tables += [share.assign(target=name) for share in resampled.constant(target)]
     return pd.concat(tables, ignore_index=True)

@@ -27,7 +27,9 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
     >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
     [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
     """
-    return pd.MultiIndex.from_product(list(axes.values()), names=list(axes)).to_frame(index=False)
+    labels = {name: pd.Index(axis if isinstance(axis, range) else list(axis)) for name, axis in axes.items()}
+    places = np.indices([len(each) for each in labels.values()]).reshape(len(labels), -1)
+    return pd.DataFrame({name: labels[name].take(at) for name, at in zip(labels, places, strict=True)})
 
 
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:

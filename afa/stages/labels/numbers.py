@@ -20,7 +20,7 @@ from afa.stages.labels.tasks import GREEDY, METRICS, RANDOM
 from afa.stats.accuracy import Mask, Resampled, accuracies, ranking
 from afa.stats.arrays import axis_among, rows_by
 from afa.stats.resampling import interval, with_interval
-from afa.stats.summary import Labelled, labelled, summary_rows
+from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -90,10 +90,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     used, left_out = tables["labels"]["entity"].nunique(), len(tables["left_out"])
-    counts = {"labels": used, "labels_of_one_class": left_out}
-    return pd.DataFrame(
-        [{"metric": "count", "quantity": name, "value": value, "n": used + left_out} for name, value in counts.items()]
-    )
+    return count_rows({"labels": (used, used + left_out), "labels_of_one_class": (left_out, used + left_out)})
 
 
 def _beside(labels: pd.DataFrame, sample: Sample) -> list[Labelled]:

@@ -245,10 +245,10 @@ def _told(
         along = _in_random_order(task, labelled, answers, method, percents, seed, names)
         chosen = _as_it_chooses(task, labelled, answers, method, near, names)
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
-            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32))
+            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
             keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
             answer = np.round(log_odds, DIGITS).ravel() + 0.0
-            yield rows.assign(**keys, method=method, permuted=shuffled, log_odds=answer)
+            yield pd.DataFrame({**rows, **keys, "method": method, "permuted": shuffled, "log_odds": answer})
 
 
 def _in_random_order(
