@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.checks.sanity.decisions import COPELAND, FULL_OBSERVATION
+from afa.checks.sanity import GATES
 from afa.checks.sanity.gate import Subject, raise_on_failed_gates, run_gates, synthetic_subjects
-from afa.checks.sanity.gauge import GAUGE, gauge_change
-from afa.checks.sanity.solves import MEAN_FIELD, contraction_table, convergence_table, nonconvergence_table
-from afa.checks.sanity.soundness import SOUNDNESS, bracket_patients_table, bracket_table
+from afa.checks.sanity.gauge import gauge_change
+from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table
+from afa.checks.sanity.soundness import bracket_patients_table, bracket_table
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Section, Seeds, Stage
@@ -53,7 +53,6 @@ STAGE = Stage(
     space_mb=0.1,
 )
 
-GATES = (FULL_OBSERVATION, GAUGE, MEAN_FIELD, SOUNDNESS, COPELAND)
 SCORES = ("two_elbo", "stack_a")
 SHARES = {"called": "decided", "wrong": "called"}
 """Counts of a bracket's calls, and those that each is a share of."""
@@ -118,8 +117,8 @@ def _gates(gates: pd.DataFrame) -> pd.DataFrame:
     by_name = gates.groupby("name", sort=False)[["failures", "cases"]].sum().reset_index()
     whole = pd.DataFrame({"name": [None], "failures": [gates["failures"].sum()], "cases": [gates["cases"].sum()]})
     table = pd.concat([whole.astype({"name": object}), by_name], ignore_index=True)
-    columns = {"name": "quantity", "failures": "value", "cases": "n"}
-    return table.rename(columns=columns).assign(metric="count")
+    called = {"name": "quantity", "failures": "value", "cases": "n"}
+    return table.rename(columns=called).assign(metric="count")
 
 
 def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:

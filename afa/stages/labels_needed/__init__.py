@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -245,7 +245,7 @@ def _told(
         along = _in_random_order(task, labelled, answers, method, percents, seed, names)
         chosen = _as_it_chooses(task, labelled, answers, method, near, names)
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
-            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
+            rows: dict[Any, Any] = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
             keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
             answer = np.round(log_odds, DIGITS).ravel() + 0.0
             yield pd.DataFrame({**rows, **keys, "method": method, "permuted": shuffled, "log_odds": answer})

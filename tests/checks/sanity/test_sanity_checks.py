@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.checks.sanity import decisions, gauge, solves, soundness
+from afa.checks.sanity import GATES, decisions, gauge, solves, soundness
 from afa.checks.sanity.gate import (
     FEW,
     Failure,
@@ -23,7 +23,6 @@ from afa.checks.sanity.gate import (
 )
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver
-from afa.stages.sanity import GATES
 
 SYNTHETIC = synthetic_subjects(threads=1)
 BY_NAME = {gate.name: gate for gate in GATES}
