@@ -71,6 +71,16 @@ def pytest_collection_modifyitems(config, items):
         for item in found:
             item.add_marker("slow")
     items.sort(key=lambda item: item.path.parent.name not in EARLY)
+    if config.option.markexpr == "not slow":
+        _draw_fewer(items)
+
+
+def _draw_fewer(items):
+    """Give every property half of its examples, but 5: the fast tests have minutes, and a night draws them all."""
+    for test in {item.obj for item in items if getattr(getattr(item, "obj", None), "is_hypothesis_test", False)}:
+        own = getattr(test, "_hypothesis_internal_use_settings", settings.default)
+        fewer = min(own.max_examples, max(5, own.max_examples // 2))
+        test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
 
 
 def pytest_collection_finish():
