@@ -23,6 +23,9 @@ FLAGS = (
     "--hide-scrollbars",
 )
 
+ANSWERS_WITHIN = 120
+"""Seconds for each request to the browser: one that hangs fails its test instead of holding up all others."""
+
 
 def start():
     options = webdriver.ChromeOptions()
@@ -30,7 +33,9 @@ def start():
     for flag in FLAGS:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    browser.command_executor.client_config.timeout = ANSWERS_WITHIN
+    return browser
 
 
 def open_page(browser, path, width=1280, height=900):
