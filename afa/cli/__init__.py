@@ -6,6 +6,7 @@ command runs and nothing else.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from contextlib import suppress
@@ -16,6 +17,9 @@ import typer
 import afa
 from afa.cli import baselines, bundle, cohort, doctor, elicit, field, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
+
+NEW_OBJECTS = 50_000
+"""New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
 
 app = typer.Typer(
     help="Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.",
@@ -65,6 +69,7 @@ def main() -> None:
     SIGTERM unwinds like Ctrl-C, so that a job which a cluster cancels clears away what it has begun to write.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    gc.set_threshold(NEW_OBJECTS)
     try:
         sys.exit(app(prog_name="afa", standalone_mode=False))
     except typer.Abort:
