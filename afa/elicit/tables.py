@@ -34,7 +34,7 @@ from afa.elicit.answers import (
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file, atomic_folder
+from afa.files import atomic_file, atomic_folder, check_place
 
 SIGN = {"Upregulated": 1, "Downregulated": -1}
 PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}
@@ -57,6 +57,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "references": REFERENCE_COLUMNS,
 }
 """The tables that a later stage reads."""
+FOR_READERS = ("agreement", "citations", "citation_counts", "abstracts", "searches")
+STAGE_FILES = [f"{name}.csv" for name in (*COLUMNS, *FOR_READERS)]
 NUMBERS = {
     "attempt": (0.0, 1e9, int),
     "lit_prob": (0.0, 1.0, float),
@@ -178,7 +180,8 @@ def usable_genes(
 
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write each table as `<name>.csv`; the folder appears only when complete."""
+    """Write each table as `<name>.csv`; whole or not at all, and in place of no folder but a stage's."""
+    check_place(Path(folder), STAGE_FILES, "a new folder, or that of a stage")
     with atomic_folder(folder) as temporary:
         for name, table in tables.items():
             _write(temporary / f"{name}.csv", table)

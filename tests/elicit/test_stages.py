@@ -16,7 +16,7 @@ from afa.elicit.recorded import Recorded, imported
 from afa.elicit.stages import all_stages, build_recorded_bundle
 from afa.elicit.study import load_study
 from afa.elicit.tables import COLUMNS, read_stage, write_stage
-from afa.errors import ElicitationError
+from afa.errors import ConfigError, ElicitationError
 
 RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
 AWKWARD = 'a "quoted", torn\rline\r\nand\nmore; NA é\u2028'
@@ -79,6 +79,16 @@ def test_a_table_with_a_fault_is_refused_by_line_and_column(tmp_path: Path) -> N
     write_stage(tmp_path, {"kept": pd.DataFrame([("fever", "A", 5, 0.5, 2)], columns=COLUMNS["kept"])})
     with pytest.raises(ElicitationError, match=r"kept.csv, line 2, column potential: found '5'; expected a number in"):
         read_stage(tmp_path, "kept")
+
+
+def test_a_stage_replaces_its_own_tables_and_no_other_folder(tmp_path: Path) -> None:
+    tables = {"kept": pd.DataFrame([], columns=COLUMNS["kept"])}
+    write_stage(tmp_path / "stage", tables)
+    write_stage(tmp_path / "stage", tables)
+    (tmp_path / "study.yaml").write_text("name: mine\n")
+    with pytest.raises(ConfigError, match=r"a folder with other files: stage, study\.yaml"):
+        write_stage(tmp_path, tables)
+    assert (tmp_path / "study.yaml").exists()
 
 
 def test_a_stage_that_was_not_run_is_named(tmp_path: Path) -> None:
