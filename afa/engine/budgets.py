@@ -234,12 +234,14 @@ def refresh_budgets(
 @kernel()
 def entity_budgets(packed: Packed, state: State) -> Floats:
     """(N,) how far completions can move each entity's own S_v (eq:l1-bracket)."""
-    budgets = np.zeros(len(packed.prior))
-    for slot in range(len(packed.feature)):
-        total = abs(state.field[slot])
-        if not state.observed[packed.feature[slot]]:
-            for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-                if not state.observed[packed.feature[packed.other_slot[e]]]:
-                    total += 0.5 * abs(packed.coupling[e])
-        budgets[packed.owner[slot]] += total
+    budgets, field, observed = np.zeros(len(packed.prior)), state.field, state.observed
+    feature, owner, first_edge = packed.feature, packed.owner, packed.first_edge
+    other_slot, coupling = packed.other_slot, packed.coupling
+    for slot in range(len(feature)):
+        total = abs(field[slot])
+        if not observed[feature[slot]]:
+            for e in range(first_edge[slot], first_edge[slot + 1]):
+                if not observed[feature[other_slot[e]]]:
+                    total += 0.5 * abs(coupling[e])
+        budgets[owner[slot]] += total
     return budgets

@@ -133,7 +133,7 @@ class Followed(NamedTuple):
     it (eq:fsp). LARGEST : gain (J, T) the largest of an unobserved feature, summed over the open duels.
     ENTITIES : constant, elbo (J, T, N). MOMENTS : m, q (J, T, K) by slot, cross (J, T, N, N) E_{q_u}[S_v | x_obs].
     DUELS : mean, stack_a (J, T, Q), mu_D without rounding, and its score; sums (J, T, Q, 6) the fields of `Duel`.
-    CALLS : calls (J, T, Q, 5) int8, of each bracket.
+    CALLS : calls (J, T, Q, 5) int8, of each bracket; votes (J, T, Q) int16, sign votes for the first entity.
     """
 
     order: Indices
@@ -158,6 +158,7 @@ class Followed(NamedTuple):
     stack_a: Floats
     sums: Floats
     calls: NDArray[np.int8]
+    votes: NDArray[np.int16]
 
 
 class Now(NamedTuple):
@@ -300,6 +301,8 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
     changed_at, made_at = moment.of_entity[CHANGED], moment.of_duel[CALLED]
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
+        if course.reads & CALLS:
+            followed.votes[path, row, p] = votes[p, 0]
         if not (is_stale(changed_at, made_at[p], a, b) or course.reads & DUELS):
             calls[p, 4] = vote_call(votes[p, 0], t, course.gamma)
             continue

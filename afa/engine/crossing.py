@@ -58,7 +58,7 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
-    """`afa.engine.state.observe` without overlaps."""
+    """Observe one feature, and solve and cross again the entities that hold it, without overlaps."""
     condition(packed, state, feature, value)
     holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
     for entity in holders:

@@ -43,6 +43,7 @@ from afa.engine.layout import Models, Packed, pack
 from afa.engine.lookahead import new_lookahead, no_lookahead
 from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY
 from afa.engine.state import Iteration, State, elbos, new_state, solve_all
+from afa.engine.sweeps import iteration_of
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
@@ -102,7 +103,7 @@ def follow(
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
     held, rounds = np.diff(pack(bundle).first_holder) > 0, None
     if settings.get("only_changes"):  # the others are not walked at all
-        rounds = np.nonzero(held[flat])[1].reshape(len(flat), -1) + 1
+        rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
     course, start = course_of(bundle, read, flat.shape[1], **settings)
     course = course._replace(numbered=rounds is not None)
@@ -246,11 +247,6 @@ def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> 
     return starts[iteration]
 
 
-def iteration_of(solver: Solver) -> Iteration:
-    """The settings of a solver as kernels take them; solves start from the uniform marginals."""
-    return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
-
-
 def _walk(
     course: Course,
     start: Moment,
@@ -326,4 +322,5 @@ def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = 
         stack_a=space(DUELS, np.float64, q),
         sums=space(DUELS, np.float64, q, len(Duel._fields)),
         calls=space(CALLS, np.int8, q, brackets),
+        votes=space(CALLS, np.int16, q),
     )

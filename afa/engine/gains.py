@@ -143,9 +143,10 @@ def refresh_duel(
             _cmi(packed, state, gains, p, odds)
         else:
             _f_target(packed, state, lookahead, gains, p, odds, kind)
+    gain, feature, observed = gains.gain, gains.feature, state.observed
     for i in range(gains.first[p], gains.first[p + 1]):
-        if gains.gain[i] < ZERO_GAIN or state.observed[gains.feature[i]]:
-            gains.gain[i] = 0.0
+        if gain[i] < ZERO_GAIN or observed[feature[i]]:
+            gain[i] = 0.0
 
 
 @kernel()

@@ -21,8 +21,8 @@ from afa.engine.gains import Gains, new_gains
 from afa.engine.layout import Packed, pack
 from afa.engine.lookahead import gaussian_sign
 from afa.engine.paths import Signs
-from afa.engine.state import State, condition, new_state, sign, solve_entity
-from afa.engine.sweeps import Iteration, add_neighbours, ascend, bound, damped, padded
+from afa.engine.state import ASCENDED, ITERATIONS, State, condition, new_state, sign, solve_entity
+from afa.engine.sweeps import Iteration, add_neighbours, bound, converged, iteration_of, padded
 from afa.inference.meanfield import Solver
 from afa.mrf import LOG3, Floats
 
@@ -84,7 +84,7 @@ def gauge_paths(
     packed = pack(bundle)
     pairs = all_pairs(len(bundle.entities))
     unions = new_gains(packed, pairs)
-    iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
+    iteration = iteration_of(solver)
     shape = (*orders.shape[:2], orders.shape[2] + 1)
     signs = np.zeros((len(READINGS), *shape, len(pairs)), dtype=np.int8)
     scalars = np.zeros((len(READINGS) - 1, *orders.shape[:2], len(grid), len(pairs)))
@@ -130,7 +130,7 @@ def _before_any_observation(
     state = new_state(packed)
     for entity in range(len(packed.prior)):
         solve_entity(packed, state, entity, iteration)
-        _count(counts[ENTITY], state.solves[0, entity], state.solves[1, entity], state.solves[2, entity])
+        _count(counts[ENTITY], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
     for p in range(len(unions.pairs)):
         _read(packed, state, unions, p, iteration, scores[:, p], counts)
 
@@ -163,7 +163,7 @@ def _follow(
                 entity = packed.owner[packed.holder[h]]
                 held[entity] = True
                 solve_entity(packed, state, entity, iteration)
-                _count(counts[ENTITY, :, t], state.solves[0, entity], state.solves[1, entity], state.solves[2, entity])
+                _count(counts[ENTITY, :, t], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
             for p in range(len(unions.pairs)):
                 if held[unions.pairs[p, 0]] or held[unions.pairs[p, 1]]:
                     _read(packed, state, unions, p, iteration, scores[:, p], counts[:, :, t])
@@ -195,9 +195,8 @@ def _read(
     for side in range(2):
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
-        sweeps, capped = damped(field, coupling, None, m[side], q[side], iteration)
-        ascended = ascend(field, coupling, None, m[side], q[side], duel.n, iteration) if capped else 0
-        _count(counts[POSITIVE + side], sweeps, 1 if capped else 0, ascended)
+        sweeps, ascended = converged(field, coupling, None, m[side], q[side], duel.n, iteration)
+        _count(counts[POSITIVE + side], sweeps, ascended)
         bounds[side] = bound(field, coupling, m[side], q[side], duel.n)
     scores[1] = duel.constant + (bounds[0] - bounds[1])
     scores[3] = _stack_a(duel, m, q, packed.tie)
@@ -273,8 +272,8 @@ def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
 
 
 @kernel()
-def _count(counts: NDArray[np.int32], iterations: int, capped: int, ascended: int) -> None:
+def _count(counts: NDArray[np.int32], iterations: int, ascended: int) -> None:
     counts[0] += 1
     counts[1] += iterations
-    counts[2] += capped
+    counts[2] += ascended > 0
     counts[3] += ascended

@@ -12,7 +12,7 @@ from afa.engine.compile import kernel
 from afa.engine.duels import UNIFORM_SECOND, row
 from afa.engine.layout import Packed
 from afa.engine.state import Iteration, State, elbo, expected_score, places
-from afa.engine.sweeps import ascend, bound, damped, padded
+from afa.engine.sweeps import bound, converged, padded
 from afa.mrf import LOG3, Floats
 
 F_LINEARITY, F_TWO_ELBO, F_STACK_A = 2, 3, 4
@@ -160,9 +160,7 @@ def _solve_values(
             alpha[j] = state.field[here] + free.coupling[i, other] * value
             m[j] = state.m[here] if iteration.warm else 0.0
             q[j] = state.q[here] if iteration.warm else UNIFORM_SECOND
-        _, capped = damped(alpha, without, None, m, q, iteration)
-        if capped:
-            ascend(alpha, without, None, m, q, n, iteration)
+        converged(alpha, without, None, m, q, n, iteration)
         begin = lookahead.start[case]
         lookahead.field[begin : begin + size] = 0.0
         lookahead.m[begin : begin + size] = 0.0

@@ -30,6 +30,7 @@ from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weig
 from afa.engine.layout import Indices, Packed, pack, sharing_of
 from afa.engine.rules import total_unary
 from afa.engine.state import Iteration, State, condition, copy_state, elbos, new_state
+from afa.engine.sweeps import iteration_of
 from afa.errors import Fault, PlannerError
 from afa.gain import information
 from afa.inference.exact import exact, pair_moments
@@ -72,7 +73,7 @@ class Patient:
         solver, kind = solver or Solver(), GAIN_KINDS[gain, target]
         self.packed = pack(bundle, overlaps=kind not in (WALD_MAGNITUDE, CMI)) if packed is None else packed
         n = len(bundle.entities)
-        first_round = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
+        first_round = iteration_of(solver)
         self._iteration = first_round._replace(warm=start == "warm")
         self._sharing = sharing_of(bundle)
         self._exact: ExactModels | None = None

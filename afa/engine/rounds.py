@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.course import CALLS, CERTAIN, RANKS, SIGNS, Followed
-from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs, vote_call
 from afa.engine.follow import blocks, choose, follow
 from afa.engine.layout import Indices, pack
 from afa.inference.meanfield import Solver
 
 READOUTS = ("linearity", "wald")
-KINDS = ("all", "first", "prior_wrong")
+KINDS = ("", "_first", "_prior_wrong")
+"""Duels with a winner; those that the first entity wins; those that are called wrong before any observation."""
 
 
 class Truth(NamedTuple):
@@ -36,8 +38,7 @@ class Truth(NamedTuple):
 class Record(NamedTuple):
     """P patients, rounds t from 0 to r; the second axis from the end of `right` and `place` is the readout.
 
-    right : (P, r + 1, 2, 3) float32, duels called right, a tie one half: of all duels with a winner, of those that the
-    first entity wins, and of those that `linearity` calls wrong at t = 0.
+    right : (P, r + 1, 2, 3) float32, duels called right, a tie one half, of each of `KINDS`, `linearity` calling first.
     place : (P, r + 1, 2, N) int16, entities ahead of each by more than its name.
     resolved, resolved_wrong : (P, r + 1) int32, duels that no completion can change, and those of them that full
     observation does not bear out. certified : (P, r + 1) whether the top-k cannot change any more.
@@ -106,36 +107,14 @@ def follow_rule(
     """
     rounds, read = values.shape[1] if rounds is None else rounds, SIGNS | RANKS | CERTAIN
     n_duels = len(bundle.entities) * (len(bundle.entities) - 1) // 2
+    settings: dict[str, Any] = {"signs": READOUTS, "ranks": READOUTS, "k": k, "solver": solver, "threads": threads}
     parts = []
     for rows in blocks(max(1, len(values)), 3 * (rounds + 1) * n_duels):
         if orders is not None and allocation == "random":
-            found = follow(
-                bundle,
-                values[rows],
-                orders[rows, :rounds],
-                read,
-                signs=READOUTS,
-                ranks=READOUTS,
-                k=k,
-                solver=solver,
-                threads=threads,
-            )
+            found = follow(bundle, values[rows], orders[rows, :rounds], read, **settings)
         else:
-            found = choose(
-                bundle,
-                values[rows],
-                read,
-                allocation=allocation,
-                gain=gain,
-                target=target,
-                rescoring=rescoring,
-                n_rounds=rounds,
-                signs=READOUTS,
-                ranks=READOUTS,
-                k=k,
-                solver=solver,
-                threads=threads,
-            )
+            rule: dict[str, Any] = {"allocation": allocation, "gain": gain, "target": target, "rescoring": rescoring}
+            found = choose(bundle, values[rows], read, n_rounds=rounds, **rule, **settings)
         here = Truth(truth.winner[rows], truth.place[rows], truth.prior)
         parts.append((found.order, found.fallback, *record_of(found, here)))
     order, fallback, *record = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
@@ -144,19 +123,39 @@ def follow_rule(
 
 def record_of(found: Followed | Rounds, truth: Truth) -> Record:
     """What the rounds of P patients answer."""
-    winner, wrong = truth.winner, truth.prior == -truth.winner
-    decided = winner != 0
-    among = np.stack([decided, winner > 0, decided & wrong], axis=2).astype(np.float32)
-    weight = winner[:, :, None].astype(np.float32) * among
     right = np.empty((*found.signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(found.certified.shape, dtype=np.int32)
-    for p in range(len(winner)):  # whole numbers, so that the order of a sum does not show
-        right[p] = 0.5 * (found.signs[p].astype(np.float32) @ weight[p] + among[p].sum(axis=0))
-        resolved_wrong[p] = (found.resolved[p] & (found.signs[p, :, 1] != winner[p])).sum(axis=1)
+    for p, winner in enumerate(truth.winner):
+        right[p], _ = _right(found.signs[p], winner, truth.prior)
+        resolved_wrong[p] = (found.resolved[p] & (found.signs[p, :, 1] != winner)).sum(axis=1)
     return Record(right, found.place, found.resolved.sum(axis=2, dtype=np.int32), resolved_wrong, found.certified)
 
 
-N_BRACKETS, N_RIGOROUS = len(BRACKETS), len(RIGOROUS)
+def right_by_kind(
+    signs: NDArray[np.int8], winners: NDArray[np.int8], prior: NDArray[np.int8]
+) -> dict[str, NDArray[Any]]:
+    """Duels called right, a tie counting one half, and duels in all, of each of `KINDS`, by (patient, order, t).
+
+    signs : (P, S, T, Q). winners : (P, Q), 0 where there is none. prior : (P, S, Q), the calls before any observation.
+    """
+    right, duels = np.empty((*signs.shape[:3], len(KINDS))), np.empty((*signs.shape[:3], len(KINDS)), dtype=np.int32)
+    for at in np.ndindex(*signs.shape[:2]):
+        right[at], duels[at] = _right(signs[at], winners[at[0]], prior[at])
+    counts = {"right": right, "duels": duels}
+    return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
+
+
+def _right(
+    signs: NDArray[np.int8], winner: NDArray[np.int8], prior: NDArray[np.int8]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(..., 3) duels called right and (3,) duels in all, of each of `KINDS`, exact; signs (..., Q), the others (Q,)."""
+    wrong = (winner != 0) & (prior == -winner)
+    among = np.stack([winner != 0, winner > 0, wrong], axis=1).astype(np.float32)
+    duels = among.sum(axis=0)
+    return (signs.astype(np.float32) @ (winner[:, None] * among) + duels) / 2, duels
+
+
+N_BRACKETS, N_RIGOROUS, KL_WRITTEN = len(BRACKETS), len(RIGOROUS), len(BRACKETS) - 1
 CALLED, WRONG, TIED, EARLY = range(4)
 TO_THE_END, TO_ITS_END = range(2)
 
@@ -185,25 +184,19 @@ def shared_order_calls(
     values: NDArray[np.int8],
     orders: NDArray[np.int64],
     winners: NDArray[np.int8],
-    *,
-    solver: Solver | None = None,
-    threads: int | None = None,
-    budget_share: float = 1.0,
+    **settings: Any,
 ) -> CallPaths:
     """Follow P patients through S orders each, all duels along the same; the same for any number of threads.
 
     values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. winners : (P, Q), +1 where
-    the first entity of a pair is ahead at full observation, 0 a tie. budget_share : the part of the `l1` budgets that
-    is counted; below 1 the rigorous brackets are broken on purpose.
+    the first entity of a pair is ahead at full observation, 0 a tie. settings : solver, threads and budget_share of
+    `afa.engine.follow.follow`.
     """
     unions = held_by_either(bundle)
     calls = _no_calls(orders.shape[:2], unions)
     for rows in blocks(len(values), orders.shape[1] * (orders.shape[2] + 1) * len(unions) * N_BRACKETS):
-        found = follow(
-            bundle, values[rows], orders[rows], CALLS, solver=solver, budget_share=budget_share, threads=threads
-        )
         part = CallPaths._make(array[rows] for array in calls)
-        _judge_all(found.calls, orders[rows], winners[rows], unions, 0, part, threads)
+        _judge_all(bundle, values[rows], orders[rows], winners[rows], unions, 0, part, **settings)
     return calls
 
 
@@ -212,28 +205,16 @@ def own_order_calls(
     values: NDArray[np.int8],
     orders: NDArray[np.int64],
     winners: NDArray[np.int8],
-    *,
-    solver: Solver | None = None,
-    threads: int | None = None,
-    budget_share: float = 1.0,
+    **settings: Any,
 ) -> CallPaths:
     """As `shared_order_calls`, S being 1, every duel along an order of its own: orders (Q, M), for all patients."""
     unions, tie = held_by_either(bundle), pack(bundle).tie
     calls = _no_calls((len(values), 1), unions)
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
+        both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
         # a score that is rounding among all entities is rounding here too
-        found = follow(
-            bundle.restrict_entities([bundle.entities[a], bundle.entities[b]]),
-            values,
-            order,
-            CALLS,
-            solver=solver,
-            budget_share=budget_share,
-            tie=tie,
-            threads=threads,
-        )
-        _judge_all(found.calls, order, winners, unions, number, calls, threads)
+        _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
 
@@ -259,17 +240,22 @@ def _no_calls(shape: tuple[int, ...], unions: NDArray[np.bool_]) -> CallPaths:
 
 
 def _judge_all(
-    calls: NDArray[np.int8],
+    bundle: Bundle,
+    values: NDArray[np.int8],
     orders: NDArray[np.int64],
     winners: NDArray[np.int8],
     unions: NDArray[np.bool_],
     number: int,
     found: CallPaths,
-    threads: int | None,
+    *,
+    threads: int | None = None,
+    **settings: Any,
 ) -> None:
-    orders, winners = laid_out(orders), laid_out(winners)
+    """Follow the patients of a bundle, all of whose duels are those from `number` on, and judge their calls."""
+    read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
+    t, calls, votes, orders, winners = read.t, read.calls, read.votes, laid_out(orders), laid_out(winners)
     in_threads(
-        lambda first, last: _judge(calls, orders, winners, unions, number, found, first, last),
+        lambda first, last: _judge(t, calls, votes, orders, winners, unions, number, found, first, last),
         orders.shape[0] * orders.shape[1],
         threads,
     )
@@ -277,7 +263,9 @@ def _judge_all(
 
 @kernel()
 def _judge(
+    changes: NDArray[np.int32],
     calls: NDArray[np.int8],
+    votes: NDArray[np.int16],
     orders: NDArray[np.int64],
     winners: NDArray[np.int8],
     unions: NDArray[np.bool_],
@@ -286,17 +274,23 @@ def _judge(
     first: int,
     last: int,
 ) -> None:
-    """Judge the paths first to last - 1; calls (P, S, M + 1, q, 5) of the duels from `number` on."""
+    """Judge the paths first to last - 1; changes (P, S, T), calls (P, S, T, q, 5) and votes (P, S, T, q) as `Followed`.
+
+    They are of the duels from `number` on. Between the rounds of `changes` the calls stay, but for `kl_written`, which
+    counts the others as votes too.
+    """
     _, n_orders, n_features = orders.shape
     n_duels = calls.shape[3]
     for job in range(first, last):
         path, order = job // n_orders, job % n_orders
         unobserved = np.sum(unions[number : number + n_duels], axis=1)
-        seen = np.zeros(n_duels, dtype=np.int64)
+        seen, row = np.zeros(n_duels, dtype=np.int64), 0
         for t in range(n_features + 1):
             counts, fault = found.counts[path, order, t], found.first[path, order]
+            row += 1 if row + 1 < changes.shape[2] and changes[path, order, row + 1] == t else 0
             for p in range(n_duels):
-                duel, called = number + p, calls[path, order, t, p]
+                duel, called = number + p, calls[path, order, row, p]
+                called[KL_WRITTEN] = vote_call(votes[path, order, row, p], t, GAMMA)
                 winner = winners[path, duel]
                 moves = t == 0 or unions[duel, orders[path, order, t - 1]]
                 if t > 0 and moves:

@@ -57,8 +57,9 @@ def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Float
     elif rule == PRIORITY_CLUSTERS:
         _weigh_registry(packed, sight, rank, weights)
     else:
+        resolved = sight.resolved
         for p in range(len(weights)):
-            if sight.resolved[p] or (rule == BOUNDARY and not _straddles(sight, rank, p)):
+            if resolved[p] or (rule == BOUNDARY and not _straddles(sight, rank, p)):
                 continue
             weights[p] = _influence(sight, rank, p) if rule == PRIORITY_ALL else 1.0
     return weights
@@ -157,8 +158,9 @@ def total_unary(packed: Packed, state: State) -> Floats:
                 low, middle, high = terms_of_duel(packed, state, union.slot_a[i], union.slot_b[i])
                 total[feature] = 0.5 * (max(low, middle, high) - min(low, middle, high))
         return total
-    for slot in range(len(packed.feature)):
-        total[packed.feature[slot]] += abs(state.field[slot])
+    feature, field = packed.feature, state.field
+    for slot in range(len(feature)):
+        total[feature[slot]] += abs(field[slot])
     return total
 
 

@@ -18,8 +18,8 @@ from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form 
 from afa.engine.sweeps import bound, converged, padded
 from afa.mrf import Floats
 
-ITERATIONS, CAPPED, ASCENDED = range(3)
-"""Rows of `State.solves`: damped sweeps, whether they met the cap, and sweeps of coordinate ascent after that."""
+ITERATIONS, ASCENDED = range(2)
+"""Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent where those met the cap, else 0."""
 
 
 class State(NamedTuple):
@@ -31,7 +31,7 @@ class State(NamedTuple):
     origin : (N,) and pull : (K,) what `constant` and `field` are where couplings are about 0 instead of the centres;
     (0,) of the paper's models, where they are the same.
     cross : (N, N) E_{q_u}[S_v | x_obs], row u the entity whose marginals are used.
-    solves : (3, N) `ITERATIONS`, `CAPPED`, `ASCENDED` of the last solve of each entity.
+    solves : (2, N) `ITERATIONS`, `ASCENDED` of the last solve of each entity.
     """
 
     constant: Floats
@@ -48,17 +48,6 @@ class State(NamedTuple):
     volume: float
 
 
-class Solved(NamedTuple):
-    """How a solve went, and the ELBO of the free features."""
-
-    bound: float
-    n_free: int
-    iterations: int
-    capped: int
-    ascended: int
-    origin: float
-
-
 @kernel()
 def new_state(packed: Packed) -> State:
     """The state before any observation, not yet solved."""
@@ -72,7 +61,7 @@ def new_state(packed: Packed) -> State:
         np.zeros(n),
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
-        np.zeros((3, n), dtype=np.int64),
+        np.zeros((2, n), dtype=np.int64),
         packed.prior[: n if stated else 0].copy(),
         packed.unary[: len(packed.unary) if stated else 0].copy(),
         packed.volume,
@@ -173,8 +162,8 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 
 @kernel()
-def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> Solved:  # noqa: PLR0912 (two kinds)
-    """Mean-field on one entity's free features (eq:mf-update); writes their moments and `pull`.
+def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:  # noqa: PLR0912 (two kinds)
+    """Mean-field on one entity's free features in the present state (eq:mf-update); `cross` is left to the caller.
 
     Members of exclusive groups have no couplings: their moments are those that `condition` has left.
     """
@@ -228,10 +217,10 @@ def solve(packed: Packed, state: State, entity: int, iteration: Iteration) -> So
             of_centre = 0.5 * (field[slot] - alpha[here]) - (field[slot] - packed.unary[slot])
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
             even += site[EVEN, slot] * free_q[here]
-    free = bound(alpha, coupling, free_m, free_q, n) + (origin + even)
+    state.bound[entity], state.n_free[entity] = bound(alpha, coupling, free_m, free_q, n) + (origin + even), n
+    state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity] = sweeps, ascended
     if packed.stated is not None:
-        origin += _group_terms(packed, state, entity)
-    return Solved(free, n, sweeps, 1 if ascended else 0, ascended, origin)
+        state.origin[entity] = state.constant[entity] + (origin + _group_terms(packed, state, entity))
 
 
 @kernel(inline=True)
@@ -268,19 +257,6 @@ def expected_score(
 def places(first_slot: Indices, entity: int, values: Floats) -> Floats:
     """The part of a (K,) array that belongs to one entity, (n,); a view."""
     return values[first_slot[entity] : first_slot[entity + 1]]
-
-
-@kernel()
-def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
-    """Solve one entity in the present state; `cross` is left to the caller."""
-    solved = solve(packed, state, entity, iteration)
-    state.bound[entity] = solved.bound
-    state.n_free[entity] = solved.n_free
-    state.solves[ITERATIONS, entity] = solved.iterations
-    state.solves[CAPPED, entity] = solved.capped
-    state.solves[ASCENDED, entity] = solved.ascended
-    if packed.stated is not None:
-        state.origin[entity] = state.constant[entity] + solved.origin
 
 
 @kernel()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from afa.engine.compile import kernel
-from afa.inference.meanfield import ASCENT_FACTOR
+from afa.inference.meanfield import ASCENT_FACTOR, Solver
 from afa.mrf import Floats
 
 LOG2E = 1.4426950408889634
@@ -35,6 +35,11 @@ class Iteration(NamedTuple):
     tolerance: float
     max_iterations: int
     warm: bool
+
+
+def iteration_of(solver: Solver) -> Iteration:
+    """The settings of a solver as kernels take them; solves start from the uniform marginals."""
+    return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
 
 
 @kernel(inline=True)

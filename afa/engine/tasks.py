@@ -21,7 +21,8 @@ from afa.engine.course import CALLS, DUELS, ENTITIES, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS
 from afa.engine.follow import check_exclusive, choose, course_of, follow
 from afa.engine.layout import Models, Packed, pack
-from afa.engine.state import Iteration, condition, elbo, new_state, solve_entity
+from afa.engine.state import ASCENDED, ITERATIONS, Iteration, condition, elbo, new_state, solve_entity
+from afa.engine.sweeps import iteration_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
@@ -205,7 +206,7 @@ def elbo_differences(
     closed = classes_of(bundle, entity, coupling, strength)
     check_exclusive(closed, np.where(observed, values, 0))
     packed = pack(closed)
-    iteration = Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
+    iteration = iteration_of(solver)
     nothing = np.zeros((1, observed.shape[1]), dtype=bool)
     states = np.concatenate([nothing, observed])
     known = np.concatenate([nothing.astype(np.int8), values])
@@ -238,7 +239,8 @@ def _solve(
                 condition(packed, state, feature, values[row, feature])
         for side in range(2):
             solve_entity(packed, state, side, iteration)
-            for i in range(len(counts)):
-                counts[i, row] += state.solves[i, side]
+            counts[0, row] += state.solves[ITERATIONS, side]
+            counts[1, row] += state.solves[ASCENDED, side] > 0
+            counts[2, row] += state.solves[ASCENDED, side]
         n_free = state.n_free[0]
         raw[row] = elbo(state, 0, n_free) - elbo(state, 1, n_free)

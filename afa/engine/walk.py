@@ -220,13 +220,14 @@ def _look_at(course: Course, moment: Moment, now: Now) -> None:
     if course.ranking:
         _rank(state, course.name_rank, tie, now.scores, now.ranks)
     if course.bounding:
-        pairs, constant, whole, lead = course.pairs, state.constant, moment.budgets.whole, now.lead
-        offset = course.offset
+        # arrays one by one: taken out of their tuples in the loop they would cost more than the differences
+        pairs, constant, offset, whole = course.pairs, state.constant, course.offset, moment.budgets.whole
+        lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
             a, b = pairs[p, 0], pairs[p, 1]
             lead[p] = constant[a] - constant[b]
             calibrated = lead[p] - (offset[a] - offset[b])
-            now.resolved[p] = settled(calibrated, whole[0, p], whole[1, p], tie) != 0
+            resolved[p] = settled(calibrated, whole[0, p], whole[1, p], tie) != 0
 
 
 @kernel()

@@ -20,6 +20,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.engine.duels import all_pairs
 from afa.engine.paths import Signs, sign_paths
+from afa.engine.rounds import right_by_kind
 from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -28,7 +29,7 @@ from afa.stages.base import Section, Seeds, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import entity_energies
 from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of, sums_of
-from afa.stats.arrays import duel_rows, right_by_kind, rows_of
+from afa.stats.arrays import duel_rows, rows_of
 from afa.stats.resampling import Moments
 from afa.stats.summary import summary_rows
 

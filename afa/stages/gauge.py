@@ -18,6 +18,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.gauges import COUNTS, READINGS, gauge_paths
+from afa.engine.rounds import KINDS, right_by_kind
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
@@ -25,7 +26,7 @@ from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import labels_of, rounds_up_to
 from afa.stats.accuracy import Part, Resampled, Signs, by_t, sums_of
-from afa.stats.arrays import KINDS, duel_rows, right_by_kind, rows_of
+from afa.stats.arrays import duel_rows, rows_of
 from afa.stats.resampling import Moments, interval, percentiles
 from afa.stats.summary import count_rows, summary_rows
 

@@ -17,12 +17,13 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.engine.paths import SignPaths, sign_paths
+from afa.engine.rounds import KINDS, right_by_kind
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.stages.base import Stage
 from afa.stages.columns import columns
 from afa.stats.accuracy import Part, Resampled, by_t, sums_of
-from afa.stats.arrays import KINDS, duel_rows, right_by_kind, rows_of
+from afa.stats.arrays import duel_rows, rows_of
 from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:

@@ -17,8 +17,6 @@ from afa.errors import AfaError, ConfigError, Fault
 
 Singles = NDArray[np.float32]
 AGAIN = "run the stage again"
-KINDS = ("", "_first", "_prior_wrong")
-"""Duels with a winner; those that the first entity wins; those that are called wrong before any observation."""
 
 
 def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
@@ -44,26 +42,6 @@ def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.Dat
     """One table of all parts by patient, in this order, so that tables of parts of the patients join to the whole."""
     whole = pd.concat(parts, ignore_index=True)
     return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
-
-
-def right_by_kind(
-    signs: NDArray[np.int8], winners: NDArray[np.int8], prior: NDArray[np.int8]
-) -> dict[str, NDArray[Any]]:
-    """Duels called right, a tie counting one half, and duels in all, of each of `KINDS`, by (patient, order, t).
-
-    signs : (P, S, T, Q). winners : (P, Q), 0 where there is none. prior : (P, S, Q), the calls before any observation.
-    Exact, all terms being integers.
-    """
-    right, duels = np.empty((*signs.shape[:3], len(KINDS))), np.empty((*signs.shape[:3], len(KINDS)), dtype=np.int32)
-    for patient, order in np.ndindex(*signs.shape[:2]):
-        winner = winners[patient].astype(np.float32)
-        wrong = (winner != 0) & (prior[patient, order] == -winner)
-        among = np.stack([winner != 0, winner > 0, wrong], axis=1).astype(np.float32)
-        duels[patient, order] = among.sum(axis=0)
-        agreement = signs[patient, order].astype(np.float32) @ (winner[:, None] * among)
-        right[patient, order] = (agreement + duels[patient, order]) / 2
-    counts = {"right": right, "duels": duels}
-    return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
 
 
 class Axis(NamedTuple):
