@@ -5,13 +5,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from test_every_figure import ROOT, alike, draw, invoke, panels, unreadable
+from test_every_figure import alike, draw, invoke, panels, unreadable
 
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.stages import stages
-
-RULES = ROOT / "workflow" / "rules" / "report.smk"
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +38,3 @@ def test_all_panels_have_something_to_show_and_can_be_read_and_told_apart(run, t
     assert len(panels(figure)) == 6
     assert all(axes.get_xticks().size for axes in panels(figure))
     assert all(re.search(r"\nn = [1-9][\d,]* [a-z]", axes.get_title(loc="left")) for axes in panels(figure))
-
-
-def test_the_stage_and_its_page_are_in_the_report():
-    text = RULES.read_text(encoding="utf-8")
-    _, _, pages = text.partition("NOTEBOOKS = {")
-    assert stages()["elicitation_health"].summary is not None
-    page = pages.partition('"elicitation_health": {')[2].partition("},")[0]
-    assert '"curves/elicitation_health.parquet"' in page
-    assert '"tables/elicitation_health"' in page
