@@ -14,8 +14,6 @@ import yaml
 from bundles import bundle_of
 from commands import afa
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
-from pages import PAGE as TUTORIAL
-from pages import blocks, shell, write_files
 from typer.testing import CliRunner
 
 from afa.bundle import save_bundle
@@ -31,7 +29,6 @@ from afa.stages.simulate.binary import BINARY_RULES
 from afa.stages.simulate.walks import Way, rounds_until
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
-PAGE = Path(__file__).parents[2] / "docs/simulate.md"
 
 
 @pytest.fixture
@@ -287,18 +284,6 @@ def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     with pytest.raises(AfaError, match="--entity"):
         simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")])
     simulate(single, cohort(single), ways_of(BINARY_RULES, ["cmi"], ["two_elbo"]), entity="fistula", resamples=100)
-
-
-def test_the_page_shows_what_the_commands_print(tmp_path):
-    """The tables too, but for blanks at the ends of lines."""
-    write_files(tmp_path, TUTORIAL)
-    write_files(tmp_path, PAGE)
-    for block in blocks("console", page=PAGE):
-        for part in ("\n" + block.text).split("\n$ ")[1:]:
-            command, _, expected = part.partition("\n")
-            _, output = shell(command, tmp_path)
-            assert [line.rstrip() for line in output.splitlines()] == expected.splitlines(), command
-    assert not (tmp_path / "again").exists()
 
 
 def run(*arguments):

@@ -62,3 +62,15 @@ def test_settings_of_make_and_what_is_made_are_told_apart(target, rules):
     arguments, _ = get_argument_parser().parse_known_args(shlex.split(line)[1:])
     assert (code, list(arguments.targets)) == (0, rules)
     assert parse_config(arguments.config) == {"tables": "tables", "cohort": "pima"}
+
+
+def test_the_page_on_simulations_shows_what_the_commands_print(tmp_path):
+    """The tables too, but for blanks at the ends of lines."""
+    page = ROOT / "docs/simulate.md"
+    write_files(tmp_path)
+    write_files(tmp_path, page)
+    for block in blocks("console", page=page):
+        for part in ("\n" + block.text).split("\n$ ")[1:]:
+            command, _, expected = part.partition("\n")
+            _, output = shell(command, tmp_path)
+            assert [line.rstrip() for line in output.splitlines()] == expected.splitlines(), command
