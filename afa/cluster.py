@@ -102,7 +102,7 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
     """Parameters of all entities given observations (feature name -> value); a `PlannerError` names a wrong one."""
     values, observed = _evidence(bundle, observations or {})
     packed, n_features = bundle.packed, len(bundle.features)
-    entity = np.repeat(np.arange(len(bundle.entities)), np.diff(packed.pointer))
+    entity = packed.owner
     fields = bundle.unary.copy()
     np.add.at(fields, (entity, packed.row), packed.value * values[packed.column])
     np.add.at(fields, (entity, packed.column), packed.value * values[packed.row])

@@ -100,6 +100,7 @@ class TopK:
         cls, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
     ) -> TopK:
         """The planner before these patients."""
+        bundle = bundle.contrasts()
         values, truth = cohort.values, full_observation(bundle, cohort.values, solver=solver)
         rule = top_k_rule(bundle)
         own = follow_rule(bundle, values, truth, allocation=rule, gain=GAIN, k=k, solver=solver, threads=threads)
@@ -272,8 +273,7 @@ def targets(setting: Setting) -> pd.DataFrame:
     """By patient and entity: `likelihood`, the sign of S at full observation, 0 a tie; `clinical`, 0, 1 or missing."""
     parts = []
     for entity, task in setting.by_entity.items():
-        mrf = setting.bundle.mrf(entity)
-        score = np.array([mrf.energy(values) for values in setting.cohort.values])
+        score = setting.bundle.energies_of(entity, setting.cohort.values)
         sign = np.sign(np.where(np.abs(score) <= 2 * task.task.tie, 0.0, score)).astype(np.int8)
         clinical = setting.cohort.labels.reindex(columns=[entity])[entity].array
         table = {"entity": entity, "patient": setting.patients, "likelihood": sign, "clinical": clinical}

@@ -46,6 +46,11 @@ class PackedCouplings:
         part = slice(int(self.pointer[entity]), int(self.pointer[entity + 1]))
         return self.row[part], self.column[part], self.value[part]
 
+    @property
+    def owner(self) -> NDArray[np.int64]:
+        """(n_pairs,) the index of the entity that each coupling is of."""
+        return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
+
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
@@ -157,9 +162,10 @@ class Bundle:
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """The model S_v of an entity on all M features, its log-odds as prior (eq:disc_score).
+        """The model of an entity on all M features with all its couplings, its log-odds as prior (eq:disc_score).
 
-        Where a side cannot occur, values count from the middle of those that can (docs/decisions.md, F10).
+        It is S_v where no coupling is stated as of both classes; else S_v is `contrast`. Where a side cannot occur,
+        values count from the middle of those that can (docs/decisions.md, F10).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -195,6 +201,25 @@ class Bundle:
         scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
         kept = scope != SHARED if closure == "differential" else scope == CONDITION
         return self._model(self.index(entity), self._couplings(entity, kept))
+
+    def contrasts(self) -> Bundle:
+        """The bundle of every S_v alone, on which duels are fought: without the couplings stated as of both classes.
+
+        Those cancel in S_v = log p_1 - log p_0 (docs/decisions.md, M9). The bundle itself where there are none; else
+        the result's provenance is as in `restrict`.
+        """
+        scope = self.packed.scope
+        if scope is None or not (scope == SHARED).any():
+            return self
+        pairs, kept = self.packed, scope != SHARED
+        left = Potentials(
+            pairs.owner[kept], np.stack([pairs.row, pairs.column], 1)[kept], pairs.value[kept], scope[kept]
+        )
+        return replace(
+            self,
+            packed=packed_couplings(left, len(self.entities)),
+            provenance={**self.provenance, "restricted_from": self.digest},
+        )
 
     @property
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -289,7 +314,7 @@ class Bundle:
         kept = np.array([old_index[name] for name in chosen], dtype=np.intp)
         new_index = np.full(len(self.features), -1, dtype=np.int64)
         new_index[kept] = np.arange(len(kept))
-        entity = np.repeat(np.arange(len(self.entities)), np.diff(self.packed.pointer))
+        entity = self.packed.owner
         pairs = np.sort(np.column_stack([new_index[self.packed.row], new_index[self.packed.column]]), axis=1)
         inside = pairs[:, 0] >= 0
         scope = None if self.packed.scope is None else self.packed.scope[inside]

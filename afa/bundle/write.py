@@ -123,7 +123,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         unary.loc[rows, name] = part[:, side]
     pairwise = pd.DataFrame(
         {
-            "entity": names[np.repeat(np.arange(len(names)), np.diff(bundle.packed.pointer))],
+            "entity": names[bundle.packed.owner],
             "feature_a": space[bundle.packed.row],
             "feature_b": space[bundle.packed.column],
             "potential": bundle.packed.value,

@@ -111,6 +111,7 @@ def explorer_page(
     from afa.stats.tables import read_table
 
     model, members = load_inputs(bundle, cohort)
+    model = model.contrasts()
     check_duels(model, bundle)
     explored = explore(
         model,

@@ -75,6 +75,8 @@ def stage(
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])
     elif "bundle" in given:
         given["bundle"] = load_stage_bundle(folders["bundle"])
+    if "bundle" in given and not described.scopes:
+        given["bundle"] = given["bundle"].contrasts()
     if described.duels:
         check_duels(given["bundle"], folders["bundle"])
     if described.sharded:
@@ -198,6 +200,7 @@ def experiment_errata_computed(
     from afa.stats.tables import write_tables
 
     model, patients = load_inputs(bundle, cohort)
+    model = model.contrasts()
     check_duels(model, bundle)
     settings = load_cohort_file(config)
     expression = (

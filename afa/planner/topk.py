@@ -112,6 +112,8 @@ class TopKPlanner(Planner):
         if gauge == "shared":
             found, step = "'shared': a ranking has no two classes", "leave it out"
             raise PlannerError(Fault("planner option coupling", found, "differential or explicit", step))
+        if gauge == "differential":
+            bundle = bundle.contrasts()
         if layer0 is not None:
             one_of("layer0", layer0, (*CRITERIA, SOUND))
             if gauge == "explicit":

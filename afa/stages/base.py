@@ -105,7 +105,8 @@ class Stage:
     configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
     figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
-    two entities or more. labels : needs patients with labels. by_patient : takes longer for more patients. rows : the
+    two entities or more. scopes : reads which couplings are of both classes; others are given `Bundle.contrasts`.
+    labels : needs patients with labels. by_patient : takes longer for more patients. rows : the
     tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has it. space_mb :
     what its tables and rows take for the demo cohort. single : long tables of scores of which signs, means and
     correlations are read, and no ranks: stored in single precision.
@@ -117,6 +118,7 @@ class Stage:
     section: type[Section] | None = None
     sharded: bool = False
     duels: bool = False
+    scopes: bool = False
     labels: bool = False
     by_patient: bool = True
     summary: tuple[str, ...] | None = ("bootstrap",)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 STAGE = Stage(
     settings=("random_order.seeds", "inference", "closure"),
+    scopes=True,
     tables={
         "steps": columns(
             "patient allocation gain guide seed step t wald two_elbo stack_a l1_tight l1_paper hanson_wright entity"
@@ -129,14 +130,13 @@ def run(
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
     """The table `targets` of one entity under one closure; tie : that of its `Task`."""
+    score = bundle.energies_of(entity, cohort.values, coupling)
     if coupling == "explicit":
-        score = bundle.energies_of(entity, cohort.values, coupling)
         terms = [np.where(model.possible, model.terms, 0.0) for model in bundle_models(bundle, entity)]
         unary = (terms[0] - terms[1])[np.arange(len(bundle.features)), cohort.values + 1].sum(axis=1)
         unary += exclusive_log_odds(bundle, entity, cohort.values)
     else:
-        unary, decider = cohort.values @ bundle.unary[bundle.index(entity)], bundle.contrast(entity, coupling)
-        score = np.array([decider.energy(values) for values in cohort.values])
+        unary = cohort.values @ bundle.unary[bundle.index(entity)]
     sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
     return pd.DataFrame(
         {

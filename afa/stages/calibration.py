@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 STAGE = Stage(
     inputs=("bundle", "cohort", "binary"),
     settings=("calibration.rounds", "inference", "closure"),
+    scopes=True,
     tables={
         "odds": columns("patient entity seed t raw calibrated inference coupling cohort bundle"),
         "targets": columns("patient entity likelihood clinical coupling cohort bundle"),

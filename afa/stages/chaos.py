@@ -27,7 +27,6 @@ from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Section, Seeds, Stage
 from afa.stages.columns import columns
-from afa.stages.inputs import entity_energies
 from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of, sums_of
 from afa.stats.arrays import duel_rows, rows_of
 from afa.stats.resampling import Moments
@@ -211,7 +210,7 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
     """
     first, second = all_pairs(len(bundle.entities)).T
     x = np.where(np.argsort(orders, axis=2) < t, values[:, None], 0)
-    energy = entity_energies(bundle, x.reshape(-1, x.shape[2]))
+    energy = bundle.energies(x.reshape(-1, x.shape[2]))
     each = np.abs(energy[:, first] - energy[:, second]).mean(axis=1)
     mean: Floats = each.reshape(x.shape[:2]).mean(axis=1)
     return mean

@@ -65,7 +65,7 @@ STAGE = Stage(
     },
     rows={
         "gauge_agreement": "do the closure and the true gauge decide alike?",
-        "gauge_correlation": "how their scores correlate, within pairs",
+        "gauge_correlation": "how their scores correlate, within duels and pooled over them",
         "gauge_accuracy": "the accuracy of each",
     },
     space_mb=5.3,

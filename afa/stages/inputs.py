@@ -126,14 +126,9 @@ def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def entity_energies(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
-    """(n, N) S_v(x) of configurations, values (n, M), by every entity's own model (eq:disc_score)."""
-    return np.column_stack([bundle.mrf(entity).energies(values) for entity in bundle.entities])
-
-
 def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
     """(P, Q) D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, in nats; 0 where it is rounding."""
-    energy, (first, second) = entity_energies(bundle, values), np.triu_indices(len(bundle.entities), 1)
+    energy, (first, second) = bundle.energies(values), np.triu_indices(len(bundle.entities), 1)
     difference: Floats = energy[:, first] - energy[:, second]
     difference[np.abs(difference) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])] = 0.0
     return difference

@@ -138,7 +138,7 @@ class Scores:
         place = np.full(len(bundle.features), -1)
         place[free] = np.arange(len(free))
         known = evidence.values.astype(np.float64)
-        owner = np.repeat(np.arange(n), np.diff(packed.pointer))
+        owner = packed.owner
         j, l = place[packed.row], place[packed.column]  # noqa: E741
         constant = bundle.priors + np.einsum("vj,j->v", bundle.unary, known)
         constant += np.bincount(owner, packed.value * known[packed.row] * known[packed.column], n)

@@ -69,6 +69,7 @@ COLUMNS = {
 }
 STAGE = Stage(
     settings=("bootstrap.resamples",),
+    scopes=True,
     optional=("study", "record", "unary", "pairwise"),
     tables={
         **described(OWN, **COLUMNS),

@@ -47,7 +47,7 @@ def pair_signs(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
     unary_product : of the signs of its genes' unary potentials, 0 where one has none. correlation : Pearson's, of the
     two genes over the cohort; NaN where one never varies.
     """
-    entity = np.repeat(np.arange(len(bundle.entities)), np.diff(bundle.packed.pointer))
+    entity = bundle.packed.owner
     row, column = bundle.packed.row, bundle.packed.column
     signs = np.sign(bundle.unary)
     values = cohort.values.astype(np.float64)

@@ -100,6 +100,7 @@ COLUMNS = {
 STAGE = Stage(
     inputs=("bundle", "cohort", "by_cohort"),
     settings=("labels", "inference"),
+    scopes=True,
     section=Settings,
     labels=True,
     tables=described(OWN, **COLUMNS),

@@ -84,6 +84,7 @@ COLUMNS = {
 STAGE = Stage(
     inputs=("bundle", "cohort", "by_cohort", "labels"),
     settings=("labels_needed",),
+    scopes=True,
     section=Settings,
     labels=True,
     figure=("Past the paper", "classifiers by labelled patients"),

@@ -35,7 +35,7 @@ from afa.layer0 import (
 )
 from afa.mrf import Floats
 from afa.preference import tie_of
-from afa.stages.inputs import entity_energies, final_differences
+from afa.stages.inputs import final_differences
 from afa.stats.accuracy import Part, right_of
 from afa.stats.arrays import rows_of
 
@@ -61,7 +61,7 @@ class FullObservation:
 
 def full_observation(bundle: Bundle, values: NDArray[np.int8], k: int) -> FullObservation:
     """Energies and top-k of profiles (P, M) in {-1, 0, +1}."""
-    energy = entity_energies(bundle, values)
+    energy = bundle.energies(values)
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
     top = np.zeros(energy.shape, dtype=bool)
     for p, scores in enumerate(energy):

@@ -167,7 +167,7 @@ def reaches(bundle: Bundle) -> Floats:
 def _by_gene(bundle: Bundle, at_row: Floats, at_column: Floats) -> Floats:
     """(N, M) sums over an entity's couplings at each gene, of what they bring to their one and other end, (pairs,)."""
     n, m = bundle.unary.shape
-    first = np.repeat(np.arange(n), np.diff(bundle.packed.pointer)) * m
+    first = bundle.packed.owner * m
     place = np.concatenate([first + bundle.packed.row, first + bundle.packed.column])
     sums = np.bincount(place, np.concatenate([at_row, at_column]), minlength=n * m).astype(np.float64)
     return sums.reshape(n, m)

@@ -51,6 +51,7 @@ OWN = {
 STAGE = Stage(
     inputs=("bundle", "cohort", "allocation"),
     settings=("stopping", "top_k", "inference", "closure"),
+    scopes=True,
     sharded=True,
     duels=True,
     tables={
@@ -181,12 +182,12 @@ def stopping_tables(
     names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
     random = random_orders(bundle.features, names, [stopping.seed])[:, 0]
     unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
-    explicit = couplings[0] == "explicit"
+    explicit, duels = couplings[0] == "explicit", bundle.contrasts()
     gauge, asked = Gauge("explicit" if explicit else None), ASKED if explicit else ASKED._replace(score="linearity")
     if explicit:
         truth = planned_truth(values, [planner_of(bundle, asked, k, gauge, solver) for _ in names])
     else:
-        truth = full_observation(bundle, values, solver=solver)
+        truth = full_observation(duels, values, solver=solver)
     targets = Targets.of(truth, unlabelled, k, 0)
     parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
     for allocation, order in {**orders, RANDOM: random}.items():
@@ -195,7 +196,7 @@ def stopping_tables(
             planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=stopping.seed) for name in names]
             watched = watch_planners(planners, values, order)
         else:
-            watched = watch(bundle, values, order, k=k, solver=solver, threads=threads)
+            watched = watch(duels, values, order, k=k, solver=solver, threads=threads)
         for halt, rounds in stops(stopping, watched):
             answer = watched.inside[np.arange(len(names)), rounds]
             tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is right
