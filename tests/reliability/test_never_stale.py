@@ -5,9 +5,11 @@ The changes and the ways to fail are few, and cross; which jobs fail comes from 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +17,11 @@ import pytest
 import yaml
 from finished_run import call, clean_run, contents, copy_of, jobs_of, kind_of, make_project, plan_of
 from small_run import RUN
+from typer.testing import CliRunner
+
+from afa.cli import app
+from afa.errors import ReportError
+from afa.files import sha256_of
 
 BUNDLE, COHORT = "my_bundle/unary.csv", "config/cohorts/small.yaml"
 
@@ -141,6 +148,34 @@ def test_a_file_at_fault_is_refused_or_made_anew(project: Path, way: str, change
         outputs = [str(path.relative_to(project)) for path in made]
         spoil(project / victim(outputs, number * 7), way)
     ends_as_a_clean_run(project)
+
+
+def test_the_record_of_a_run_has_every_job_with_what_it_read_and_made(project: Path) -> None:
+    """`afa provenance` itself, on Snakemake's records of a finished run."""
+    planned: dict[str, list[str]] = json.loads((project / "inputs.json").read_text(encoding="utf-8"))
+    *results, lock = planned[f"{RUN}/provenance.json"]
+    record = [*results, "--records", ".snakemake", "--lock", lock, "--out", "record.json"]
+    with chdir(project):
+        ended = CliRunner().invoke(app, ["provenance", *record])
+    assert ended.exit_code == 0, ended.output
+    told = json.loads((project / "record.json").read_text(encoding="utf-8"))
+    assert told["environment"]["lock_sha256"] == sha256_of(project / lock)
+    made: set[str] = set()
+    for job in told["jobs"]:
+        inputs = set(job["inputs"])
+        assert inputs in [set(filter(None, paths)) for paths in planned.values()], job["rule"]
+        ours = {path for path in inputs if Path(path).is_relative_to(RUN) and "shards" not in path}
+        assert all(any(Path(file).is_relative_to(path) for file in made) for path in ours), job["rule"]
+        program = job["command"].partition(" ")[0]
+        assert program in (("printf",) if job["rule"] == "run_config" else ("afa", "snakemake")), job["rule"]
+        assert job["outputs"] == {path: sha256_of(project / path) for path in job["outputs"]}
+        made |= job["outputs"].keys()
+    after = {f"{RUN}/{name}" for name in ("provenance.json", "report.html", "README.md", "workflow.html")}
+    assert made == {f"{RUN}/{name}" for name in contents(project)} - after
+    spoil(project / RUN / "tables/sign", "corrupted table")
+    with chdir(project), pytest.raises(ReportError, match=f"{RUN}/tables/sign"):
+        CliRunner().invoke(app, ["provenance", *record], catch_exceptions=False)
+    assert json.loads((project / "record.json").read_text(encoding="utf-8")) == told
 
 
 @pytest.mark.slow

@@ -87,6 +87,17 @@ def test_two_claims_of_one_number_have_one_answer():
         assert len(readings) == 1, list(names)
 
 
+def test_claims_of_a_correlation_read_it_as_the_printed_cells_do():
+    """Pooled over duels, as the paper's text has it: `tab:m1agree` and the sentences on it speak of one number."""
+    texts = [text for answer in read_claims().values() for text in answer.holds if text.startswith("correlation ")]
+    assert len(texts) == 16
+    for text in texts:
+        reading = ANSWERS.keys(relation_of(text)[0])
+        track = {"two_elbo": "F1-track", "stack_a": "F2-track"}[str(reading["method"])]
+        cell = PRINTED_TABLES["tab_m1agree"](f"Pearson correlation / {track}", "")
+        assert {key: value for key, value in reading.items() if key != "t"} == dict(cell.where), text
+
+
 def test_every_line_is_one_of_the_summarys_tables_and_metrics():
     for name, keys in ANSWERS.lines.items():
         assert keys["table"] in TABLES, name
