@@ -350,3 +350,13 @@ def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) ->
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):
             total[feature[i]] += weights[k] * gain[i]
+
+
+@kernel()
+def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
+    """Add to `total` (q,) the gains of each of q rows, over the features that are wanted, (M,)."""
+    first, feature, gain = gains.first, gains.feature, gains.gain
+    for k in range(len(rows)):
+        for i in range(first[rows[k]], first[rows[k] + 1]):
+            if wanted[feature[i]]:
+                total[k] += gain[i]

@@ -26,7 +26,7 @@ from afa.engine.crossing import (
     solve_every,
 )
 from afa.engine.duels import Pairs, all_pairs, sides_of, variances, vote_among
-from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weighted
+from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weighted, gain_by_row
 from afa.engine.layout import Indices, Packed, pack, sharing_of
 from afa.engine.rules import total_unary
 from afa.engine.state import Iteration, State, condition, copy_state, elbos, new_state
@@ -182,6 +182,13 @@ class Patient:
         entry = np.arange(len(place)) + np.repeat(gains.first[rows] - (np.cumsum(size) - size), size)
         table[place, gains.feature[entry]] = gains.gain[entry]
         return table
+
+    def gain_of(self, features: list[int], duels: Indices) -> Floats:
+        """(q,) gains of some duels, ascending, summed over these features."""
+        total, wanted = np.zeros(len(duels)), np.zeros(self.packed.n_features, dtype=np.bool_)
+        wanted[features] = True
+        gain_by_row(*self._gains.rows(self.state, duels, self._changed_at, self._round), wanted, total)
+        return total
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
         """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""

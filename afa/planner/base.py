@@ -342,7 +342,7 @@ class Planner(ABC):
 
     def _to_begin_with(self) -> int | None:
         """The first item of the option `first` that is still open and can be afforded."""
-        offered = set(self._menu.item_of[self._offer().affordable].tolist())
+        offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:

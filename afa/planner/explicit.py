@@ -245,6 +245,10 @@ class ExplicitPatient:
         """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
         return self._gains(np.flatnonzero(duels))
 
+    def gain_of(self, features: list[int], duels: Indices) -> Floats:
+        """(q,) gains of some duels, ascending, summed over these features."""
+        return np.asarray(self._gains(duels)[:, features].sum(axis=1))
+
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
         """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
         open_ = np.flatnonzero(~np.asarray(closed))

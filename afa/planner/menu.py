@@ -96,8 +96,9 @@ def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
     closed = log.observed.keys() | log.skipped | implied_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
     price = menu.cost.copy()
-    paid = (name for action in log.actions if action.cost > 0 for name in action.features)
-    price[[menu.of_feature[name] for name in paid]] = 0.0
+    if len(menu.names) < len(menu.item_of):  # of a panel something can be open that is paid for
+        paid = (name for action in log.actions if action.cost > 0 for name in action.features)
+        price[[menu.of_feature[name] for name in paid]] = 0.0
     return Offer(open_, price, open_ & (price <= left * (1 + 1e-12))[menu.item_of])
 
 

@@ -40,9 +40,7 @@ def told_apart(
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
     places = over.duels[chosen]
-    asked = np.zeros(state.n_duels, dtype=np.bool_)
-    asked[places] = True
-    gain = state.gains(asked)[:, features].sum(axis=1) * over.weights[chosen]
+    gain = state.gain_of(features, places) * over.weights[chosen]
     if not len(gain) or not gain.max() > 0:
         return ""
     pairs = sides_of(len(entities), places)

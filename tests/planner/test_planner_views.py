@@ -10,6 +10,7 @@ from bundles import QUARTERS, bundle_of, models_of, observed_bundles, random_bun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import completions, energies
+from rated import rated
 from test_planner import fault
 
 from afa.allocate import Choice, View
@@ -62,6 +63,22 @@ def test_a_view_sums_gains_under_weights(case: tuple[Bundle, dict[str, int]], ga
     np.testing.assert_allclose(view.weighted_gain(weights), weights @ each, atol=1e-12)
     closed = weights < 1
     np.testing.assert_array_equal(view.weighted_gain((~closed).astype(float)), view.total_gain(closed))
+
+
+@pytest.mark.parametrize("how_often", [False, True])
+@pytest.mark.parametrize("gain", ["wald_magnitude", "cmi"])
+def test_the_gains_of_some_features_are_those_of_the_whole_table(
+    bundle_tiny: Bundle, how_often: bool, gain: str
+) -> None:
+    bundle = rated(np.random.default_rng(0), n=3, m=5).bundle if how_often else bundle_tiny
+    state = TopKPlanner(bundle, k=1, gain=gain)._state
+    state.observe(2, 1)
+    every_other = np.arange(state.n_duels) % 2 == 0
+    table = state.gains(every_other)
+    assert table.any()
+    for features in ([0], [1, 4]):
+        found = state.gain_of(features, np.flatnonzero(every_other))
+        np.testing.assert_allclose(found, table[:, features].sum(axis=1), atol=1e-12)
 
 
 def test_weights_that_are_not_one_finite_number_a_duel_are_refused(bundle_tiny: Bundle) -> None:
