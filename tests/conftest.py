@@ -19,7 +19,8 @@ settings.register_profile("local", deadline=None, max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 ROOT = Path(__file__).parent.parent
-EARLY = ("workflow", "reliability", "report")
+ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort", "doctor"), ("reliability", "report"))
+"""What begins: one worker compiles the kernels, the other runs tests without any; then what takes longest."""
 gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage
 typer.main.get_command = functools.cache(typer.main.get_command)  # a process builds the commands once; so do the tests
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # they hold no doctests, and all have one name
@@ -62,7 +63,7 @@ def recorded_bundle(recorded_elicitation, tmp_path_factory):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark what `slow.yaml` lists, and begin with what takes longest: no worker should begin it last."""
+    """Mark what `slow.yaml` lists, and put all in order."""
     reasons = yaml.safe_load((ROOT / "tests" / "slow.yaml").read_text(encoding="utf-8"))
     for name in chain.from_iterable(reasons.values()):
         found = [item for item in items if item.nodeid.startswith(name)]
@@ -70,9 +71,15 @@ def pytest_collection_modifyitems(config, items):
             raise pytest.UsageError(f"tests/slow.yaml: found no test {name}; rename the entry, or remove it")
         for item in found:
             item.add_marker("slow")
-    items.sort(key=lambda item: item.path.parent.name not in EARLY)
+    items.sort(key=_turn)
     if config.option.markexpr == "not slow":
         _draw_fewer(items)
+
+
+def _turn(item):
+    """Where a test stands in `ORDER`."""
+    parts = set(item.path.relative_to(ROOT).parts)
+    return next((turn for turn, early in enumerate(ORDER) if parts & set(early)), len(ORDER))
 
 
 def _draw_fewer(items):

@@ -14,6 +14,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import afa.engine
+from afa.engine.compile import planners_are_ready
+from afa.engine.warm import compile_all
 
 
 def kernels() -> Iterator[tuple[str, Dispatcher]]:
@@ -23,6 +25,12 @@ def kernels() -> Iterator[tuple[str, Dispatcher]]:
             own = isinstance(found, Dispatcher) and found.py_func.__module__ == module.name
             if own and found.targetoptions.get("inline") != "always":
                 yield f"{module.name}.{name}", found
+
+
+def test_the_kernels_are_compiled_before_the_tests_that_need_them() -> None:
+    """First of all (conftest.py): else each of the workers would compile its own."""
+    compile_all(processes=1)
+    assert planners_are_ready()
 
 
 @pytest.mark.slow
