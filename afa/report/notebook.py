@@ -16,7 +16,6 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from markupsafe import Markup
-from nbconvert.exporters.html import HTMLExporter
 from nbformat import NotebookNode
 from traitlets import Any as AnyValue
 from traitlets.config import Config
@@ -135,6 +134,8 @@ def _shell() -> Iterator[_Shell]:
 
 def notebook_page(path: Path) -> str:
     """A notebook that ran as one HTML page: texts and results without code, figure and caption, and nothing fetched."""
+    from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load, and a notebook runs without)
+
     notebook = nbformat.read(path, as_version=4)
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
