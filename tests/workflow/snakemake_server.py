@@ -1,15 +1,17 @@
 """Calls of Snakemake: a line of JSON in, a forked process in a session of its own, a line of JSON out.
 
-Snakemake is imported once. Everything of `afa` is imported in each process again, as a user's `snakemake` does: from
-the folder of the call where that has the package, else from where it is installed. Only parsed sources are kept from
-call to call, by their content.
+Snakemake is imported once, with its plugins and the packages that `afa` stands on. Everything of `afa` is imported in
+each process again, as a user's `snakemake` does: from the folder of the call where that has the package, else from
+where it is installed. Only parsed sources are kept from call to call, by their content.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -20,10 +22,21 @@ from typing import Any
 import snakemake.cli
 
 from afa import codedigest
+from afa.stages import stages
 
 DIGESTS_AT_START = Path(codedigest.__file__).read_bytes()
 LONGEST = 600
 """Seconds of a call."""
+
+
+def import_packages() -> None:
+    """Import the plugins of Snakemake, and what the modules of `afa` that the rules import stand on."""
+    snakemake.cli.get_argument_parser()
+    workflow = Path(__file__).parents[2] / "workflow/rules/common.smk"
+    for module in re.findall(r"^from (afa[\w.]*) import", workflow.read_text(encoding="utf-8"), re.MULTILINE):
+        importlib.import_module(module)
+    importlib.import_module("smart_open")  # Snakemake's own, once it reads a rule
+    stages()
 
 
 def parse_all() -> None:
@@ -93,5 +106,6 @@ def serve() -> None:
 
 if __name__ == "__main__":
     gc.disable()  # half of the time of parsing went into looking for garbage, and no call makes much
+    import_packages()
     parse_all()
     serve()
