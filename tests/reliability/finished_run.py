@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -76,7 +75,8 @@ def plan_of(project: Path) -> list[Job]:
     listed = call(project, "-n", "-p", "--forceall")
     assert listed.code == 0, listed.said
     plan = jobs_of(listed.said)
-    (project / "inputs.json").write_text(json.dumps({job.output: job.inputs for job in plan}), encoding="utf-8")
+    lines = ["\t".join([job.output, *job.inputs]) + "\n" for job in plan]
+    (project / "inputs.txt").write_text("".join(lines), encoding="utf-8")
     return plan
 
 
@@ -101,7 +101,7 @@ def clean_run(project: Path, plan: list[Job], folder: Path) -> dict[str, bytes]:
     with chdir(folder):
         for program, *words in (shlex.split(job.command) for job in plan):
             if program == "printf":
-                stand_in.write(RUN / "config.json", words[1] + "\n")
+                stand_in.write(str(RUN / "config.json"), words[1] + "\n")
             else:
                 made = stand_in.outputs(words)
                 for path in made:

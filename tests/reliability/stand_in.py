@@ -1,70 +1,84 @@
 """Stands for `afa` in jobs of the workflow: every result is a digest of the command and of all that it reads.
 
-So a result shows whether it was made of what lies there now. The file `inputs.json` says what each job reads. `FAIL`
-names a way to fail, a moment, an output of the job that it is to happen to, and a file that says that it has.
+So a result shows whether it was made of what lies there now. Each line of the file `inputs.txt` is an output and what
+its job reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a file that says
+that it has. A run starts this a hundred times: it imports little.
 """
 
-import errno
 import hashlib
-import json
 import os
-import signal
 import sys
-import time
 from itertools import pairwise
-from pathlib import Path
 
 MAKES = ("--out", "--readme", "--dropped", "--report")
 
 
-def outputs(words: list[str]) -> list[Path]:
+def outputs(words: list[str]) -> list[str]:
     """Every path that a command is to write."""
-    return [Path(word) for option, word in pairwise(words) if option in MAKES]
+    return [word for option, word in pairwise(words) if option in MAKES]
 
 
-def read(made: list[Path]) -> list[Path]:
+def read(made: list[str]) -> list[str]:
     """Every file among the inputs that the workflow names for a job."""
-    inputs = map(Path, json.loads(Path("inputs.json").read_bytes())[str(made[0])])
-    files = [file for path in inputs for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
-    return [file for file in files if file.is_file() and not file.name.startswith(".")]
+    with open("inputs.txt", encoding="utf-8") as lines:
+        jobs = (line.rstrip("\n").split("\t") for line in lines)
+        inputs = next(inputs for output, *inputs in jobs if output == made[0])
+    files = []
+    for path in inputs:
+        inner = (f"{folder}/{name}" for folder, _, names in os.walk(path) for name in names)
+        files += [path] if os.path.isfile(path) else sorted(inner)
+    return [file for file in files if not os.path.basename(file).startswith(".")]
 
 
-def content(words: list[str], made: list[Path]) -> str:
+def content(words: list[str], made: list[str]) -> str:
     """What a job writes: its command, the lines of code that name it, and what it reads."""
     digest = hashlib.sha256(" ".join(words).encode())
-    for module in sorted(Path("afa/stages").glob("*.py")):
-        for line in module.read_text(encoding="utf-8").splitlines():
-            if line.strip() == f'changed_by_the_test = "{words[0]} {words[1]}"':
-                digest.update(line.encode())
+    for module in sorted(name for name in os.listdir("afa/stages") if name.endswith(".py")):
+        for line in _bytes(f"afa/stages/{module}").splitlines():
+            if line.strip() == f'changed_by_the_test = "{words[0]} {words[1]}"'.encode():
+                digest.update(line)
     for file in read(made):
-        text = file.read_bytes()
+        text = _bytes(file)
         if b"FAULT" in text:
             sys.exit(f"afa: {file}: found FAULT; expected no fault. Next step: correct it.")
         digest.update(f"{file}\0".encode() + text)
     return digest.hexdigest() + "\n"
 
 
-def write(path: Path, text: str) -> None:
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(path: str, text: str) -> None:
     """The result at once, as `afa.files` does; a path without an ending is a folder with two files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix:
-        beside = path.with_name(f".{path.name}.part")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-        return
-    beside = path.with_name(f".{path.name}.part")
-    beside.mkdir(exist_ok=True)
-    (beside / "one.parquet").write_text(text, encoding="utf-8")
-    (beside / "two.parquet").write_text(text[::-1], encoding="utf-8")
-    beside.replace(path)
+    folder, name = os.path.split(path)
+    os.makedirs(folder, exist_ok=True)
+    beside = f"{folder}/.{name}.part"
+    if os.path.splitext(name)[1]:
+        _write(beside, text)
+    else:
+        os.makedirs(beside, exist_ok=True)
+        _write(f"{beside}/one.parquet", text)
+        _write(f"{beside}/two.parquet", text[::-1])
+    os.replace(beside, path)
 
 
-def fail(moment: str, made: list[Path]) -> None:
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def fail(moment: str, made: list[str]) -> None:
     """Fail if this is the moment of `FAIL`, and the job makes its output or a part of it."""
     way, when, target, done = (os.environ.get("FAIL") or "|||").split("|")
-    if when != moment or not any(path.is_relative_to(target) for path in made):
+    if when != moment or not any(f"{path}/".startswith(f"{target}/") for path in made):
         return
-    Path(done).touch()
+    import errno
+    import signal
+    import time
+
+    _write(done, "")
     if way == "kill of the job":
         os.kill(os.getpid(), signal.SIGKILL)
     elif way == "kill of Snakemake":
@@ -79,7 +93,7 @@ def fail(moment: str, made: list[Path]) -> None:
     elif way == "exit 1":
         sys.exit(1)
     elif way == "full disk":
-        raise OSError(errno.ENOSPC, "No space left on device", str(made[0]))
+        raise OSError(errno.ENOSPC, "No space left on device", made[0])
 
 
 def main() -> None:
