@@ -3,7 +3,7 @@
 import functools
 import gc
 import os
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
@@ -65,8 +65,9 @@ def recorded_bundle(recorded_elicitation, tmp_path_factory):
 def pytest_collection_modifyitems(config, items):
     """Mark what `slow.yaml` lists, and put all in order."""
     reasons = yaml.safe_load((ROOT / "tests" / "slow.yaml").read_text(encoding="utf-8"))
+    by_file = {path: list(group) for path, group in groupby(items, key=lambda item: item.nodeid.partition("::")[0])}
     for name in chain.from_iterable(reasons.values()):
-        found = [item for item in items if item.nodeid.startswith(name)]
+        found = [item for item in by_file.get(name.partition("::")[0], ()) if item.nodeid.startswith(name)]
         if not found and config.args == config.getini("testpaths"):
             raise pytest.UsageError(f"tests/slow.yaml: found no test {name}; rename the entry, or remove it")
         for item in found:

@@ -1,6 +1,8 @@
 """Entities as pgmpy Markov networks: the same distribution there and back, and what is said of another's factors."""
 
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,15 @@ from afa.formats import from_markov_networks, from_networkx, to_markov_network
 from afa.inference.exact import exact
 from afa.mrf import Evidence, PairwiseMRF
 
-models = pytest.importorskip("pgmpy.models")
-factors = pytest.importorskip("pgmpy.factors.discrete")
-inference = pytest.importorskip("pgmpy.inference")
+pytestmark = pytest.mark.skipif(find_spec("pgmpy") is None, reason="needs pgmpy")
 
 TINY = load_bundle(Path(__file__).parent.parent / "data" / "bundle_tiny")
 X = np.array([-1.0, 0.0, 1.0])
+
+
+def pgmpy(part):
+    """A part of the library, imported where it is used: that takes seconds, which every collection of tests would."""
+    return import_module(f"pgmpy.{part}")
 
 
 def small_bundle(seed):
@@ -33,12 +38,12 @@ def small_bundle(seed):
 
 def network_of(*given):
     """A network on a, b and c of these factors (scope, values), each variable with a factor of ones beside."""
-    network = models.DiscreteMarkovNetwork()
+    network = pgmpy("models").DiscreteMarkovNetwork()
     for scope, values, *names in given:
         shape = np.shape(values)
         network.add_nodes_from(scope)
         network.add_edges_from([(scope[i], scope[j]) for i in range(len(scope)) for j in range(i)])
-        network.add_factors(factors.DiscreteFactor(scope, shape, np.ravel(values), *names))
+        network.add_factors(pgmpy("factors.discrete").DiscreteFactor(scope, shape, np.ravel(values), *names))
     return network
 
 
@@ -51,7 +56,7 @@ def read(*given):
 def test_marginals_by_pgmpy_s_own_inference_are_the_exact_ones(seed, observed):
     bundle = small_bundle(seed)
     for entity in bundle.entities:
-        engine = inference.VariableElimination(to_markov_network(bundle, entity))
+        engine = pgmpy("inference").VariableElimination(to_markov_network(bundle, entity))
         found = exact(bundle.mrf(entity), observed).marginals
         assert len(found.free)
         for row, feature in zip(found.probabilities, found.free, strict=True):
@@ -68,7 +73,7 @@ def test_class_models_by_pgmpy_s_own_inference_are_the_exact_ones(seed):
         models_of, log_odds = bundle_models(bundle, entity), 0.0
         for holds, model in zip((True, False), models_of, strict=True):
             network = to_markov_network(bundle, entity, holds=holds)
-            engine = inference.VariableElimination(network)
+            engine = pgmpy("inference").VariableElimination(network)
             for seen in ([], [1], [0, 3]):
                 observed = found.named(values, seen)
                 marginals = exact(model, Evidence.of(model, observed)).marginals
@@ -200,7 +205,7 @@ def test_every_factor_of_another_form_is_listed_at_once():
 
 def test_something_else_than_a_markov_network_is_refused():
     with pytest.raises(BundleError, match="found a DiscreteBayesianNetwork; expected a DiscreteMarkovNetwork"):
-        from_markov_networks({"rust": models.DiscreteBayesianNetwork([("a", "b")])}, name="plants")
+        from_markov_networks({"rust": pgmpy("models").DiscreteBayesianNetwork([("a", "b")])}, name="plants")
 
 
 def test_a_variable_beyond_the_list_of_features_is_named():
