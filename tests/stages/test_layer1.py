@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
 from afa.engine.rounds import own_order_calls, shared_order_calls
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver, mean_field
+from afa.inference.result import Marginals
 from afa.mrf import Evidence, PairwiseMRF
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes, tie_of
@@ -81,16 +82,17 @@ def whole(bundle: Bundle, profiles: np.ndarray) -> dict[str, pd.DataFrame]:
     return run(bundle, profiles)
 
 
-def readable_calls(models: list[PairwiseMRF], tie: float, observed: dict[int, int]) -> list[int]:
+def readable_calls(
+    models: list[PairwiseMRF], tie: float, observed: dict[str, int], solves: list[tuple[Evidence, Marginals]]
+) -> list[int]:
     """The side of 0 of each readable interval of the duel of two models, 0 where it holds 0."""
-    named = {models[0].features[j]: value for j, value in observed.items()}
-    evidence = [Evidence.of(model, named) for model in models]
-    marginals = [mean_field(model, state).marginals for model, state in zip(models, evidence, strict=True)]
+    evidence, marginals = zip(*solves, strict=True)
     mean = float(linearity(evidence, marginals)[0, 1])
     mean = 0.0 if abs(mean) <= tie else mean
     variance = duel_variance(*evidence, *marginals)
-    ayes, noes = (int(votes[0, 1]) for votes in sign_votes(models, list(observed.items())))
-    difference = Evidence.of(models[0] - models[1], named)
+    told = [(models[0].features.index(name), value) for name, value in observed.items()]
+    ayes, noes = (int(votes[0, 1]) for votes in sign_votes(models, told))
+    difference = Evidence.of(models[0] - models[1], observed)
     intervals = [
         l1_interval(difference),
         l1_interval(difference, form="paper"),
@@ -121,6 +123,12 @@ def plain_rows(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
     """By (patient, allocation, seed, a, b, t, bracket): the call, D at the end, features of the duel left."""
     rows = []
     models = [bundle.mrf(name) for name in bundle.entities]
+
+    @cache  # duels share their entities, and orders some of their rounds
+    def solved(entity: int, observed: frozenset[tuple[str, int]]) -> tuple[Evidence, Marginals]:
+        evidence = Evidence.of(models[entity], dict(observed))
+        return evidence, mean_field(models[entity], evidence).marginals
+
     tie = tie_of(models)
     for patient, x in zip(cohort.patients, cohort.values, strict=True):
         energy = [model.energy(x) for model in models]
@@ -128,7 +136,9 @@ def plain_rows(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
             held = {*bundle.support(bundle.entities[a]), *bundle.support(bundle.entities[b])}
             for allocation, seed, order in plain_orders(bundle, patient, a, b):
                 for t in range(len(order) + 1):
-                    calls = readable_calls([models[a], models[b]], tie, {j: int(x[j]) for j in order[:t]})
+                    seen = {bundle.features[j]: int(x[j]) for j in order[:t]}
+                    solves = [solved(entity, frozenset(seen.items())) for entity in (a, b)]
+                    calls = readable_calls([models[a], models[b]], tie, seen, solves)
                     left = len(held - set(order[:t]))
                     key = (patient, allocation, -1 if seed is None else seed, a, b, t, energy[a] - energy[b])
                     rows += [(*key, len(held), left, name, call) for name, call in zip(BRACKETS, calls, strict=True)]
