@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.errors import CohortError
-from afa.files import atomic_file
+from afa.files import write_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,8 +140,7 @@ def write_features(features: Features, path: str | Path) -> None:
     table = features.to_frame()
     for name in ("low", "high", "p_low", "p_high"):
         table[name] = ["" if np.isnan(number) else f"{number:.12g}" for number in table[name]]
-    with atomic_file(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
+    write_csv(table, path)
 
 
 def _checked(table: CsvTable) -> Features:

@@ -39,7 +39,7 @@ from afa.elicit.study import (
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
-from afa.files import atomic_folder, check_place, sha256_of
+from afa.files import atomic_folder, sha256_of
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
@@ -47,7 +47,9 @@ PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confi
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
 WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
 """What of a study an imported field says."""
-PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE, RECORD_FOLDER}
+PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE} | {
+    f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS
+}
 PLACES = 6
 """Decimals of a potential."""
 TELLING = 0.6
@@ -98,7 +100,6 @@ def import_field(
     if not re.fullmatch(NAME, target.name):
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
-    check_place(target, PARTS, "a new folder, or a field to replace")
     given = _read(source)
     cuts = pool_cuts(given.cuts, given.dictionary.names, given.dictionary.kinds)
     features = features_of(given.dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
@@ -115,7 +116,7 @@ def import_field(
     remarks += _remarks(given.values, encoded.values.isna().sum(axis=1), labels)
     text = (source / SOURCE_FILE).read_text(encoding="utf-8") if (source / SOURCE_FILE).is_file() else ""
     voters = tuple(dict.fromkeys([*given.cuts["voter"], *given.unary["voter"], *given.pairs["voter"]]))
-    with atomic_folder(target) as made:
+    with atomic_folder(target, PARTS, STUDY_FILE) as made:
         if address is None:
             packed = made / TABLE_FILE
             packed.write_bytes(gzip.compress(_plain(given.values), compresslevel=9, mtime=0))

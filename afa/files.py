@@ -1,8 +1,8 @@
 """Writing files so that a killed run leaves nothing that looks complete, and reading one whole.
 
-A temporary lies beside its target as `.<stem>.<8 characters><suffix>`. Its writer holds a lock on it that the kernel
-lets go when the process ends in whatever way, so that the next writer of the target can tell what a dead one left, and
-removes that.
+A temporary lies beside its target as `.<stem>.afa-<8 characters><suffix>`. Its writer holds a lock on it that the
+kernel lets go when the process ends in whatever way, so that the next writer of the target can tell what a dead one
+left, and removes that. A folder takes the place of nothing but an empty one or an earlier result of its kind.
 """
 
 from __future__ import annotations
@@ -17,14 +17,22 @@ import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from glob import escape
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from afa.errors import ConfigError, Fault
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
+_OURS = ".afa-"
 _RANDOM_PART = "[a-z0-9_]" * 8  # what `tempfile` puts between prefix and suffix
+_STAMP = ".snakemake_timestamp"  # what Snakemake leaves in a folder that a job has made
 
 
 @contextmanager
@@ -37,7 +45,7 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
     """
     target = Path(path).resolve() if private else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _naming(target), _claimed(target.parent, f".{target.stem}.", target.suffix, _new_file) as temporary:
+    with _naming(target), _claimed(target.parent, f".{target.stem}{_OURS}", target.suffix, _new_file) as temporary:
         try:
             yield temporary
             if private:
@@ -50,20 +58,23 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") -> Iterator[Path]:
     """Yield a temporary folder beside `path`; on success it takes the place of `path`, on any error it is removed.
 
     What was at `path` is there whole, or not at all. An `OSError` for want of room on the disk names `path`.
+    ours, card : what may be replaced, as in `check_place`; without them an empty folder alone.
     """
-    target = Path(path)
+    check_place(path, ours, card)
+    target = Path(path).resolve() if Path(path).is_symlink() else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{target.name}."
+    prefix = f".{target.name}{_OURS}"
     with _naming(target), _claimed(target.parent, prefix, "", _new_folder) as temporary:
         earlier = None
         try:
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
+                check_place(target, ours, card)  # again: to make the new one may have taken hours
                 # Set aside by one rename: a kill while it was being removed would leave half of it at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
@@ -75,12 +86,56 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
                 shutil.rmtree(earlier, ignore_errors=True)
 
 
-def check_place(folder: Path, ours: Collection[str], expected: str) -> None:
-    """A `ConfigError` where a new folder would replace a file, or a folder that has other entries than `ours`."""
-    others = [] if not folder.is_dir() else sorted(path.name for path in folder.iterdir() if path.name not in ours)
-    if others or (folder.exists() and not folder.is_dir()):
-        found = f"a folder with other files: {', '.join(others[:3])}" if others else "a file"
-        raise ConfigError(Fault(f"--out {folder}", found, expected, "choose another"))
+def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") -> None:
+    """A `ConfigError` where a new folder would replace anything but an empty folder or an earlier result of its kind.
+
+    ours : names of the files that such a result may have, as paths inside it; they may be patterns. card : the one
+    that each has.
+    """
+    folder, found = Path(path).resolve(), ""
+    if Path.cwd().is_relative_to(folder):
+        found = "the folder that you are in, or one around it"
+    elif folder.is_dir():
+        others = list(islice((name for name in _held(folder) if not _matches(name, [*ours, _STAMP])), 3))
+        if others:
+            found = f"a folder with other files: {', '.join(others)}"
+        elif card and not (folder / card).is_file() and any(folder.iterdir()):
+            found = f"a folder without {card}"
+    elif folder.exists():
+        found = "a file"
+    if found:
+        expected = "a new or empty folder" + (", or an earlier result of this command" if ours else "")
+        raise ConfigError(Fault(str(path), found, expected, "choose another name"))
+
+
+def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
+    """Write a table without its index; a `ConfigError` where there is a file that does not begin with its columns.
+
+    form : as `DataFrame.to_csv` has it.
+    """
+    form |= {"index": False, "lineterminator": "\n"}
+    head = table.head(0).to_csv(**form)
+    target = Path(path).resolve()
+    if target.is_file():
+        with target.open("rb") as stream:
+            if stream.readline() not in (b"", head.encode()):
+                expected = "a new file, or an earlier result of this command"
+                raise ConfigError(Fault(str(path), "a file with other columns", expected, "choose another name"))
+    with atomic_file(path) as temporary:
+        table.to_csv(temporary, **form)
+
+
+def _held(folder: Path) -> Iterator[str]:
+    """What is in a folder at any depth, but folders that hold something themselves, as paths inside it."""
+    for path in sorted(folder.iterdir()):
+        within = _held(path) if path.is_dir() and not path.is_symlink() else iter(())
+        empty = not (first := next(within, ""))
+        yield path.name if empty else f"{path.name}/{first}"
+        yield from (f"{path.name}/{name}" for name in within)
+
+
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def sha256_of(path: str | Path) -> str:

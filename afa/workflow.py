@@ -235,7 +235,8 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
         packed = io.BytesIO()
         repository.archive(packed, treeish=commit)
         packed.seek(0)
-        with atomic_folder(folder) as unpacked, tarfile.open(fileobj=packed) as archive:
+        # Another process may have unpacked it by now: the same commit, so the same files.
+        with atomic_folder(folder, ["*"]) as unpacked, tarfile.open(fileobj=packed) as archive:
             archive.extractall(unpacked, filter="data")
     return folder
 

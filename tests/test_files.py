@@ -69,7 +69,7 @@ def test_an_error_leaves_the_earlier_folder_as_it_was(tmp_path: Path) -> None:
     target.mkdir()
     (target / "earlier.txt").write_text("earlier")
     with pytest.raises(KeyboardInterrupt):
-        stop_halfway(atomic_folder, target)
+        stop_halfway(lambda path: atomic_folder(path, ["earlier.txt"]), target)
     assert [path.name for path in target.iterdir()] == ["earlier.txt"]
 
 
@@ -77,7 +77,7 @@ def test_success_replaces_the_earlier_folder_whole(tmp_path: Path) -> None:
     target = tmp_path / "tables"
     target.mkdir()
     (target / "earlier.txt").write_text("earlier")
-    with atomic_folder(target) as temporary:
+    with atomic_folder(target, ["*.txt"]) as temporary:
         fill(temporary)
     assert [path.name for path in target.iterdir()] == ["part.txt"]
 

@@ -47,7 +47,7 @@ def write_reference(folder: Path) -> None:
     pages = {name: doc.Module(_resolved(name)) for name in PUBLIC}
     render.configure(docformat="markdown", show_source=False, search=False)
     render.env.filters["to_markdown"] = as_markdown
-    with atomic_folder(folder) as target:
+    with atomic_folder(folder, ["*.html"], "index.html") as target:
         for name, page in pages.items():
             file = target / f"{name.replace('.', '/')}.html"
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -66,13 +66,9 @@ def write_bundle(
     measurement, `aliases` by feature; `table` is features.csv, `groups` and `implies` have the columns of their files;
     `name`, `version`, `provenance`, `licence`, `encoding`, `probability_floor` and `holds` go into bundle.yaml. The
     same content gives the same bytes, and more than `LISTED` names are not repeated in bundle.yaml. Nothing is
-    written, and a `BundleError` raised, where the result would not be a valid bundle or `path` is something else
-    than a bundle folder.
+    written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where `path` is
+    something else than a bundle, or holds other files.
     """
-    target = Path(path)
-    if target.exists() and not (target / HEADER).is_file() and not (target.is_dir() and not any(target.iterdir())):
-        found = "a file or folder that is not a bundle"
-        raise BundleError(Fault(str(target), found, "no such path, or a bundle to replace", "choose another path"))
     tables = {
         "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
         "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
@@ -97,13 +93,13 @@ def write_bundle(
     header |= {"value_domain": VALUE_DOMAIN}
     if table is None or len(entities) + len(features) <= LISTED or set(entities) != set(unary["entity"]):
         header |= {"entities": list(entities), "features": list(features)}
-    with atomic_folder(target) as folder:
+    with atomic_folder(path, [HEADER, *REQUIRED_COLUMNS], HEADER) as folder:
         for file, rows_of_file in tables.items():
             rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
         (folder / HEADER).write_text(_yaml_text(header | {"digests": digests_of(folder)}), encoding="utf-8")
         faults = read_folder(folder).faults
         if faults:
-            raise BundleError([_renamed(fault, str(folder), str(target)) for fault in faults])
+            raise BundleError([_renamed(fault, str(folder), str(path)) for fault in faults])
 
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
@@ -349,15 +345,11 @@ version: "1"
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Write the folder `<folder>/<name>`; a `BundleError` where the name is unfit or something is there already."""
+    """Write the folder `<folder>/<name>`; an error where the name is unfit or something is there already."""
     path = folder / name
     if not re.fullmatch(r"\w[\w-]*", name):
         step = "choose another name, and --folder"
         raise BundleError(Fault("the name of a bundle", repr(name), "letters, digits, - and _", step))
-    if path.exists():
-        found = "a folder" if path.is_dir() else "a file"
-        step = "choose another name, or edit what is there"
-        raise BundleError(Fault(str(path), found, "nothing of this name yet", step))
     with atomic_folder(path) as temporary:
         (temporary / HEADER).write_text(TEMPLATE.format(name=name, folder=path), encoding="utf-8")
         for file in REQUIRED_FILES:

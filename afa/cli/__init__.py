@@ -9,14 +9,17 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo
 
 import afa
 from afa.cli import baselines, bundle, cohort, doctor, elicit, field, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
+from afa.cli.options import with_free_places
 
 NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
@@ -43,6 +46,18 @@ app.add_typer(stage.summaries, name="summary", rich_help_panel=WORKFLOW)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
     inner.rich_help_panel = WORKFLOW
     app.registered_commands.append(inner)
+
+
+def _commands(group: typer.Typer) -> Iterator[CommandInfo]:
+    yield from group.registered_commands
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            yield from _commands(inner.typer_instance)
+
+
+for each in _commands(app):
+    if each.callback is not None:
+        each.callback = with_free_places(each.callback)
 
 DEBUG = "--debug"
 

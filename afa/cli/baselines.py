@@ -16,6 +16,7 @@ from afa.cli.options import (
     Out,
     PromptPrice,
     Resamples,
+    Rows,
     Solves,
     with_groups,
 )
@@ -61,13 +62,15 @@ def experiment_baselines(
     """Language models that plan, by recorded answers or live, and our planner before the same patients."""
     from afa.baselines import Protocol
     from afa.baselines.readouts import Setting
-    from afa.baselines.stage import run_baselines
+    from afa.baselines.stage import TABLES, run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.study import load_study
+    from afa.files import check_place
     from afa.inference.meanfield import Solver
     from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
     from afa.stats.tables import write_tables
 
+    check_place(out, [f"{name}.parquet" for name in TABLES])
     potentials, people = load_inputs(bundle, cohort)
     about = load_study(study)
     plan = Protocol(
@@ -109,7 +112,7 @@ def experiment_baselines(
 @summaries.command("baselines")
 def summary_baselines(
     tables: Annotated[Path, typer.Argument(help="what `afa experiment baselines` wrote")],
-    out: Out,
+    out: Rows,
     resamples: Resamples = 1000,
     confidence: Confidence = 0.95,
     prompt_price: PromptPrice = 0.0,

@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from afa.cli.options import AsJson, BundleArgument, DroppedFile, MinAgree, Out, RecordArgument, Unstated, as_json
+from afa.cli.options import (
+    AsJson,
+    BundleArgument,
+    DroppedFile,
+    MinAgree,
+    Out,
+    RecordArgument,
+    Unstated,
+    as_json,
+    written,
+)
 
 SHORT = {
     "unary_up": "up",
@@ -34,12 +44,11 @@ def bundle_build(
 ) -> None:
     """Build a bundle from recorded answers by consensus."""
     from afa.elicit.stages import build_recorded_bundle
-    from afa.files import atomic_file
+    from afa.files import write_csv
 
     bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree, probabilities=probabilities)
     if dropped:
-        with atomic_file(dropped) as path:
-            left_out.to_csv(path, index=False, lineterminator="\n")
+        write_csv(left_out, dropped)
     typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
 
 
@@ -128,7 +137,7 @@ def bundle_show(
 @app.command("graph")
 def bundle_graph(
     bundle: BundleArgument,
-    out: Annotated[Path, typer.Option("--out", help="a file .graphml, or .json for node-link JSON")],
+    out: Annotated[Path, written(".graphml", ".json", about="where to write; JSON is in node-link form")],
     entity: Annotated[str | None, typer.Option(help="the graph of this entity alone; of the whole bundle else")] = None,
 ) -> None:
     """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
@@ -168,7 +177,7 @@ def bundle_from_hpo(
         Literal["equal", "depth", "organ"], typer.Option(help="of asking: alike, by depth, or by what can be seen")
     ] = "equal",
     panels: Annotated[
-        Path | None, typer.Option(help="write panels by organ system here, for afa plan --panels")
+        Path | None, written(".yaml", to="--panels", about="panels by organ system, for afa plan --panels")
     ] = None,
 ) -> None:
     """Write the bundle of the Human Phenotype Ontology's diseases and signs (docs/phenotypes.md)."""

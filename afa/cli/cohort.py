@@ -19,6 +19,7 @@ from afa.cli.options import (
     SourceFile,
     TernaryTest,
     Threshold,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.
 def encode(
     values: Annotated[Path, typer.Argument(help="patients, then numbers: .csv, .tsv (.gz) or .parquet")],
     features: FeaturesFile,
-    out: Out,
+    out: Annotated[Path, written(".csv", ".tsv", ".parquet")],
     reference: TableReference = None,
     controls: ControlRows = None,
     test: TernaryTest = "empirical",
@@ -51,11 +52,8 @@ def encode(
     """Encode a table of numbers by the ranges of its features; what was cut where stands beside it."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
-    from afa.errors import ConfigError, Fault
     from afa.features import read_features
 
-    if out.resolve() in (values.resolve(), features.resolve()):
-        raise ConfigError(Fault(f"--out {out}", "a file that is read", "another file", "name a new one"))
     rows = control_rows(controls)
     coding = Coding(reference or ("controls" if rows else None), test, level, threshold)
     encoded = read_and_encode(values, read_features(features), coding, rows)
@@ -69,7 +67,7 @@ def encode(
 @app.command("fetch")
 def cohort_fetch(
     config: CohortFile,
-    out: Out,
+    out: Annotated[Path, written(".json")],
     cache: Annotated[Path, typer.Option(help="where files fetched from GEO are kept")] = Path("data/geo"),
     mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, instead of GEO")] = None,
     extract: Annotated[Path | None, typer.Option(help="what `afa cohort extract` wrote, instead of the series")] = None,
@@ -183,7 +181,7 @@ def cohort_by_cohort(
     config: CohortFile,
     source: SourceFile,
     bundle: BundleFolder,
-    out: Out,
+    out: Annotated[Path, written(".parquet")],
     thresholds: Annotated[str, typer.Option(help="comma-separated; robust SDs from the cohort's median")] = "0.5",
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,

@@ -145,7 +145,8 @@ def elicit_bundle(
     """Build the bundle that the tables of the other stages make."""
     from afa.elicit.stages import bundle_stage
     from afa.elicit.study import load_study
-    from afa.elicit.tables import read_stage, write_csv
+    from afa.elicit.tables import read_stage
+    from afa.files import write_csv
 
     stages = {
         "unary": read_stage(unary, "asked", "named", "dropped"),
@@ -155,7 +156,7 @@ def elicit_bundle(
     }
     bundle, left_out = bundle_stage(load_study(study), stages, out, min_agree=min_agree)
     if dropped:
-        write_csv(dropped, left_out)
+        write_csv(left_out, dropped)
     typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
 
 
@@ -200,7 +201,7 @@ def elicit_account(
 @app.command("merge")
 def elicit_merge(
     records: Annotated[list[Path], typer.Argument(help="folders of answers")],
-    out: Annotated[Path, typer.Option("--out", help="folder to write the merged record into")],
+    out: Out,
     model: Annotated[str, typer.Option(help="only answers of this model")] = "",
     prompt: Annotated[str, typer.Option(help="only answers to the wording whose digest begins so")] = "",
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from afa.cli.options import AsJson, FieldArgument, FieldTables, Out, as_json
+from afa.cli.options import AsJson, FieldArgument, FieldTables, Out, as_json, written
 
 app = typer.Typer(help="Fields: tables with labels, and what models know about them.", no_args_is_help=True)
 league = typer.Typer(help="Fields with real labels: what zero-shot acquisition is worth.", no_args_is_help=True)
@@ -56,11 +56,11 @@ def league_field(field: FieldArgument, out: Out, tables: FieldTables = None) -> 
 
     entrant = read_entrant(field, tables)
     if isinstance(entrant, str):
-        with atomic_folder(out) as made:
+        with atomic_folder(out, [NOT_FETCHED]) as made:
             (made / NOT_FETCHED).write_text(entrant + "\n", encoding="utf-8")
         typer.echo(f"{field.name}: {entrant}")
         return
-    write_tables(follow_field(entrant, Settings()), out)
+    write_tables(follow_field(entrant, Settings()), out, [NOT_FETCHED])
     typer.echo(f"{entrant.name}: {len(entrant.patients):,} patients, {len(entrant.tasks)} questions")
 
 
@@ -78,7 +78,7 @@ def league_page(
 @league.command("gains")
 def league_gains(
     folder: Annotated[Path, typer.Argument(help="a bundle of directions, or a field with real labels")],
-    out: Annotated[Path, typer.Option("--out", help="a CSV file")],
+    out: Annotated[Path, written(".csv")],
     patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
     tables: FieldTables = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -86,7 +86,7 @@ def league_gains(
 ) -> None:
     """The gain over entities beside sums over duels, weighted or not: how often the right entity comes first."""
     from afa.errors import CohortError, Fault
-    from afa.files import atomic_file
+    from afa.files import write_csv
     from afa.stages.inputs import load_stage_bundle
     from afa.stages.league.entrants import gains_of_drawn, gains_of_field, read_entrant
 
@@ -97,7 +97,6 @@ def league_gains(
         table = gains_of_field(entrant, seed=seed)
     else:
         table = gains_of_drawn(load_stage_bundle(folder), patients, seed=seed)
-    with atomic_file(out) as path:
-        table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    write_csv(table, out, float_format="%.6g")
     first = table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3)
     typer.echo(as_json(table, out=str(out)) if json else first.to_string())

@@ -9,15 +9,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
+
+from afa.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+FOLDER, FILE = "FOLDER", "FILE"
+"""What a command writes is an option with this metavar; a file's goes on with its endings: FILE.csv|.parquet."""
+
+
+def written(*endings: str, to: str = "--out", about: str = "where to write; it appears when it is complete") -> Any:
+    """The option that names a folder, or a file with one of these endings, for a command to write."""
+    return typer.Option(to, metavar=FILE + "|".join(endings) if endings else FOLDER, help=about)
+
 
 _BUNDLE, _COHORT = "bundle folder", "cohort folder"
 BundleArgument = Annotated[Path, typer.Argument(metavar="BUNDLE", help=_BUNDLE)]
@@ -34,7 +46,9 @@ FieldTables = Annotated[
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
 PaperFolder = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables, claims and their answers")]
-Out = Annotated[Path, typer.Option("--out", help="where to write; appears only when complete")]
+Out = Annotated[Path, written()]
+Rows = Annotated[Path, written(".parquet", ".csv")]
+Page = Annotated[Path, written(".html")]
 SourceFile = Annotated[Path, typer.Option("--source", help="what `afa cohort fetch` wrote")]
 TernaryTest = Annotated[Literal["empirical", "normal", "t"], typer.Option("--test", help="ternary test")]
 Level = Annotated[float, typer.Option("--level", help="significance level of the ternary test")]
@@ -43,7 +57,7 @@ Threshold = Annotated[float, typer.Option("--threshold", min=0, help="robust SDs
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of a gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of a gene")]
 MinAgree = Annotated[int, typer.Option(min=1, help="runs that must name a gene, all with one direction")]
-DroppedFile = Annotated[Path | None, typer.Option("--dropped", help="CSV of the genes left out, and why")]
+DroppedFile = Annotated[Path | None, written(".csv", to="--dropped", about="the genes left out, and why")]
 Unstated = Annotated[float, typer.Option("--unstated", help="P of a sign that is annotated without a frequency")]
 Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
 Threads = Annotated[int, typer.Option(min=1, help="threads; they change no number")]
@@ -119,6 +133,51 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     grouped.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return grouped
+
+
+def with_free_places(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which does not begin where it would write over what it reads, or over something of another form.
+
+    What it reads are its other paths. A `ConfigError` says which place is taken.
+    """
+
+    @wraps(command)
+    def checked(**given: Any) -> None:
+        hints = get_type_hints(command, include_extras=True)
+        options = {name: hints[name].__metadata__[0] for name in given}
+        called = {name: _called(name, option) for name, option in options.items()}
+        several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+        paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
+        for name, path in paths:
+            if (form := options[name].metavar or "").startswith((FOLDER, FILE)):
+                others = [(called[other], place) for other, place in paths if other != name]
+                _check_free(f"{called[name]} {path}", path, form.removeprefix(FILE), others)
+        command(**given)
+
+    return checked
+
+
+def _called(name: str, option: Any) -> str:
+    """What a user calls a parameter."""
+    if isinstance(option, ArgumentInfo):
+        return option.metavar or name.upper()
+    return (option.param_decls or [f"--{name.replace('_', '-')}"])[0]
+
+
+def _check_free(where: str, path: Path, endings: str, others: list[tuple[str, Path]]) -> None:
+    """A `ConfigError` where `path` is or holds one of the other places, or is no folder, or no file of its ending."""
+    found, expected = "", "a folder" if endings == FOLDER else f"a file {endings.replace('|', ' or ')}"
+    target = path.resolve()
+    for name, place in others:
+        if place.resolve().is_relative_to(target):
+            found = f"the same as {name}" if place.resolve() == target else f"{name} {place} in it"
+            expected = "a place apart from the other paths"
+    if not found and endings == FOLDER and target.is_file():
+        found = "a file"
+    elif not found and endings != FOLDER and (target.is_dir() or path.suffix not in endings.split("|")):
+        found = "a folder" if target.is_dir() else f"the ending '{path.suffix}'"
+    if found:
+        raise ConfigError(Fault(where, found, expected, "choose another name"))
 
 
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:

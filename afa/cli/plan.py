@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from afa.cli.options import BundleArgument, Costs, Coupling, Entity, Holds, Tau, TopK, with_groups
+from afa.cli.options import BundleArgument, Costs, Coupling, Entity, Holds, Tau, TopK, with_groups, written
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
@@ -140,19 +140,21 @@ def demo(
         str | None, typer.Option(help="one of the example's made-up cases; its first unless given")
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="on a page of this machine, opened in its browser")] = False,
-    copy: Annotated[Path | None, typer.Option(help="write the example's files to this new folder, and end")] = None,
+    copy: Annotated[
+        Path | None, written(to="--copy", about="write the example's files to this new folder, and end")
+    ] = None,
 ) -> None:
     """Plan a made-up case on an example. Return takes the value that the case has."""
     import csv
     import shutil
 
-    from afa.errors import CohortError, ConfigError, Fault
+    from afa.errors import CohortError, Fault
+    from afa.files import atomic_folder
 
     folder = EXAMPLES / example
     if copy is not None:
-        if copy.exists():
-            raise ConfigError(Fault(f"--copy {copy}", "something there", "a new folder", "choose another name"))
-        shutil.copytree(folder, copy)
+        with atomic_folder(copy) as made:
+            shutil.copytree(folder, made, dirs_exist_ok=True)
         typer.echo(f"wrote {copy}: try `afa plan {copy / 'bundle'}`, and `afa bundle show {copy / 'bundle'}`")
         return
     patients: dict[str, dict[str, int]] = {}

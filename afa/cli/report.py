@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from afa.cli.options import BundleFolder, CohortFolder, Out, PaperFolder, RunArgument, Solves, with_groups
+from afa.cli.options import (
+    BundleFolder,
+    CohortFolder,
+    Out,
+    Page,
+    PaperFolder,
+    RunArgument,
+    Solves,
+    with_groups,
+    written,
+)
 
 app = typer.Typer()
 
@@ -15,7 +25,7 @@ app = typer.Typer()
 @app.command("notebook")
 def notebook(
     source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
-    out: Out,
+    out: Annotated[Path, written(".ipynb")],
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
@@ -70,7 +80,7 @@ def compare_with_paper(
 @app.command("carry")
 def carry_run(
     run: RunArgument,
-    out: Annotated[Path, typer.Option(help="file, such as resources/paper/carried/NAME.yaml")],
+    out: Annotated[Path, written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
     check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
 ) -> None:
     """Keep the effects of a run's first screen, to be shown beside those of other runs."""
@@ -98,7 +108,7 @@ def explorer_page(
     bundle: BundleFolder,
     cohort: CohortFolder,
     tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
-    out: Out,
+    out: Page,
     solves: Solves,
     patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many, spread over the cohort")] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
@@ -127,7 +137,7 @@ def explorer_page(
 
 @app.command("benchmarks")
 def store_benchmarks(
-    run: RunArgument, out: Annotated[Path, typer.Option(help="such as resources/benchmarks/<cohort>.csv")]
+    run: RunArgument, out: Annotated[Path, written(".csv", about="such as resources/benchmarks/COHORT.csv")]
 ) -> None:
     """Keep what the jobs of a run took: what later runs ask of a cluster is derived from it."""
     from afa.report.benchmarks import store_run
@@ -140,7 +150,7 @@ def record_provenance(
     target: Annotated[list[str], typer.Argument(help="files or folders that the workflow made")],
     records: Annotated[Path, typer.Option(help="where Snakemake keeps its records: .snakemake")],
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
-    out: Out,
+    out: Annotated[Path, written(".json")],
 ) -> None:
     """Write every job behind some results: command, code, times, digests. Fail where a result is not what they made."""
     from afa.report.provenance import Records, trace, write_provenance
@@ -168,11 +178,13 @@ def report_page(
     paper: PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
-    out: Out,
+    out: Page,
     left_out: Annotated[
         list[str] | None, typer.Option(help="NAME=WHY of a part that this run does not have; repeatable")
     ] = None,
-    readme: Annotated[Path | None, typer.Option(help="file that says what lies in the run's folder")] = None,
+    readme: Annotated[
+        Path | None, written(".md", to="--readme", about="where to write what lies in the run's folder")
+    ] = None,
     measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
 ) -> None:
     """Write the report of a finished run: one page with everything in it, and nothing fetched."""

@@ -92,7 +92,7 @@ def simulate(
     from afa.files import check_place
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.planner.options import tau_of
-    from afa.report.simulation import FILES, explore_simulation, labels_table, needed_table, write_simulation
+    from afa.report.simulation import CARD, FILES, explore_simulation, labels_table, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
     from afa.stages.simulate.walks import Gauge
@@ -108,7 +108,7 @@ def simulate(
             {"--k": k, "--entity": entity, "--allocation": allocation, "--score": score, "--labels": labels},
         )
         return
-    check_place(out, FILES, "a new folder, or that of a simulation")
+    check_place(out, FILES, CARD)
     entity = model.entities[0] if k is None and entity is None and len(model.entities) == 1 else entity
     gains = words("--gain", gain, DUEL_GAINS)
     gauge = _gauge(model, k, entity, coupling, confidence)
@@ -222,6 +222,7 @@ def _simulate_implied(
 ) -> None:
     """Rank of each patient's disease after each question, by the tables of `afa phenotypes`; no option of `asked`."""
     from afa.errors import ConfigError, Fault
+    from afa.files import check_place
     from afa.formats.patients import packet_patients
     from afa.inference.hierarchy import hierarchy_of
     from afa.orders import random_order
@@ -230,6 +231,7 @@ def _simulate_implied(
     if given := [name for name, value in asked.items() if value is not None]:
         expected = "a bundle without implications (implies.csv)"
         raise ConfigError(Fault(given[0], f"bundle {model.name}", expected, "leave the option out"))
+    check_place(out, WALKS)
     found, left_out = packet_patients(packets, model)
     if left_out:
         typer.echo(f"left out, without one known disease and a known sign ({len(left_out)}): {', '.join(left_out[:5])}")
@@ -309,12 +311,14 @@ def phenotypes(
     """How soon is the right one of thousands of diseases found? Writes tables, their summary and a figure."""
     import pandas as pd
 
+    from afa.files import check_place
     from afa.formats.hpo import disease_terms, read_annotations
     from afa.formats.ontology import read_ontology
     from afa.formats.patients import chosen, read_patients
     from afa.phenotypes import ALL_NOTED, acquisition, at_full_observation, summary
     from afa.report.phenotypes import draw_phenotypes
 
+    check_place(out, WALKS)
     terms, read = read_ontology(ontology), read_annotations(annotations)
     known = disease_terms(read, terms, unstated=unstated)
     everybody = read_patients(patients, known, terms, read_ontology(newer))
@@ -341,10 +345,9 @@ def _write_walks(
     draw: Callable[[DataFrame, Path], None] | None = None,
 ) -> None:
     """Ranks at full observation and along the way, with their summary and a figure of it."""
-    from afa.files import atomic_folder, check_place
+    from afa.files import atomic_folder
 
-    check_place(out, WALKS, "a new folder, or that of an earlier run")
-    with atomic_folder(out) as folder:
+    with atomic_folder(out, WALKS) as folder:
         full.to_parquet(folder / "full.parquet", index=False)
         walked.to_parquet(folder / "walks.parquet", index=False)
         summary.to_csv(folder / "summary.csv", index=False)

@@ -22,6 +22,7 @@ from afa.cli.options import (
     Level,
     Out,
     PaperFolder,
+    Rows,
     Shard,
     Solves,
     SourceFile,
@@ -91,7 +92,7 @@ def stage(
 
 
 @app.command("summarise", hidden=True)
-def summarise(name: Name, tables: Parts, out: Out, settings: Chosen = "{}", inputs: Inputs = None) -> None:
+def summarise(name: Name, tables: Parts, out: Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
     """Write the rows of summary.csv that one stage's tables make."""
     from afa.stages.base import check_rows
     from afa.stages.inputs import pairs
@@ -115,7 +116,7 @@ def gather(shards: Parts, out: Out) -> None:
 
 
 @app.command("join", hidden=True)
-def join(parts: Parts, out: Out) -> None:
+def join(parts: Parts, out: Rows) -> None:
     """Write summary.csv: the numbers of a run, one to a line."""
     from afa.stats.summary import join_summaries
 
@@ -249,7 +250,7 @@ def experiment_errata(
 
 
 @summaries.command("errata")
-def summary_errata(tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: Out) -> None:
+def summary_errata(tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: Rows) -> None:
     """The errata: one line a check, and the paper's number where it gives one."""
     from afa.checks.errata.table import summarise_errata
     from afa.stats.summary import write_summary

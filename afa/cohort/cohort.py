@@ -103,7 +103,7 @@ def write_cohort_tables(
     written = {FEATURES_FILE: values, LABELS_FILE: labels}
     if controls is not None and len(controls):
         written[CONTROLS_FILE] = controls
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, [CARD_FILE, FEATURES_FILE, LABELS_FILE, CONTROLS_FILE], CARD_FILE) as temporary:
         for file, table in written.items():
             patients = pd.Series(list(table.index), name=PATIENT, dtype="str")
             whole = pd.concat([patients, table.reset_index(drop=True)], axis="columns")

@@ -20,7 +20,7 @@ from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import ROUNDING, Coding, Floats, Reference, Test, encode_controls, least_controls, robust_scale
 from afa.cohort.tables import Cells, cells_fault, cells_of_frame, numbers_of, read_cells
 from afa.csvfile import quoted, suggestion, visible
-from afa.errors import CohortError, Fault
+from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
 from afa.files import atomic_file
 
@@ -195,7 +195,7 @@ def encode_cells(
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     """Write the code as CSV, TSV or Parquet, and what was cut where as `<name>.cuts.csv` beside it: that path.
 
-    Both appear, or neither.
+    Both appear, or neither. A table without cut points beside it is none of these, and stays (`ConfigError`).
     """
     path = Path(path)
     endings = {".csv": ",", ".tsv": "\t", ".parquet": ""}
@@ -203,6 +203,9 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
         step = "name it with one of these endings"
         raise CohortError(Fault(str(path), f"the ending {quoted(path.suffix)}", ", ".join(endings), step))
     cuts = path.with_name(f"{path.stem}.cuts.csv")
+    if path.resolve().exists() and not cuts.resolve().is_file():
+        expected = "a new file, or an earlier result of this command"
+        raise ConfigError(Fault(str(path), f"a file without {cuts.name} beside it", expected, "choose another name"))
     table = encoded.values.reset_index()
     with atomic_file(path) as first, atomic_file(cuts) as second:
         encoded.cuts.to_csv(second, index=False, lineterminator="\n", float_format="%.12g")

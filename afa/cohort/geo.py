@@ -307,7 +307,7 @@ def write_extract(
     table = samples[keys].rename_axis(ACCESSION).reset_index()
     table[LIBRARY_SIZE] = [repr(float(size)) for size in expression.library_size.loc[samples.index]]
     present = set(map(str, expression.values.index))
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, [CARD_FILE, SAMPLES_FILE, EXPRESSION_FILE], CARD_FILE) as temporary:
         with (temporary / SAMPLES_FILE).open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream, delimiter="\t", lineterminator="\n").writerows(_rows(table))
         write_gzip(temporary / EXPRESSION_FILE, _lines(expression.values[list(samples.index)]))

@@ -23,7 +23,7 @@ from afa.bundle import Bundle
 from afa.cohort.archive import write_gzip
 from afa.cohort.config import INFLAMMATION, CohortConfig, SimulationConfig
 from afa.cohort.geo import series_folder
-from afa.errors import CohortError, ConfigError, Fault
+from afa.errors import ConfigError, Fault
 from afa.files import atomic_folder
 
 Floats = NDArray[np.float64]
@@ -258,32 +258,24 @@ def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.Data
 
 
 TRUTH = "truth"
+SETTING = f"{TRUTH}/simulation.json"
 NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
     """Write the series matrix, the count matrix and the truth; the same cohort gives the same bytes.
 
-    An existing `folder` is replaced, unless it holds another series: then `CohortError`.
+    A folder with files of another series, or of anything else, is not replaced (`ConfigError`).
     """
-    place = Path(series_folder(config.series))
-    _refuse_foreign(folder, place)
-    with atomic_folder(folder) as temporary:
-        series = temporary / place
-        write_gzip(series / "matrix" / config.metadata_file, _series_matrix(cohort.samples, config))
-        write_gzip(series / "suppl" / config.expression.file, _count_matrix(cohort.counts))
+    series = series_folder(config.series)
+    metadata, counts = f"{series}/matrix/{config.metadata_file}", f"{series}/suppl/{config.expression.file}"
+    with atomic_folder(folder, [metadata, counts, f"{TRUTH}/*.csv", SETTING], SETTING) as temporary:
+        write_gzip(temporary / metadata, _series_matrix(cohort.samples, config))
+        write_gzip(temporary / counts, _count_matrix(cohort.counts))
         (temporary / TRUTH).mkdir()
         for name, table in vars(cohort.truth).items():
             table.to_csv(temporary / TRUTH / f"{name}.csv", index=name != "effects", float_format="%.9g")
-        (temporary / TRUTH / "simulation.json").write_text(cohort.config.model_dump_json(indent=2) + "\n")
-
-
-def _refuse_foreign(folder: Path, place: Path) -> None:
-    foreign = [path for path in folder.glob("*") if path.name not in (place.parts[0], TRUTH)]
-    foreign += [path for path in folder.glob("series/*/*") if path != folder / place]
-    if foreign:
-        step = "give an empty folder; a mirror of real series must not be overwritten"
-        raise CohortError(Fault(str(folder), str(foreign[0]), f"nothing but {place} and {TRUTH}", step))
+        (temporary / SETTING).write_text(cohort.config.model_dump_json(indent=2) + "\n")
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:

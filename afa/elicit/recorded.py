@@ -30,7 +30,7 @@ from afa.elicit.record import (
 from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN, SIGN
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file, read_whole
+from afa.files import atomic_file, atomic_folder, read_whole
 
 RUNS = ("r1", "r2", "r3")
 GENE_KEYS = (
@@ -260,26 +260,29 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
 
     Raises
     ------
-    ElicitationError : a folder that holds no record, a fault of one, or a destination with another record in it.
+    ElicitationError : a folder that holds no record, or a fault of one.
+    ConfigError : a destination with other files than a merged record.
 
     """
+    ours = [*(f"{MERGED}{suffix}" for suffix in (ENTRIES, WORDINGS, TRIES)), f"{RETRIEVED}/*"]
     chosen: list[Entry] = []
     for record in records:
         entries = list(Record(record).entries())
         if not entries:
             raise ElicitationError(Fault(str(record), "no answers", "a record", "name folders with files of answers"))
         chosen += [entry for entry in entries if model in ("", entry.model) and entry.prompt_digest.startswith(prompt)]
-    count = write_record(chosen, destination, MERGED)
-    for suffix in (WORDINGS, TRIES):
-        faults: list[Fault] = []
-        lines = sorted({line for record in records for _, _, line in Lines(record, suffix).new(faults)})
-        if faults:
-            raise ElicitationError(faults)
-        if lines:
-            _write_lines(destination / f"{MERGED}{suffix}", lines)
-    for record in records:
-        if (record / RETRIEVED).is_dir():
-            shutil.copytree(record / RETRIEVED, destination / RETRIEVED, dirs_exist_ok=True)
+    with atomic_folder(destination, ours, f"{MERGED}{ENTRIES}") as made:
+        count = write_record(chosen, made, MERGED)
+        for suffix in (WORDINGS, TRIES):
+            faults: list[Fault] = []
+            lines = sorted({line for record in records for _, _, line in Lines(record, suffix).new(faults)})
+            if faults:
+                raise ElicitationError(faults)
+            if lines:
+                _write_lines(made / f"{MERGED}{suffix}", lines)
+        for record in records:
+            if (record / RETRIEVED).is_dir():
+                shutil.copytree(record / RETRIEVED, made / RETRIEVED, dirs_exist_ok=True)
     return count
 
 

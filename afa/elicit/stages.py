@@ -115,7 +115,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 
     """
     ours = [f"{kind}_{voter}.csv" for kind in ("cuts", "unary") for voter in study.settings.voters]
-    check_place(Path(out), ours, "a new folder, or one with answers of the same voters alone")
+    check_place(out, ours)
     features = known_features(study)
     cuts, asked = _asked(source, cut_questions(study))
     ends = {voter: _ends(features, voter, cuts, source.place) for voter in study.settings.voters}
@@ -125,7 +125,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     if not rows["direction"].any():
         step = "ask other voters, or other words in study.yaml"
         raise ElicitationError(Fault(source.place, "no direction in any answer", "one or more", step))
-    with atomic_folder(out) as made:
+    with atomic_folder(out, ours) as made:
         for voter in study.settings.voters:
             own = [{"feature": name, "low": low, "high": high} for name, (low, high) in ends[voter].items()]
             _write(pd.DataFrame(own), made / f"cuts_{voter}.csv")

@@ -34,7 +34,7 @@ from afa.elicit.answers import (
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file, atomic_folder, check_place
+from afa.files import atomic_folder
 
 SIGN = {"Upregulated": 1, "Downregulated": -1}
 PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}
@@ -181,16 +181,9 @@ def usable_genes(
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write each table as `<name>.csv`; whole or not at all, and in place of no folder but a stage's."""
-    check_place(Path(folder), STAGE_FILES, "a new folder, or that of a stage")
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, STAGE_FILES) as temporary:
         for name, table in tables.items():
             _write(temporary / f"{name}.csv", table)
-
-
-def write_csv(path: str | Path, table: pd.DataFrame) -> None:
-    """Write one table for readers."""
-    with atomic_file(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
 
 
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:

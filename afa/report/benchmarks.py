@@ -11,7 +11,7 @@ import pandas as pd
 
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
-from afa.files import atomic_file
+from afa.files import atomic_file, write_csv
 from afa.report.resources import STORED_COLUMNS
 
 JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
@@ -125,8 +125,7 @@ def store_run(run: Path, path: str | Path) -> None:
     if rules.empty:
         raise ReportError(Fault(str(run / "benchmarks"), "no measured job", "a finished run", "run it first"))
     table = rules.assign(patients=len(load_cohort(run / "cohort").patients)).sort_values("rule")
-    with atomic_file(path) as temporary:
-        table.to_csv(temporary, columns=STORED_COLUMNS, index=False, float_format="%.1f", lineterminator="\n")
+    write_csv(table[list(STORED_COLUMNS)], path, float_format="%.1f")
 
 
 def _rule_and_job(path: Path) -> tuple[str, str]:

@@ -113,8 +113,8 @@ def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFram
 
     screen : the table of `afa.report.screen.screen_table`.
     """
-    with atomic_folder(folder) as temporary:
-        tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen}
+    tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen}
+    with atomic_folder(folder, ["comparison.csv", *(f"{name}.parquet" for name in tables)]) as temporary:
         for name, table in tables.items():
             write_parquet(table, temporary / f"{name}.parquet")
         lines = marked_table(comparison)

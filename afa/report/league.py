@@ -162,7 +162,8 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
     there = [path for path in fields if path.name not in absent]
     tables = read_fields(there)
     rows = league_rows(tables)
-    with atomic_folder(out) as made:
+    names = ["league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES))]
+    with atomic_folder(out, names, "league.html") as made:
         for name, table in {"league": rows, **tables}.items():
             table.to_csv(made / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
         picture = draw(tables, rows, len(fields), made / "league.svg") if tables else ""

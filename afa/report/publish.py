@@ -136,7 +136,7 @@ def publish(
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, [f"{name}.csv" for name in (*tables, *TABLES)]) as temporary:
         for name, table in tables.items():
             file = temporary / f"{name}.csv"
             marked_table(table).to_csv(file, index=False, float_format="%.10g", lineterminator="\n")

@@ -155,7 +155,7 @@ def write_simulation(
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if "entity" in asked else f"top {asked['k']}"
     title = f"bundle {card['bundle']['name']}, {of}; cohort {cohort['name']}, {cohort['simulated_on']} patients"
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, FILES, CARD) as temporary:
         for name, table in simulation._asdict().items():
             path = temporary / f"{name}.csv"
             marked_table(table).to_csv(path, index=False, float_format="%.10g", lineterminator="\n")

@@ -11,7 +11,7 @@ import pandas as pd
 
 from afa.csvfile import marked_table, unmarked_table
 from afa.errors import ConfigError, Fault
-from afa.files import atomic_file
+from afa.files import atomic_file, write_csv
 from afa.stats.tables import read_table, write_parquet
 
 TEXT = [
@@ -108,11 +108,11 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
     whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
     order = {name: i for i, name in enumerate(in_order(whole["table"].unique()))}
     whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    if Path(path).suffix != ".parquet":
+        write_csv(marked_table(whole), path, float_format="%.10g")
+        return
     with atomic_file(path) as temporary:
-        if Path(path).suffix == ".parquet":
-            write_parquet(whole.astype(dict.fromkeys(TEXT, "str") | dict.fromkeys(NUMBERS, "float64")), temporary)
-        else:
-            marked_table(whole).to_csv(temporary, index=False, float_format="%.10g", lineterminator="\n")
+        write_parquet(whole.astype(dict.fromkeys(TEXT, "str") | dict.fromkeys(NUMBERS, "float64")), temporary)
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:

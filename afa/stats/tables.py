@@ -25,11 +25,18 @@ def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str]) -> pd.DataFram
     return (pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()).reindex(columns=list(columns))
 
 
-def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path) -> None:
-    """Write each table as `<name>.parquet`; the folder appears when all are complete."""
-    with atomic_folder(folder) as temporary:
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
+    """Write each table as `<name>.parquet`; the folder appears when all are complete.
+
+    It takes the place of no other files than these and `others`.
+    """
+    with atomic_folder(folder, [*_files(tables), *others]) as temporary:
         for name, table in tables.items():
             write_parquet(table, temporary / f"{name}.parquet")
+
+
+def _files(tables: Iterable[str]) -> list[str]:
+    return [f"{name}.parquet" for name in tables]
 
 
 def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
@@ -92,7 +99,7 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
     if not names:
         step = "remove that folder and run its stage again"
         raise ConfigError(Fault(str(shards[0]), "no tables", "the tables of a shard", step))
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, _files(names)) as temporary:
         for name in names:
             parts = [_read(shard, name, _read_coded) for shard in shards]
             tables, stored = zip(*([part for part in parts if part[0].num_rows] or parts[:1]), strict=True)

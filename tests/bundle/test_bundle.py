@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from afa.bundle import Bundle, load_bundle, save_bundle, stamp_bundle, validate_bundle, write_bundle
 from afa.csvfile import LARGEST
-from afa.errors import BundleError
+from afa.errors import BundleError, ConfigError
 from afa.files import sha256_of
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
@@ -227,7 +227,7 @@ def test_a_faulty_rewrite_leaves_the_old_bundle(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_a_bundle_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(BundleError, match="a file or folder that is not a bundle"):
+    with pytest.raises(ConfigError, match=r"a folder with other files: chapter\.txt"):
         write_small(tmp_path / "thesis")
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from afa.bundle.write import write_template
 from afa.cli import app
-from afa.errors import BundleError
+from afa.errors import BundleError, ConfigError
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 
@@ -79,7 +79,7 @@ def test_a_bundle_s_name_must_do_for_a_folder(tmp_path, name):
 
 def test_a_new_bundle_leaves_alone_what_is_there(tmp_path):
     (tmp_path / "plants").write_text("mine")
-    with pytest.raises(BundleError, match="found a file; expected nothing of this name yet"):
+    with pytest.raises(ConfigError, match="found a file; expected a new or empty folder"):
         write_template("plants", tmp_path)
     assert (tmp_path / "plants").read_text() == "mine"
 

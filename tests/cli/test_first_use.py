@@ -63,7 +63,7 @@ def test_the_example_is_copied_and_planned_as_ones_own(tmp_path: Path) -> None:
     ran = afa("plan", tmp_path / "mine" / "bundle", typed="ferritin=-1\n")
     assert "iron_deficiency" in ran.stdout
     again = afa("demo", "--copy", tmp_path / "mine")
-    assert (again.returncode, "found something there" in again.stderr) == (2, True)
+    assert (again.returncode, "found a folder with other files" in again.stderr) == (2, True)
     assert "expected one of typical_iron_deficiency" in afa("demo", "--patient", "nobody").stderr
 
 

@@ -79,7 +79,7 @@ def test_an_error_of_afa_is_told_as_it_is() -> None:
     ("error", "line"),
     [
         (
-            PermissionError(errno.EACCES, "Permission denied", "/there/.session.ab12_xyz.yaml"),
+            PermissionError(errno.EACCES, "Permission denied", "/there/.session.afa-ab12_xyz.yaml"),
             "/there: found Permission denied; expected a place that may be used. "
             "Next step: change its rights, or choose another place.",
         ),

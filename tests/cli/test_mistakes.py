@@ -108,7 +108,10 @@ def test_a_mistake_in_a_file_is_named_by_its_line_or_key(
         ("demo --patient nobody", "expected one of typical_iron_deficiency", "choose one of these"),
         ("simulate plants nowhere.csv --out made", "nowhere.csv: found ", "check the path"),
         ("simulate plants plants/unary.csv --out made", "expected each patient once", "remove or rename"),
-        ("simulate plants plants/unary.csv --out plants", "a folder with other files", "choose another"),
+        ("simulate plants plants/unary.csv --out plants", "in it; expected a place apart", "choose another"),
+        ("bundle copy plants --out .", "BUNDLE plants in it; expected a place apart", "choose another name"),
+        ("bundle copy plants --out plants/unary.csv", "found a file; expected a folder", "choose another name"),
+        ("bundle graph plants --out plants.csv", "ending '.csv'; expected a file .graphml or .json", "choose another"),
     ],
 )
 @pytest.mark.usefixtures("plants")

@@ -89,7 +89,7 @@ def test_what_is_encoded_reads_back_as_a_table_and_parquet_keeps_it(tmp_path):
 def test_the_table_that_is_read_is_never_written_over(tmp_path):
     (tmp_path / "t.csv").write_text("who,heat\na,70\n")
     (tmp_path / "f.csv").write_text("feature,kind,low,high\nheat,continuous,,60\n")
-    with pytest.raises(ConfigError, match="a file that is read"):
+    with pytest.raises(ConfigError, match=r"a file without t\.cuts\.csv beside it"):
         encode_command(tmp_path / "t.csv", tmp_path / "f.csv", tmp_path / "sub" / ".." / "t.csv")
     assert (tmp_path / "t.csv").read_text() == "who,heat\na,70\n"
 

@@ -86,7 +86,7 @@ def test_a_stage_replaces_its_own_tables_and_no_other_folder(tmp_path: Path) -> 
     write_stage(tmp_path / "stage", tables)
     write_stage(tmp_path / "stage", tables)
     (tmp_path / "study.yaml").write_text("name: mine\n")
-    with pytest.raises(ConfigError, match=r"a folder with other files: stage, study\.yaml"):
+    with pytest.raises(ConfigError, match=r"a folder with other files: stage/kept\.csv, study\.yaml"):
         write_stage(tmp_path, tables)
     assert (tmp_path / "study.yaml").exists()
 

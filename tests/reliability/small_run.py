@@ -87,7 +87,7 @@ WHOLE = (
 COMPARED = ("tables", "curves", "summary.csv", "published", "comparison", "notebooks", "cohort", "bundle")
 """What must have the same bytes however often a run was killed."""
 
-TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.\w+)?")
+TEMPORARY = re.compile(r"\..+\.afa-[a-z0-9_]{8}(\.\w+)?")
 OWN_TO_SNAKEMAKE = ".snakemake_timestamp"
 
 

@@ -22,7 +22,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from afa.files import atomic_file, atomic_folder
-with {writer}(sys.argv[1]) as temporary:
+with {writer}(sys.argv[1], {replaces}) as temporary:
     (temporary / "part" if temporary.is_dir() else temporary).write_text("half")
     print("writing", flush=True)
     time.sleep(600)
@@ -67,7 +67,7 @@ def lock(state: Path) -> Path:
 
 @pytest.mark.parametrize("writer", [atomic_file, atomic_folder])
 def test_the_next_writer_removes_what_a_killed_one_left(tmp_path: Path, writer: object) -> None:
-    killed(begun(WRITER.format(writer=writer.__name__), tmp_path / "sign.csv"))
+    killed(begun(WRITER.format(writer=writer.__name__, replaces=""), tmp_path / "sign.csv"))
     assert len(list(tmp_path.glob(".sign.*"))) == 1
     with writer(tmp_path / "sign.csv") as temporary:
         assert list(tmp_path.glob(".sign.*")) == [temporary]
@@ -76,7 +76,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path: Path, writer: 
 
 @pytest.mark.parametrize("writer", [atomic_file, atomic_folder])
 def test_a_living_writer_of_the_same_target_is_left_alone(tmp_path: Path, writer: object) -> None:
-    process = begun(WRITER.format(writer=writer.__name__), tmp_path / "sign.csv")
+    process = begun(WRITER.format(writer=writer.__name__, replaces=""), tmp_path / "sign.csv")
     (other,) = tmp_path.glob(".sign.*")
     with writer(tmp_path / "sign.csv"):
         pass
@@ -85,7 +85,10 @@ def test_a_living_writer_of_the_same_target_is_left_alone(tmp_path: Path, writer
 
 
 def test_a_temporary_of_another_target_is_left_alone(tmp_path: Path) -> None:
-    others = [tmp_path / name for name in (".signs.abcdefgh", ".sign.abcdefgh.csv", ".sign.abcdefghi", ".sign.hand")]
+    others = [
+        tmp_path / name
+        for name in (".signs.afa-abcdefgh", ".sign.afa-abcdefgh.csv", ".sign.afa-abcdefghi", ".sign.original")
+    ]
     for path in others:
         path.touch()
     with atomic_folder(tmp_path / "sign"):
@@ -100,7 +103,7 @@ def test_a_kill_while_an_earlier_folder_is_removed_leaves_the_new_one_whole(tmp_
     (target / "b").touch()
     cue = {"EVENT": "os.remove", "PATH": "*/[ab]", "DONE": str(tmp_path / "done")}
     environment = {**os.environ, **{f"AFA_CUE_{name}": value for name, value in cue.items()}, "PYTHONPATH": str(ON_CUE)}
-    code = WRITER.format(writer="atomic_folder").replace("600", "0")
+    code = WRITER.format(writer="atomic_folder", replaces="['*']").replace("600", "0")
     command = [sys.executable, "-c", code, str(target)]
     ended = subprocess.run(command, env=environment, capture_output=True, start_new_session=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
@@ -121,7 +124,7 @@ def test_an_earlier_folder_that_was_set_aside_comes_back_when_the_new_one_cannot
         return whole(path, to)
 
     monkeypatch.setattr(Path, "replace", replace)
-    with pytest.raises(OSError, match="refused"), atomic_folder(target) as temporary:
+    with pytest.raises(OSError, match="refused"), atomic_folder(target, ["a"]) as temporary:
         (temporary / "new").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["tables", "a"]
 
