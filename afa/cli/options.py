@@ -161,21 +161,23 @@ def _called(name: str, option: Any) -> str:
     """What a user calls a parameter."""
     if isinstance(option, ArgumentInfo):
         return option.metavar or name.upper()
-    return (option.param_decls or [f"--{name.replace('_', '-')}"])[0]
+    return str((option.param_decls or [f"--{name.replace('_', '-')}"])[0])
 
 
 def _check_free(where: str, path: Path, endings: str, others: list[tuple[str, Path]]) -> None:
     """A `ConfigError` where `path` is or holds one of the other places, or is no folder, or no file of its ending."""
-    found, expected = "", "a folder" if endings == FOLDER else f"a file {endings.replace('|', ' or ')}"
-    target = path.resolve()
+    target, file = path.resolve(), f"a file {endings.replace('|', ' or ')}"
+    found, expected = "", "a folder" if endings == FOLDER else file
     for name, place in others:
         if place.resolve().is_relative_to(target):
             found = f"the same as {name}" if place.resolve() == target else f"{name} {place} in it"
             expected = "a place apart from the other paths"
-    if not found and endings == FOLDER and target.is_file():
-        found = "a file"
-    elif not found and endings != FOLDER and (target.is_dir() or path.suffix not in endings.split("|")):
-        found = "a folder" if target.is_dir() else f"the ending '{path.suffix}'"
+    if not found and endings == FOLDER:
+        found = "a file" if target.is_file() else ""
+    elif not found and target.is_dir():
+        found = "a folder"
+    elif not found and path.suffix not in endings.split("|"):
+        found, expected = f"the suffix '{path.suffix}'", file.removeprefix("a file ")
     if found:
         raise ConfigError(Fault(where, found, expected, "choose another name"))
 

@@ -111,7 +111,7 @@ def test_a_mistake_in_a_file_is_named_by_its_line_or_key(
         ("simulate plants plants/unary.csv --out plants", "in it; expected a place apart", "choose another"),
         ("bundle copy plants --out .", "BUNDLE plants in it; expected a place apart", "choose another name"),
         ("bundle copy plants --out plants/unary.csv", "found a file; expected a folder", "choose another name"),
-        ("bundle graph plants --out plants.csv", "ending '.csv'; expected a file .graphml or .json", "choose another"),
+        ("bundle graph plants --out plants.csv", "suffix '.csv'; expected .graphml or .json", "choose another"),
     ],
 )
 @pytest.mark.usefixtures("plants")

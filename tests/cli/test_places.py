@@ -101,7 +101,7 @@ def test_a_file_takes_the_place_of_no_folder_and_a_folder_that_of_no_file(
     (tmp_path / "file.docx").write_text("mine")
     (tmp_path / "folder.csv").mkdir()
     for taken in ["file.docx"] if places(COMMANDS[name])[place] == FOLDER else ["file.docx", "folder.csv"]:
-        with pytest.raises(ConfigError, match=r"found (a file|a folder|the ending '.docx'); expected"):
+        with pytest.raises(ConfigError, match=r"found (a file|a folder|the suffix '.docx'); expected"):
             COMMANDS[name](**given(name, place, tmp_path / taken, reads))
     assert (tmp_path / "file.docx").read_text() == "mine"
     assert (tmp_path / "folder.csv").is_dir()
@@ -117,9 +117,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     (folder / "table.csv").write_text("patient,heat,noise\na,70,1\nb,20,2\n")
     (folder / "features.csv").write_text("feature,kind,low,high\nheat,continuous,,60\nnoise,continuous,0,3\n")
-    (folder / "patients.csv").write_text(
-        "patient,CXCL8,MUC2,MMP9,AQP8,TFF3\n" + "".join(f"p{i},{i % 3 - 1},1,-1,{1 - i % 2},0\n" for i in range(4))
-    )
     write_tables({"numbers": pd.DataFrame({"patient": ["a", "b"], "value": [1.0, 2.0]})}, folder / "shard")
     for words in (
         f"bundle build {RESOURCES}/elicitation --out bundle",
@@ -145,7 +142,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"cohort simulate {DEMO} --bundle bundle",
         f"cohort build {DEMO} --source source.json --bundle bundle",
         "gather shard",
-        f"simulate {TINY} patients.csv --resamples 10 --explorer 0 --allocation random",
     ],
 )
 def test_a_folder_is_written_over_an_earlier_result_and_over_no_other_folder(made: Path, words: str) -> None:
@@ -168,7 +164,6 @@ def test_a_folder_is_written_over_an_earlier_result_and_over_no_other_folder(mad
     [
         ("encode table.csv --features features.csv --out", "out.csv"),
         (f"bundle build {RESOURCES}/elicitation --out again --dropped", "dropped.csv"),
-        (f"league gains {TINY} --patients 10 --out", "gains.csv"),
     ],
 )
 def test_a_table_is_written_over_an_earlier_one_and_over_no_other(made: Path, words: str, file: str) -> None:

@@ -31,7 +31,7 @@ def test_every_command_and_example_of_the_page_does_what_is_printed(folder):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (f"graph {TINY} --out tiny.png", "tiny.png: found the suffix '.png'; expected .graphml or .json"),
+        (f"graph {TINY} --out tiny.png", "--out tiny.png: found the suffix '.png'; expected .graphml or .json"),
         ("graph nowhere --out tiny.json", "nowhere: found nothing; expected a bundle folder"),
         ("from-graph nowhere.json --out made", "nowhere.json: found No such file or directory"),
         ("from-graph empty.graphml --out made", "empty.graphml: found text that is no such graph"),
