@@ -75,6 +75,8 @@ def explore_simulation(
     prices, solver = prices_of(bundle, costs), Solver()
     scores = EXPLICIT_SCORES if gauge.coupling == "explicit" else RANKED
     walked = []
+    if gauge.coupling != "explicit":
+        bundle = bundle.contrasts()
 
     def planners(way: Way, seed: int) -> list[TopKPlanner]:
         return [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]

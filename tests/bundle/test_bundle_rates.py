@@ -16,12 +16,15 @@ from afa.bundle import Bundle, load_bundle, save_bundle, validate_bundle
 from afa.bundle.rates import CONDITION, SHARED, bundle_models
 from afa.cli import app
 from afa.closure import closed_bundle, half_potentials, kappa_of
+from afa.cohort.cohort import Cohort
 from afa.engine.layout import pack
 from afa.errors import BundleError, PlannerError
 from afa.files import sha256_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
 from afa.planner import TopKPlanner
+from afa.stages.simulate import simulate
+from afa.stages.simulate.walks import Way
 from afa.stats.tables import read_table
 
 FILES = {
@@ -376,6 +379,20 @@ def test_a_stage_that_reads_no_scopes_is_given_the_scores_alone(half_shared: Bun
     pd.testing.assert_frame_equal(stated, alone)
     whole = stated.query("step == 'whole'").pivot(index=["entity", "draw"], columns="inference", values="probability")
     np.testing.assert_allclose(whole["exact"], whole["mean_field"], atol=1e-6)
+
+
+def test_simulations_follow_and_judge_duels_without_what_both_classes_have(half_shared: Bundle) -> None:
+    names = tuple("abcdefgh")
+    values = np.random.default_rng(0).integers(-1, 2, (len(names), len(half_shared.features))).astype(np.int8)
+    cohort = Cohort("few", half_shared.features, names, values, pd.DataFrame(index=list(names)))
+    made = []
+    for bundle in (half_shared, half_shared.contrasts()):
+        ways = [Way(rule, "cmi", "linearity") for rule in ("greedy", "priority_all")]
+        made.append(simulate(bundle, cohort, ways, k=1, resamples=100))
+    pd.testing.assert_frame_equal(made[0].curves, made[1].curves)
+    pd.testing.assert_frame_equal(made[0].features_needed, made[1].features_needed)
+    right = made[0].curves.query("metric == 'sign_accuracy' and t == 5 and allocation == 'greedy'")["value"]
+    assert (right == 1).all()
 
 
 def test_a_bundle_of_directions_alone_has_no_probabilities(bundle_tiny: Bundle) -> None:

@@ -38,6 +38,12 @@ def test_a_stage_takes_what_its_description_says(name: str) -> None:
         assert summarised == {"tables", *stage.beside, *heads(stage.summary)}
 
 
+def test_a_stage_of_a_closure_reads_which_couplings_are_of_both_classes() -> None:
+    closed = {name for name, stage in stages().items() if "closure" in stage.settings}
+    assert closed == {"binary", "calibration", "stopping"}
+    assert {name for name, stage in stages().items() if stage.scopes} >= closed | {"labels", "labels_needed"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_description_read_from_the_source_is_that_of_the_module(name: str) -> None:
     read, own = stages()[name], import_module(f"afa.stages.{name}").STAGE

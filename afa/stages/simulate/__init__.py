@@ -109,6 +109,8 @@ def simulate(
     gauge = Gauge(gauge_of(bundle, coupling), holds=holds, tau=tau)
     if gauge.coupling == "explicit":
         check_encoding(bundle, cohort)
+    elif entity is None:
+        bundle = bundle.contrasts()
     check_possible(bundle, cohort, measured)
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
     n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
