@@ -46,20 +46,26 @@ def experiment_baselines(
     out: Out,
     asks: Asks,
     solves: Solves,
-    model: Annotated[str, typer.Option(help="the model; empty: AFA_LLM_MODEL, or the only one of the record")] = "",
-    methods: Annotated[str, typer.Option(help="of mrf_llm, rag_llm, knowledge_llm")] = "mrf_llm,rag_llm",
+    model: Annotated[str, typer.Option(help="the model; by default AFA_LLM_MODEL, or the only one of the record")] = "",
+    methods: Annotated[
+        str, typer.Option(help="mrf_llm, rag_llm or knowledge_llm; comma-separated")
+    ] = "mrf_llm,rag_llm",
     tasks: Annotated[str, typer.Option(help="binary, top_k, or both")] = "binary,top_k",
     turns: Annotated[str, typer.Option(help="checkpoints, stateless or trajectory")] = "checkpoints",
-    horizon: Annotated[int | None, typer.Option(min=1, help="turn by turn: observations at most")] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="stateless or trajectory: observations at most")] = None,
     order: Annotated[str, typer.Option(help="what is observed at checkpoints: planner or random")] = "planner",
-    rounds: Annotated[str, typer.Option(help="comma-separated t that are read out, beside 0 and M")] = "10,50,100,150",
+    rounds: Annotated[
+        str, typer.Option(help="rounds t that are evaluated beside 0 and M; comma-separated")
+    ] = "10,50,100,150",
     patients: Annotated[int, typer.Option(min=1, help="how many patients are asked about")] = 10,
     seed: Annotated[int, typer.Option(help="which patients, and which random order")] = 0,
-    entity: Annotated[list[str] | None, typer.Option(help="of the binary task, repeatable; none: all")] = None,
-    abstracts: Annotated[int, typer.Option(min=1, help="shown on a phenotype")] = 8,
+    entity: Annotated[
+        list[str] | None, typer.Option(help="entity of the binary task; repeatable; all by default")
+    ] = None,
+    abstracts: Annotated[int, typer.Option(min=1, help="abstracts shown on each phenotype")] = 8,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
-    """Language models that plan, by recorded answers or live, and our planner before the same patients."""
+    """Let language models plan, by recorded answers or live, and our planner for the same patients."""
     from afa.baselines import Protocol
     from afa.baselines.readouts import Setting
     from afa.baselines.stage import TABLES, run_baselines
@@ -117,7 +123,7 @@ def summary_baselines(
     confidence: Confidence = 0.95,
     prompt_price: PromptPrice = 0.0,
     answer_price: AnswerPrice = 0.0,
-    currency: Annotated[str, typer.Option(help="of the prices")] = "USD",
+    currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
 ) -> None:
     """Language models that plan: their decisions beside the planner's, and what they cost."""
     from afa.baselines.stage import TABLES

@@ -39,7 +39,8 @@ def bundle_build(
     min_agree: MinAgree = 2,
     dropped: DroppedFile = None,
     probabilities: Annotated[
-        Path | None, typer.Option(help="folder of voters who say how often, a CSV file each (docs/elicitation.md)")
+        Path | None,
+        typer.Option(help="folder with the probabilities of each voter, a CSV file each (docs/elicitation.md)"),
     ] = None,
 ) -> None:
     """Build a bundle from recorded answers by consensus."""
@@ -87,7 +88,7 @@ def bundle_new(
     name: Annotated[str, typer.Argument(help="name of the bundle and its folder: letters, digits, - and _")],
     folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
 ) -> None:
-    """Write the files of a bundle, to be filled in."""
+    """Write the files of a new bundle, for you to fill in."""
     from afa.bundle.write import write_template
 
     made = write_template(name, folder)
@@ -109,10 +110,10 @@ def bundle_stamp(bundle: BundleArgument) -> None:
 @app.command("show")
 def bundle_show(
     bundle: BundleArgument,
-    features: Annotated[bool, typer.Option("--features", help="a row per feature instead, with costs")] = False,
+    features: Annotated[bool, typer.Option("--features", help="a row for each feature instead, with costs")] = False,
     json: AsJson = False,
 ) -> None:
-    """Print by entity, or by feature: potentials up and down, couplings same and opposite, log-odds, how often."""
+    """Show a bundle by entity or feature: potentials up and down, couplings same and opposite, log-odds, how often."""
     from afa.bundle import load_bundle
     from afa.report.model_counts import bundle_table, feature_table
 
@@ -138,7 +139,9 @@ def bundle_show(
 def bundle_graph(
     bundle: BundleArgument,
     out: Annotated[Path, written(".graphml", ".json", about="where to write; JSON is in node-link form")],
-    entity: Annotated[str | None, typer.Option(help="the graph of this entity alone; of the whole bundle else")] = None,
+    entity: Annotated[
+        str | None, typer.Option(help="the graph of this entity alone; by default of the whole bundle")
+    ] = None,
 ) -> None:
     """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
     from afa.bundle import load_bundle
@@ -154,8 +157,8 @@ def bundle_from_graph(
     graph: Annotated[Path, typer.Argument(help="a file .graphml, or .json for node-link JSON")],
     out: Out,
     entity: Annotated[str | None, typer.Option(help="what the graph describes, where it lists no entities")] = None,
-    name: Annotated[str | None, typer.Option(help="of the bundle; that of the graph unless given")] = None,
-    version: Annotated[str | None, typer.Option(help="of the bundle; that of the graph unless given")] = None,
+    name: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
+    version: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
 ) -> None:
     """Write the bundle that a graph holds; a graph drawn elsewhere needs --entity. Needs the extra `formats` of afa."""
     from afa.bundle import save_bundle
@@ -170,14 +173,16 @@ def bundle_from_graph(
 def bundle_from_hpo(
     annotations: Annotated[Path, typer.Argument(help="phenotype.hpoa, or the older .tab tables or their folder")],
     ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time; .gz or not")],
-    date: Annotated[str, typer.Option(help="day or release of the annotations, to be cited")],
+    date: Annotated[str, typer.Option(help="date or release of the annotations, for citation")],
     out: Out,
     unstated: Unstated = 0.5,
     costs: Annotated[
-        Literal["equal", "depth", "organ"], typer.Option(help="of asking: alike, by depth, or by what can be seen")
+        Literal["equal", "depth", "organ"],
+        typer.Option(help="of asking for a sign: equal, by depth, or by organ: what can be seen costs less"),
     ] = "equal",
     panels: Annotated[
-        Path | None, written(".yaml", to="--panels", about="panels by organ system, for afa plan --panels")
+        Path | None,
+        written(".yaml", to="--panels", about="where to write panels by organ system, for afa plan --panels"),
     ] = None,
 ) -> None:
     """Write the bundle of the Human Phenotype Ontology's diseases and signs (docs/phenotypes.md)."""

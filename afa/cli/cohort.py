@@ -25,22 +25,22 @@ from afa.cli.options import (
 if TYPE_CHECKING:
     from afa.bundle import Bundle
 
-Complete = Annotated[bool, typer.Option(help="of a table: leave out patients with a missing value")]
+Complete = Annotated[bool, typer.Option(help="leave out patients with a missing value; of tables alone")]
 FeaturesFile = Annotated[
     Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,p_low,p_high,definition")
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
-    typer.Option("--reference", help="what cuts features without a range: controls, or the patients themselves"),
+    typer.Option("--reference", help="how to cut features without a range: by the controls, or by all patients"),
 ]
 ControlRows = Annotated[
-    str | None, typer.Option("--controls", help="COLUMN=VALUE: which rows are controls; they leave the table")
+    str | None, typer.Option("--controls", help="COLUMN=VALUE: which rows are controls; they are not written")
 ]
 app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.", no_args_is_help=True)
 
 
 def encode(
-    values: Annotated[Path, typer.Argument(help="patients, then numbers: .csv, .tsv (.gz) or .parquet")],
+    values: Annotated[Path, typer.Argument(help="a column of patients, then numbers: .csv, .tsv (.gz) or .parquet")],
     features: FeaturesFile,
     out: Annotated[Path, written(".csv", ".tsv", ".parquet")],
     reference: TableReference = None,
@@ -49,7 +49,7 @@ def encode(
     level: Level = 0.05,
     threshold: Threshold = 0.5,
 ) -> None:
-    """Encode a table of numbers by the ranges of its features; what was cut where stands beside it."""
+    """Encode a table of numbers by the ranges of its features. The cut points are beside it, in NAME.cuts.csv."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.features import read_features
@@ -72,7 +72,7 @@ def cohort_fetch(
     mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, instead of GEO")] = None,
     extract: Annotated[Path | None, typer.Option(help="what `afa cohort extract` wrote, instead of the series")] = None,
 ) -> None:
-    """Fetch a series from GEO, or find it or a table in a mirror or an extract; note its files."""
+    """Fetch a series from GEO, or find it (or a table) in a mirror or an extract. Writes where its files are."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -97,7 +97,7 @@ def cohort_extract(
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
 ) -> None:
-    """Write the rows of a bundle's genes, and the characteristics that the cohort reads, of all samples of a series."""
+    """Write an extract of a series: the genes of a bundle and what the cohort reads of each sample."""
     from afa.bundle import load_bundle
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
@@ -182,12 +182,14 @@ def cohort_by_cohort(
     source: SourceFile,
     bundle: BundleFolder,
     out: Annotated[Path, written(".parquet")],
-    thresholds: Annotated[str, typer.Option(help="comma-separated; robust SDs from the cohort's median")] = "0.5",
+    thresholds: Annotated[
+        str, typer.Option(help="cut at so many robust SDs from the cohort's median; comma-separated")
+    ] = "0.5",
     aliases: AliasFile = None,
     ensembl: EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """The same cohort encoded against itself, at each threshold: one table of all."""
+    """Encode the same cohort against itself at each threshold, into one table."""
     import pandas as pd
 
     from afa.bundle import load_bundle
@@ -230,7 +232,7 @@ def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ..
 
 @app.command("show")
 def cohort_show(cohort: CohortArgument) -> None:
-    """Print what a cohort is made of."""
+    """Show what a cohort was made of, and how."""
     import yaml
 
     from afa.cohort.cohort import load_cohort
@@ -244,7 +246,10 @@ def cohort_new(
     folder: Annotated[Path, typer.Option(help="where the cohorts' files are")] = Path("config/cohorts"),
     table: Annotated[Path | None, typer.Option(help="a plain table of patients, instead of a series of GEO")] = None,
     features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
-    labels: Annotated[Path | None, typer.Option(help="with --table: patients, then entities: 0, 1 or nothing")] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="with --table: a column of patients, then one of 0, 1 or nothing for each entity"),
+    ] = None,
     controls: ControlRows = None,
 ) -> None:
     """Write a cohort's configuration: to be filled in for a series, complete for a table."""

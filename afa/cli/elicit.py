@@ -44,7 +44,7 @@ def elicit_import(
     folder: Annotated[Path, typer.Argument(help="folder with phenotypes.csv and raw/")],
     out: Annotated[Path, typer.Option("--out", help="folder of answers to write recorded.jsonl into")],
 ) -> None:
-    """Write answers that were recorded as files of another form as a record."""
+    """Convert answers that were recorded as single files (raw/) into a record."""
     from afa.elicit.recorded import imported, write_record
 
     typer.echo(f"{write_record(imported(folder), out, 'recorded'):,} answers into {out}")
@@ -53,7 +53,7 @@ def elicit_import(
 @app.command("unary")
 @with_groups
 def elicit_unary(study: StudyFolder, out: Out, asks: Asks, record: RecordFolder = None) -> None:
-    """The genes of each phenotype by each voter: tables asked, named, dropped, and citations."""
+    """Ask each voter for the genes of each phenotype. Tables: asked, named, dropped, and citations."""
     from afa.elicit.stages import unary_stage
     from afa.elicit.study import load_study
     from afa.elicit.tables import write_stage
@@ -74,7 +74,7 @@ def elicit_rates(
     asks: Asks,
     record: RecordFolder = None,
 ) -> None:
-    """Cut points and probabilities by each voter, as the folder `elicited` that `afa field import` takes."""
+    """Ask each voter for cut points and probabilities. Writes the folder `elicited` that `afa field import` takes."""
     from afa.elicit.stages import rates_stage
     from afa.elicit.study import load_study
 
@@ -86,7 +86,7 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree: MinAgree = 2) -> None:
-    """Keep the genes that enough voters name, all with one direction: tables kept, dropped and agreement."""
+    """Keep the genes that enough voters name, all with the same direction. Tables: kept, dropped and agreement."""
     from afa.elicit.stages import consensus_stage
     from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage, write_stage
@@ -100,7 +100,7 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree
 
 @app.command("evidence")
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: Out) -> None:
-    """Keep the genes that a retrieved abstract speaks of, where the study asks for that: kept, dropped, references."""
+    """Keep the genes that a retrieved abstract names, if the study wants that. Tables: kept, dropped, references."""
     from afa.elicit.stages import evidence_stage
     from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage, write_stage
@@ -118,7 +118,7 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: Out, asks: Asks, record: RecordFolder = None
 ) -> None:
-    """Every pair of the genes that are left of a phenotype: tables asked, pairs, dropped, and citations."""
+    """Ask for every pair of a phenotype's kept genes. Tables: asked, pairs, dropped, and citations."""
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage, write_stage
@@ -169,7 +169,7 @@ def elicit_estimate(
     answer_price: AnswerPrice = 0.0,
     json: AsJson = False,
 ) -> None:
-    """What a live run would still use at most; nothing is asked."""
+    """Show what a live run would still use at most. Nothing is asked."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import Terms
     from afa.elicit.study import load_study
@@ -184,7 +184,7 @@ def elicit_estimate(
 def elicit_account(
     record: RecordArgument, prompt_price: PromptPrice = 0.0, answer_price: AnswerPrice = 0.0, json: AsJson = False
 ) -> None:
-    """What the answers of a record have used, by prompt, run, model and outcome."""
+    """Show what the answers of a record have used, by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
     from afa.elicit.record import Record
 
@@ -203,9 +203,9 @@ def elicit_merge(
     records: Annotated[list[Path], typer.Argument(help="folders of answers")],
     out: Out,
     model: Annotated[str, typer.Option(help="only answers of this model")] = "",
-    prompt: Annotated[str, typer.Option(help="only answers to the wording whose digest begins so")] = "",
+    prompt: Annotated[str, typer.Option(help="only answers to the prompt whose digest begins so")] = "",
 ) -> None:
-    """Put records of several people into one, the same for any order of them."""
+    """Merge the records of several people into one. Their order does not matter."""
     from afa.elicit.recorded import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")

@@ -10,7 +10,7 @@ import typer
 from afa.cli.options import AsJson, FieldArgument, FieldTables, Out, as_json, written
 
 app = typer.Typer(help="Fields: tables with labels, and what models know about them.", no_args_is_help=True)
-league = typer.Typer(help="Fields with real labels: what zero-shot acquisition is worth.", no_args_is_help=True)
+league = typer.Typer(help="Fields with real labels: how good is zero-shot acquisition?", no_args_is_help=True)
 
 
 @app.command("import")
@@ -18,13 +18,15 @@ def field_import(
     folder: Annotated[Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv, labels.csv")],
     out: Out,
     holds: Annotated[
-        Literal["several", "one", "one or none"], typer.Option(help="entities that a patient has, by the question")
+        Literal["several", "one", "one or none"],
+        typer.Option(help="how many entities a patient has, by the question asked"),
     ] = "several",
     address: Annotated[
-        str | None, typer.Option(help="of the original, where the table may not be carried: only its digest is kept")
+        str | None,
+        typer.Option(help="address of the original, if the table may not be copied: only its digest is kept"),
     ] = None,
 ) -> None:
-    """Make a field of a folder, in the form that the workflow takes."""
+    """Check a folder of a table, its dictionary and answers, and write it as a field for the workflow."""
     from afa.field import import_field
 
     for remark in import_field(folder, out, holds=holds, address=address):
@@ -36,7 +38,9 @@ def field_import(
 def field_bundle(
     field: FieldArgument,
     out: Out,
-    how_often: Annotated[bool, typer.Option(help="probabilities, cut points and scopes beside the directions")] = False,
+    how_often: Annotated[
+        bool, typer.Option(help="with probabilities, cut points and scopes, beside the directions")
+    ] = False,
 ) -> None:
     """Build the bundle that a field's answers make."""
     from afa.field import build_field_bundle
@@ -47,7 +51,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: FieldArgument, out: Out, tables: FieldTables = None) -> None:
-    """Follow the patients of one field; where its table is not there, write a line that says so."""
+    """Follow the patients of one field. Without its table, write a note that says so."""
     from afa.files import atomic_folder
     from afa.report.league import NOT_FETCHED
     from afa.stages.league import Settings, follow_field
@@ -81,10 +85,10 @@ def league_gains(
     out: Annotated[Path, written(".csv")],
     patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
     tables: FieldTables = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the patients that are drawn")] = 0,
     json: AsJson = False,
 ) -> None:
-    """The gain over entities beside sums over duels, weighted or not: how often the right entity comes first."""
+    """Compare the gain over entities with sums over duels: how often does the right entity come first?"""
     from afa.errors import CohortError, Fault
     from afa.files import write_csv
     from afa.stages.inputs import load_stage_bundle

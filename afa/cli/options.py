@@ -41,7 +41,7 @@ CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
 FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
 FieldTables = Annotated[
-    Path | None, typer.Option("--tables", help="folder with tables that are not carried, as NAME/FILE")
+    Path | None, typer.Option("--tables", help="folder with the tables that the repository does not have, as NAME/FILE")
 ]
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
@@ -50,37 +50,53 @@ Out = Annotated[Path, written()]
 Rows = Annotated[Path, written(".parquet", ".csv")]
 Page = Annotated[Path, written(".html")]
 SourceFile = Annotated[Path, typer.Option("--source", help="what `afa cohort fetch` wrote")]
-TernaryTest = Annotated[Literal["empirical", "normal", "t"], typer.Option("--test", help="ternary test")]
-Level = Annotated[float, typer.Option("--level", help="significance level of the ternary test")]
-Reference = Annotated[Literal["controls", "cohort"], typer.Option("--reference", help="what values are held against")]
-Threshold = Annotated[float, typer.Option("--threshold", min=0, help="robust SDs from the cohort's median")]
-AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of a gene")]
-EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of a gene")]
-MinAgree = Annotated[int, typer.Option(min=1, help="runs that must name a gene, all with one direction")]
-DroppedFile = Annotated[Path | None, written(".csv", to="--dropped", about="the genes left out, and why")]
-Unstated = Annotated[float, typer.Option("--unstated", help="P of a sign that is annotated without a frequency")]
+TernaryTest = Annotated[
+    Literal["empirical", "normal", "t"], typer.Option("--test", help="test that makes a value -1, 0 or +1")
+]
+Level = Annotated[float, typer.Option("--level", help="significance level of that test")]
+Reference = Annotated[
+    Literal["controls", "cohort"],
+    typer.Option("--reference", help="encode against the controls, or against the cohort itself"),
+]
+Threshold = Annotated[
+    float, typer.Option("--threshold", min=0, help="against the cohort: cut at so many robust SDs from the median")
+]
+AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of each gene")]
+EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
+MinAgree = Annotated[int, typer.Option(min=1, help="voters that must name a gene, all with the same direction")]
+DroppedFile = Annotated[
+    Path | None, written(".csv", to="--dropped", about="where to write the genes left out, and why")
+]
+Unstated = Annotated[
+    float, typer.Option("--unstated", help="probability of a sign that is annotated without a frequency")
+]
 Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
-Threads = Annotated[int, typer.Option(min=1, help="threads; they change no number")]
+Threads = Annotated[int, typer.Option(min=1, help="number of threads; results do not depend on it")]
 Resamples = Annotated[int, typer.Option(help="bootstrap resamples of the patients")]
-Confidence = Annotated[float, typer.Option(help="of the intervals")]
+Confidence = Annotated[float, typer.Option(help="confidence level of the intervals")]
 AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
-PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="of a million tokens of prompts")]
-AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="of a million tokens of answers")]
-TopK = Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 unless given")]
-Entity = Annotated[str | None, typer.Option("--entity", help="ask whether this one holds, not for the top set")]
+PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million tokens of prompts")]
+AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million tokens of answers")]
+TopK = Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")]
+Entity = Annotated[
+    str | None, typer.Option("--entity", help="ask whether this entity holds, instead of for the top set")
+]
 Coupling = Annotated[
     Literal["differential", "shared", "explicit"] | None,
-    typer.Option("--coupling", help="explicit: by how often, where the bundle says it; shared: with --entity"),
+    typer.Option(
+        "--coupling", help="explicit: from the probabilities of the bundle, if it has any; shared: with --entity"
+    ),
 ]
 Holds = Annotated[
     Literal["several", "one", "one or none"] | None,
-    typer.Option("--holds", help="how many entities hold, where the bundle says how often; as it says unless given"),
+    typer.Option("--holds", help="how many entities can hold, if the bundle has probabilities; by default as it says"),
 ]
 Tau = Annotated[
-    str | None, typer.Option("--tau", help="how far log-odds are believed: up to 1, or effective (docs/decisions.md)")
+    str | None, typer.Option("--tau", help="weight of the evidence: a number up to 1, or effective (docs/decisions.md)")
 ]
 Costs = Annotated[
-    Literal["own", "equal"] | None, typer.Option("--costs", help="the bundle's own costs, or every feature alike")
+    Literal["own", "equal"] | None,
+    typer.Option("--costs", help="the bundle's own costs, or the same for every feature"),
 ]
 
 
@@ -99,13 +115,13 @@ class Asks:
     """Whether a model is asked for what a record lacks, and what it may come to."""
 
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
-    calls: Annotated[int | None, typer.Option(min=0, help="cap: calls that the record may come to")] = None
+    calls: Annotated[int | None, typer.Option(min=0, help="cap: calls in the record, with those made before")] = None
     tokens: Annotated[int | None, typer.Option(min=0, help="cap: tokens of prompts and answers")] = None
-    money: Annotated[float | None, typer.Option(min=0, help="cap: money, in the currency of the prices")] = None
+    money: Annotated[float | None, typer.Option(min=0, help="cap: cost, in the currency of the prices")] = None
     no_caps: Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")] = False
     prompt_price: PromptPrice = 0.0
     answer_price: AnswerPrice = 0.0
-    at_once: Annotated[int, typer.Option(min=1, help="calls that are open at once")] = 4
+    at_once: Annotated[int, typer.Option(min=1, help="calls open at the same time")] = 4
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from afa.planner import Planner
 
 Session = Annotated[
-    Path | None, typer.Option(help="file that keeps the session after every step; taken up where it exists")
+    Path | None, typer.Option(help="file that keeps the session after every step; resumed if it exists")
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LOADING = "loading"
@@ -37,10 +37,14 @@ class Question:
     coupling: Coupling = None
     holds: Holds = None
     tau: Tau = None
-    score: Annotated[str | None, typer.Option(help="linearity, wald, two_elbo, stack_a or kl_nonzero")] = None
-    gain: Annotated[str | None, typer.Option(help="cmi, f_target, wald_magnitude or information")] = None
+    score: Annotated[
+        str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a or kl_nonzero")
+    ] = None
+    gain: Annotated[
+        str | None, typer.Option(help="gain of a feature: cmi, f_target, wald_magnitude or information")
+    ] = None
     allocation: Annotated[
-        str | None, typer.Option(help="the rule that chooses, such as priority_all, or module:Class")
+        str | None, typer.Option(help="rule that chooses the next feature, such as priority_all, or module:Class")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to ask for first, comma-separated")] = None
     costs: Costs = None
@@ -49,14 +53,16 @@ class Question:
     ] = None
     budget: Annotated[float | None, typer.Option(help="the most that may be spent")] = None
     certain: Annotated[
-        bool | None, typer.Option("--certain/--to-the-end", help="stop when nothing left can change the answer")
+        bool | None, typer.Option("--certain/--to-the-end", help="stop when no remaining feature can change the answer")
     ] = None
-    posterior: Annotated[float | None, typer.Option(help="stop when the answer has this probability")] = None
-    probability: Annotated[float | None, typer.Option(help="stop when the answer stays with this probability")] = None
-    min_gain: Annotated[float | None, typer.Option(help="stop when nothing left gains more than this")] = None
-    patient: Annotated[str | None, typer.Option(help="a name to keep with the session")] = None
+    posterior: Annotated[float | None, typer.Option(help="stop when the answer has this posterior probability")] = None
+    probability: Annotated[
+        float | None, typer.Option(help="stop when the answer will not change, with this probability")
+    ] = None
+    min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
+    patient: Annotated[str | None, typer.Option(help="name of the patient, kept in the session")] = None
     phenopacket: Annotated[
-        Path | None, typer.Option(help="JSON of a patient whose signs are known already, at no cost")
+        Path | None, typer.Option(help="JSON file of signs that are known already; they cost nothing")
     ] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
@@ -121,9 +127,9 @@ def plan(
 def serve(
     bundle: BundleArgument,
     session: Session = None,
-    host: Annotated[str, typer.Option(help="address of this machine to serve at")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="a free one unless given")] = 0,
-    show: Annotated[bool, typer.Option("--open", help="open the page in this machine's browser")] = False,
+    host: Annotated[str, typer.Option(help="address to serve at")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port to serve at; a free one by default")] = 0,
+    show: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
     *,
     question: Question,
 ) -> None:
@@ -137,9 +143,9 @@ def demo(
         Literal["anaemia", "cooling"], typer.Option(help="causes of anaemia, or faults of an air conditioner")
     ] = "anaemia",
     patient: Annotated[
-        str | None, typer.Option(help="one of the example's made-up cases; its first unless given")
+        str | None, typer.Option(help="one of the example's made-up cases; the first by default")
     ] = None,
-    page: Annotated[bool, typer.Option("--page", help="on a page of this machine, opened in its browser")] = False,
+    page: Annotated[bool, typer.Option("--page", help="plan on a page in the browser")] = False,
     copy: Annotated[
         Path | None, written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,

@@ -41,7 +41,7 @@ def publish_tables(
     cohort: CohortFolder,
     out: Out,
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
-    stage: Annotated[list[Path] | None, typer.Option(help="folder of tables to describe too; repeatable")] = None,
+    stage: Annotated[list[Path] | None, typer.Option(help="another folder of tables to describe; repeatable")] = None,
 ) -> None:
     """Write every table as CSV and Parquet, the paper's beside ours, and a data dictionary with units."""
     from afa.cohort.cohort import load_cohort
@@ -110,7 +110,7 @@ def explorer_page(
     tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
     out: Page,
     solves: Solves,
-    patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many, spread over the cohort")] = 12,
+    patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many patients, spread over the cohort")] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
     """Write a page to step through some patients' acquisition, by any rule; one file, nothing fetched."""
@@ -139,7 +139,7 @@ def explorer_page(
 def store_benchmarks(
     run: RunArgument, out: Annotated[Path, written(".csv", about="such as resources/benchmarks/COHORT.csv")]
 ) -> None:
-    """Keep what the jobs of a run took: what later runs ask of a cluster is derived from it."""
+    """Keep the times and memory of the jobs of a run: later runs ask a cluster for as much."""
     from afa.report.benchmarks import store_run
 
     store_run(run, out)
@@ -152,7 +152,7 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, written(".json")],
 ) -> None:
-    """Write every job behind some results: command, code, times, digests. Fail where a result is not what they made."""
+    """Write the jobs behind some results: command, code, times, digests. Fails where a result was changed since."""
     from afa.report.provenance import Records, trace, write_provenance
 
     kept = Records(records)
@@ -164,7 +164,7 @@ def record_provenance(
 @app.command("crate")
 def crate(
     run: RunArgument,
-    license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you give it away")],
+    license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you publish it")],
 ) -> None:
     """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
     from afa.report.provenance import write_crate

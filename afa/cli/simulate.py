@@ -58,24 +58,27 @@ def simulate(
     tau: Tau = None,
     allocation: Annotated[
         str | None,
-        typer.Option(help=f"rules, comma-separated, or module:Class; {TOP_K_RULES}, with --entity {BINARY_RULES}"),
+        typer.Option(help=f"rules to compare, or module:Class; default {TOP_K_RULES}; with --entity {BINARY_RULES}"),
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(help="scores, comma-separated; linearity, with --entity or explicit two_elbo, unless given"),
+        typer.Option(help="scores to compare; default linearity; with --entity or --coupling explicit two_elbo"),
     ] = None,
-    gain: Annotated[str, typer.Option(help="gains, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
+    gain: Annotated[str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
     costs: Costs = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV: patients, then entities with 0, 1 or nothing")] = None,
-    drop_missing: Annotated[bool, typer.Option(help="leave features that the table lacks out of the bundle")] = False,
+    labels: Annotated[
+        Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
+    ] = None,
+    drop_missing: Annotated[bool, typer.Option(help="drop the features of the bundle that the table lacks")] = False,
     seed: Annotated[int, typer.Option(min=0, help="first seed of random orders")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="random orders a patient")] = 3,
-    patients: Annotated[int | None, typer.Option(min=1, help="only so many patients, drawn by seed")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="random orders for each patient")] = 3,
+    patients: Annotated[int | None, typer.Option(min=1, help="simulate only so many patients, drawn by --seed")] = None,
     resamples: Resamples = 1000,
     confidence: Confidence = 0.95,
     threads: Threads = 1,
     explorer: Annotated[
-        int, typer.Option(min=0, max=40, help="patients on the page explorer.html; 0: no page. None with --entity")
+        int,
+        typer.Option(min=0, max=40, help="patients on the page explorer.html; 0: no page; with --entity there is none"),
     ] = 8,
     json: AsJson = False,
 ) -> None:
@@ -299,16 +302,18 @@ def phenotypes(
     newer: Annotated[Path, typer.Option("--newer", help="a later ontology, which places the patients' terms")],
     out: Out,
     later_than: Annotated[
-        int, typer.Option("--later-than", help="acquisition: papers with a PubMed number above this")
+        int, typer.Option("--later-than", help="ask only patients of papers with a PubMed number above this")
     ] = 0,
     of_each_paper: Annotated[
-        int, typer.Option("--of-each-paper", min=1, help="acquisition: patients of a paper at most")
+        int, typer.Option("--of-each-paper", min=1, help="ask at most so many patients of one paper")
     ] = 1_000,
     unstated: Unstated = 0.5,
-    every: Annotated[int, typer.Option("--every", min=0, help="patients who can be asked for every known sign")] = 0,
-    most: Annotated[int, typer.Option("--most", min=1, help="questions to each of those")] = 20,
+    every: Annotated[
+        int, typer.Option("--every", min=0, help="let so many patients be asked for every known sign")
+    ] = 0,
+    most: Annotated[int, typer.Option("--most", min=1, help="questions to each patient of --every")] = 20,
 ) -> None:
-    """How soon is the right one of thousands of diseases found? Writes tables, their summary and a figure."""
+    """Follow published patients among thousands of diseases: how soon is the right one found? Tables and a figure."""
     import pandas as pd
 
     from afa.files import check_place

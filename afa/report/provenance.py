@@ -250,8 +250,10 @@ def write_crate(run: Path, license_url: str) -> Path:
             if named:
                 action[role] = named if len(named) > 1 else named[0]
     crate.root_dataset["mentions"] = actions
-    crate.metadata.write(run)
-    return run / "ro-crate-metadata.json"
+    path = run / "ro-crate-metadata.json"
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(b"".join(part for _, part in crate.metadata.stream()))
+    return path
 
 
 class _Paths:
