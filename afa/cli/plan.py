@@ -133,7 +133,7 @@ def serve(
     *,
     question: Question,
 ) -> None:
-    """Plan on a page of this machine: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
+    """Plan on a page in the browser: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):
         _serve(planner, keeper, "" if session is None else str(session), host=host, port=port, show=show)
 
@@ -150,7 +150,7 @@ def demo(
         Path | None, written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan a made-up case on an example. Return takes the value that the case has."""
+    """Plan a made-up case on an example. The Return key takes the value of the case."""
     import csv
     import shutil
 

@@ -43,7 +43,7 @@ def publish_tables(
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="another folder of tables to describe; repeatable")] = None,
 ) -> None:
-    """Write every table as CSV and Parquet, the paper's beside ours, and a data dictionary with units."""
+    """Write the tables for readers as CSV, the paper's beside ours, and a data dictionary with units."""
     from afa.cohort.cohort import load_cohort
     from afa.report.publish import publish
     from afa.stages.inputs import paper_tables
@@ -61,7 +61,7 @@ def compare_with_paper(
     paper: PaperFolder,
     out: Out,
 ) -> None:
-    """Write the paper and this run side by side: each printed cell and each claim with a verdict and its reason."""
+    """Compare a run with the paper: each printed cell and each claim, with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
     from afa.report.answers import Reader, facts_of, load_answers
     from afa.report.comparison import compare, load_printed, write_comparison
@@ -83,7 +83,7 @@ def carry_run(
     out: Annotated[Path, written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
     check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
 ) -> None:
-    """Keep the effects of a run's first screen, to be shown beside those of other runs."""
+    """Keep the effects on a run's first screen, for other runs to show beside their own."""
     import yaml
 
     from afa.errors import Fault, ReportError
@@ -113,7 +113,7 @@ def explorer_page(
     patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many patients, spread over the cohort")] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
-    """Write a page to step through some patients' acquisition, by any rule; one file, nothing fetched."""
+    """Write a page that steps through the acquisition of some patients, by any rule: one file that needs no network."""
     from afa.inference.meanfield import Solver
     from afa.report.explored import explore
     from afa.report.explorer import write_explorer
@@ -187,7 +187,7 @@ def report_page(
     ] = None,
     measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
 ) -> None:
-    """Write the report of a finished run: one page with everything in it, and nothing fetched."""
+    """Write the report of a finished run: one file with everything in it, which needs no network."""
     from afa.report.page import Texts, parts_of, write_page
     from afa.stages.inputs import pairs
 

@@ -169,8 +169,8 @@ def _settings(module: ModuleType, keys: Sequence[str], text: str) -> dict[str, A
     return chosen(keys, known, document)
 
 
-experiments = typer.Typer(help="Experiments of the paper that are no stage like the others.", no_args_is_help=True)
-summaries = typer.Typer(help="The numbers of each stage, one to a line.", no_args_is_help=True)
+experiments = typer.Typer(help="Experiments of their own: errata, and language models that plan.", no_args_is_help=True)
+summaries = typer.Typer(help="The numbers of these experiments, one to a line.", no_args_is_help=True)
 
 
 @experiments.command("errata-computed")
