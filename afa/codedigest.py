@@ -167,7 +167,7 @@ def _facts(source: bytes, function: str) -> _Facts:
     """What there is to know of a source, or of one of its functions with the names of its module that it uses."""
     tree = _tree(source)
     nodes: list[ast.stmt] = _reached_nodes(tree, function) if function else tree.body
-    found = {bound for statement in _statements(nodes) for bound in _bindings(statement)}
+    found = {bound for statement in statements(nodes) for bound in _bindings(statement)}
     if function:
         used = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
         found |= {binding for statement in tree.body for binding in _bindings(statement) if binding[2] in used}
@@ -258,6 +258,14 @@ def _reached_nodes(tree: ast.Module, function: str) -> list[ast.stmt]:
     return sorted(reached, key=lambda statement: statement.lineno)
 
 
+def statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """These statements and all within them, but no expressions, of which there are ten times as many."""
+    for node in nodes:
+        yield node
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from statements(getattr(node, name, ()))
+
+
 def definition(tree: ast.Module, name: str) -> list[ast.stmt]:
     """The statements of a module that define a name at its top, all that it needs and those imports, in file order."""
     needed = _reached_nodes(tree, name)
@@ -271,14 +279,6 @@ def definition(tree: ast.Module, name: str) -> list[ast.stmt]:
                 statement.names = names
                 imports.append(statement)
     return [*imports, *needed]
-
-
-def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """These statements and all within them, but no expressions, of which there are ten times as many."""
-    for node in nodes:
-        yield node
-        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-            yield from _statements(getattr(node, name, ()))
 
 
 def _bindings(statement: ast.AST) -> set[tuple[str, str, str]]:
@@ -296,7 +296,7 @@ def _canonical(node: ast.stmt) -> str:
     """A dump of a statement without docstrings, positions and comments; takes the docstrings out of `node`."""
     if _is_text(node):
         return ""
-    for inner in _statements([node]):
+    for inner in statements([node]):
         if isinstance(inner, ast.FunctionDef | ast.ClassDef):
             inner.body = [statement for statement in inner.body if not _is_text(statement)]
     return ast.dump(node)

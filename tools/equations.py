@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from afa.codedigest import statements
 from afa.errors import AfaError, Fault, ReportError
 from afa.files import atomic_file
 
@@ -368,7 +369,7 @@ def _dotted_names(node: ast.AST) -> Iterator[str]:
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Pairs (name it is bound to, what it stands for) of every import in a file, wherever it stands."""
-    for node in ast.walk(tree):
+    for node in statements(tree.body):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
