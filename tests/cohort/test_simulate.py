@@ -17,7 +17,7 @@ from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config
 from afa.cohort.geo import fetch
 from afa.cohort.series_matrix import read_series_matrix
 from afa.cohort.simulate import SimulatedCohort, simulate, write_geo_layout
-from afa.errors import CohortError, ConfigError
+from afa.errors import ConfigError
 
 DEMO = Path(__file__).parents[2] / "config" / "cohorts" / "demo.yaml"
 ENTITIES = ("inflamed", "bleeding", "stiff")
@@ -385,6 +385,6 @@ def test_a_mirror_of_real_series_is_not_overwritten(small, make_bundle, demo_con
     real = tmp_path / "series" / "GSE117nnn" / "GSE117993" / "a.txt"
     real.parent.mkdir(parents=True)
     real.write_text("real")
-    with pytest.raises(CohortError, match="GSE117993"):
+    with pytest.raises(ConfigError, match="GSE117993"):
         write_geo_layout(simulate(small, make_bundle()), demo_config, tmp_path)
     assert real.read_text() == "real"
