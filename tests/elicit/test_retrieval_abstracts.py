@@ -112,9 +112,9 @@ def test_markup_goes_and_signs_of_comparison_stay(raw: str, plain: str) -> None:
 
 
 def test_markup_without_end_is_read_in_bounded_time() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     assert without_markup("<h4>" * 1_000_000 + "MUC2") == ""
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

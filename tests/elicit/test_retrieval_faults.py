@@ -178,10 +178,10 @@ ENTITIES = {
 def test_entities_of_a_reply_are_refused_at_once(site: Site, entity: str) -> None:
     article = Article("99000001", "MUC2", [("", "&l9;" if "%" not in ENTITIES[entity] else "MUC2.")])
     site.replies[EFETCH] = [Reply(article_set([article.xml()], ENTITIES[entity]))] * 9
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ElicitationError, match="entities"):
         pubmed(site).search(QUERY, 5)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
     assert len(site.asked(EFETCH)) == 1
 
 
