@@ -152,7 +152,8 @@ def test_a_file_at_fault_is_refused_or_made_anew(project: Path, way: str, change
 
 def test_the_record_of_a_run_has_every_job_with_what_it_read_and_made(project: Path) -> None:
     """`afa provenance` itself, on Snakemake's records of a finished run."""
-    planned: dict[str, list[str]] = json.loads((project / "inputs.json").read_text(encoding="utf-8"))
+    lines = (project / "inputs.txt").read_text(encoding="utf-8").splitlines()
+    planned = {output: inputs for output, *inputs in (line.split("\t") for line in lines)}
     *results, lock = planned[f"{RUN}/provenance.json"]
     record = [*results, "--records", ".snakemake", "--lock", lock, "--out", "record.json"]
     with chdir(project):
