@@ -80,6 +80,18 @@ def test_evidence_that_the_model_cannot_have_is_refused(observations, message):
         Evidence.of(PairwiseMRF([1.0, 1.0], np.zeros((2, 2))), observations)
 
 
+@pytest.mark.parametrize("values", [[1], [1, 2], [0.5, 0]])
+def test_a_configuration_of_another_shape_or_value_is_refused(values):
+    with pytest.raises(PlannerError, match="a configuration: found shape"):
+        PairwiseMRF([1.0, 1.0], np.zeros((2, 2))).energy(values)
+
+
+def test_models_on_other_features_have_no_difference():
+    one, two = (PairwiseMRF([1.0], [[0.0]], features=[name]) for name in ("a", "b"))
+    with pytest.raises(PlannerError, match="different features"):
+        one - two
+
+
 def test_a_feature_is_observed_at_most_once():
     state = Evidence.of(PairwiseMRF([1.0, 1.0], np.zeros((2, 2))), {"x0": 1})
     with pytest.raises(PlannerError, match="second observation"):

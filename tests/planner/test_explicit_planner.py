@@ -18,6 +18,7 @@ from afa.errors import PlannerError
 from afa.inference.meanfield import Solver
 from afa.mrf import Evidence
 from afa.planner import BinaryPlanner, TopKPlanner
+from afa.planner.explicit import ENUMERATED
 from afa.session import load_session, save_session
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -137,6 +138,26 @@ def test_the_bracket_of_a_planner_is_the_readable_one(seed):
     models = bundle_models(case.bundle, "v0")
     expected = duel_interval(*(Evidence.of(model, seen) for model in models))
     np.testing.assert_allclose(planner._state.intervals()[0], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [4, ENUMERATED + 2])
+def test_the_bracket_of_features_that_exclude_each_other_holds_every_completion(size):
+    rng = np.random.default_rng(0)
+    bundle = rated(rng, n=2, m=size, group=size, coupled=False, speaks=1.0).bundle
+    before = TopKPlanner(bundle, k=1)._state
+    low, high = before.intervals().T
+    reached = []
+    for _ in range(100):
+        state = TopKPlanner(bundle, k=1)._state
+        seen = rng.permutation(size)[: rng.integers(0, size + 1)]
+        for i, feature in enumerate(seen):  # of those that are seen the last is there, or none
+            state.observe(int(feature), int(i == len(seen) - 1 and rng.random() < 0.5))
+        state.lead()
+        reached.append(state.leads)
+    least, most = np.min(reached, axis=0), np.max(reached, axis=0)
+    assert (low - 1e-9 <= least).all() and (most <= high + 1e-9).all()
+    if size <= ENUMERATED:  # every subset is tried
+        np.testing.assert_allclose([low, high], [least, most], atol=1e-9)
 
 
 def check_certificates(seed, **options):
