@@ -155,7 +155,8 @@ def test_the_bracket_of_features_that_exclude_each_other_holds_every_completion(
         state.lead()
         reached.append(state.leads)
     least, most = np.min(reached, axis=0), np.max(reached, axis=0)
-    assert (low - 1e-9 <= least).all() and (most <= high + 1e-9).all()
+    assert (low - 1e-9 <= least).all()
+    assert (most <= high + 1e-9).all()
     if size <= ENUMERATED:  # every subset is tried
         np.testing.assert_allclose([low, high], [least, most], atol=1e-9)
 
