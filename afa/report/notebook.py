@@ -6,9 +6,10 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from io import TextIOBase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pandas as pd
@@ -23,6 +24,9 @@ from traitlets.config import Config
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
 from afa.report.page_parts import page
+
+if TYPE_CHECKING:
+    from nbconvert.exporters.html import HTMLExporter
 
 SVG = "image/svg+xml"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
@@ -134,21 +138,26 @@ def _shell() -> Iterator[_Shell]:
 
 def notebook_page(path: Path) -> str:
     """A notebook that ran as one HTML page: texts and results without code, figure and caption, and nothing fetched."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
+    for cell in notebook.cells:
+        cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
+    body, _ = _exporter().from_notebook_node(notebook)
+    return page("notebook.html", title=path.stem, body=Markup(body))  # noqa: S704 (escaped by nbconvert)
+
+
+@cache
+def _exporter() -> HTMLExporter:
+    """What makes HTML of a notebook; its templates are compiled once."""
     from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load, and a notebook runs without)
 
-    notebook = nbformat.read(path, as_version=4)
-    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
+    return HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
         exclude_anchor_links=True,
     )
-    notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
-    for cell in notebook.cells:
-        cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
-    body, _ = exporter.from_notebook_node(notebook)
-    return page("notebook.html", title=path.stem, body=Markup(body))  # noqa: S704 (escaped by nbconvert)
 
 
 def notebook_figure(path: Path) -> str:

@@ -23,7 +23,6 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.comparison import counted, digits, every_line
-from afa.report.league import measured
 from afa.report.notebook import notebook_caption, notebook_figure, notebook_page
 from afa.report.page_parts import caption, document, items, packed, page
 from afa.report.publish import DICTIONARY
@@ -113,7 +112,7 @@ def report_page(
         bundle=load_bundle(run / "bundle"),
         **_compared(run, texts, left_out, cohort.name),
         left_out=left_out,
-        measured=measured(field) if field else {},
+        measured=_measured(field) if field else {},
         **_figures(_chapters(run, parts, config, provenance["jobs"]), findings(summary)),
         models=language_model(summary),
         leads={chapter: Markup(document(path)) for chapter, path in _leads(parts, texts, left_out).items()},  # noqa: S704
@@ -136,6 +135,12 @@ def run_readme(run: Path) -> str:
     """What lies in the folder of a run, as Markdown."""
     cohort, bundle = load_cohort(run / "cohort"), load_bundle(run / "bundle")
     return page("run.md", run=run.name, cohort=cohort, bundle=bundle, version=__version__)
+
+
+def _measured(field: Path) -> dict[str, Any]:
+    from afa.report.league import measured  # noqa: PLC0415 (slow to load, and few runs are of a field)
+
+    return measured(field)
 
 
 def _chapters(
