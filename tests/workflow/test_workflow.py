@@ -5,6 +5,8 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,13 @@ def test_the_default_run_is_planned_down_to_the_report(checkout):
     text = planned.stdout
     for rule in ("build_bundle", "fetch_series", "encode_cohort", "sign_shard", "report_page"):
         assert rule in text
+
+
+def test_jobs_find_afa_where_snakemake_is_called_by_its_path(checkout):
+    program, made = Path(sys.executable).with_name("snakemake"), "results/mine/elicitation/unary"
+    command = [program, "--cores", "1", made, "--config", "cohort=demo", "run=mine"]
+    subprocess.run(command, cwd=checkout, env={"PATH": "/usr/bin:/bin", "HOME": str(checkout)}, check=True)
+    assert (checkout / made).is_dir()
 
 
 @pytest.mark.parametrize(

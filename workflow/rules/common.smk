@@ -2,6 +2,7 @@
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -96,7 +97,11 @@ def doubled(path):
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-shell.prefix(f"set -euo pipefail; source {doubled(shlex.quote(str(JOB_SHELL)))}; ")
+# Jobs find the afa of the Python that runs Snakemake also where that is called by its path, .venv/bin/snakemake.
+BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
+shell.prefix(
+    f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
+)
 ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 
 
