@@ -47,9 +47,8 @@ PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confi
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
 WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
 """What of a study an imported field says."""
-PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE} | {
-    f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS
-}
+PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE}
+PARTS |= {f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS}
 PLACES = 6
 """Decimals of a potential."""
 TELLING = 0.6

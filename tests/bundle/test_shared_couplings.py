@@ -1,0 +1,74 @@
+"""Couplings stated as of both classes: they cancel in S(x), and are in no duel."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from afa.bundle import Bundle, save_bundle
+from afa.bundle.rates import CONDITION, SHARED
+from afa.cli import app
+from afa.cohort.cohort import Cohort
+from afa.planner import TopKPlanner
+from afa.stages.simulate import simulate
+from afa.stages.simulate.walks import Way
+from afa.stats.tables import read_table
+
+
+@pytest.fixture
+def half_shared(bundle_tiny: Bundle) -> Bundle:
+    """The tiny bundle with the couplings of bleeding and fistula stated as of both classes."""
+    scope = np.array([SHARED, CONDITION, SHARED], dtype=np.int8)
+    return replace(bundle_tiny, packed=replace(bundle_tiny.packed, scope=scope))
+
+
+def test_what_both_classes_have_is_in_no_score_and_in_no_duel(bundle_tiny: Bundle, half_shared: Bundle) -> None:
+    alone = half_shared.contrasts()
+    assert alone.packed.value.tolist() == [1]
+    assert alone.contrasts() is alone
+    assert bundle_tiny.contrasts() is bundle_tiny
+    values = np.array([[1, 0, -1, 1, 0], [-1, -1, 1, 0, 1], [1, 1, 1, 1, 1]])
+    diarrhea = values[:, [bundle_tiny.features.index(name) for name in ("AQP8", "MUC2")]].prod(axis=1)
+    expected = values @ bundle_tiny.unary.T + bundle_tiny.priors
+    expected[:, bundle_tiny.index("diarrhea")] += diarrhea
+    np.testing.assert_allclose(half_shared.energies(values), expected)
+    np.testing.assert_allclose(alone.energies(values), expected)
+    for entity, column in zip(alone.entities, expected.T, strict=True):
+        np.testing.assert_allclose(alone.mrf(entity).energies(values), column)
+    for x, score in zip(values, expected, strict=True):
+        planner = TopKPlanner(half_shared, k=1, coupling="differential")
+        planner.observe_all(dict(zip(half_shared.features, x.tolist(), strict=True)))
+        np.testing.assert_allclose(planner.scores(), score[:, None] - score[None, :], atol=1e-12)
+
+
+def test_a_stage_that_reads_no_scopes_is_given_the_scores_alone(half_shared: Bundle, tmp_path: Path) -> None:
+    few = json.dumps({"calibration": {"simulated": 200}})
+    for name, bundle in (("stated", half_shared), ("alone", half_shared.contrasts())):
+        save_bundle(bundle, tmp_path / name)
+        arguments = ["stage", "simulated_calibration", "--bundle", tmp_path / name, "--settings", few]
+        ran = CliRunner().invoke(app, [*map(str, arguments), "--out", str(tmp_path / f"of {name}")])
+        assert ran.exit_code == 0, ran.output
+    stated, alone = (read_table(tmp_path / f"of {name}", "draws") for name in ("stated", "alone"))
+    pd.testing.assert_frame_equal(stated, alone)
+    whole = stated.query("step == 'whole'").pivot(index=["entity", "draw"], columns="inference", values="probability")
+    np.testing.assert_allclose(whole["exact"], whole["mean_field"], atol=1e-6)
+
+
+def test_simulations_follow_and_judge_duels_without_what_both_classes_have(half_shared: Bundle) -> None:
+    names = tuple("abcdefgh")
+    values = np.random.default_rng(0).integers(-1, 2, (len(names), len(half_shared.features))).astype(np.int8)
+    cohort = Cohort("few", half_shared.features, names, values, pd.DataFrame(index=list(names)))
+    made = []
+    for bundle in (half_shared, half_shared.contrasts()):
+        ways = [Way(rule, "cmi", "linearity") for rule in ("greedy", "priority_all")]
+        made.append(simulate(bundle, cohort, ways, k=1, resamples=100))
+    pd.testing.assert_frame_equal(made[0].curves, made[1].curves)
+    pd.testing.assert_frame_equal(made[0].features_needed, made[1].features_needed)
+    right = made[0].curves.query("metric == 'sign_accuracy' and t == 5 and allocation == 'greedy'")["value"]
+    assert (right == 1).all()
