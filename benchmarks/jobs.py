@@ -118,7 +118,7 @@ def bare_solves(inputs: Inputs, start: str) -> Result:
     return {"seconds": seconds, "units": int(solves.sum()), "note": "kernels only"}
 
 
-@kernel()
+@kernel(entrance=True)
 def _solve_along(
     packed: Packed,
     values: NDArray[np.int8],

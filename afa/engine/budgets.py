@@ -51,7 +51,7 @@ class Budgets(NamedTuple):
     norm: Floats
 
 
-@kernel()
+@kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
     """Lay out all duels of the packed entities."""
     union = new_gains(packed, pairs)
@@ -102,7 +102,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
 
 
-@kernel()
+@kernel(entrance=True)
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
     """The budgets of a patient of whom nothing has been observed."""
     n = len(packed.prior)
@@ -125,7 +125,7 @@ def copy_budgets(budgets: Budgets) -> Budgets:
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
 
 
-@kernel()
+@kernel(entrance=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
     """Take in the observation of one feature, after `condition`."""
     coupled, observed = budgets.coupled, state.observed
@@ -208,7 +208,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         whole[0, p], whole[1, p] = below + coupled[0, p], above + coupled[1, p]
 
 
-@kernel()
+@kernel(entrance=True)
 def refresh_budgets(
     packed: Packed,
     state: State,
@@ -231,7 +231,7 @@ def refresh_budgets(
             made_at[p] = now
 
 
-@kernel()
+@kernel(entrance=True)
 def entity_budgets(packed: Packed, state: State) -> Floats:
     """(N,) how far completions can move each entity's own S_v (eq:l1-bracket)."""
     budgets, field, observed = np.zeros(len(packed.prior)), state.field, state.observed

@@ -43,7 +43,7 @@ def copy_mirror(mirror: Mirror) -> Mirror:
     return Mirror(*(array.copy() for array in mirror))
 
 
-@kernel()
+@kernel(entrance=True)
 def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
     """`afa.engine.state.solve_all` without overlaps."""
     n = len(packed.prior)
@@ -54,7 +54,7 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
         _write_row(packed, sharing, state, mirror, entity)
 
 
-@kernel()
+@kernel(entrance=True)
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
@@ -160,7 +160,7 @@ def copy_table(table: Table) -> Table:
     return Table(table.scores.copy(), table.ahead.copy(), table.margin.copy(), table.rest.copy())
 
 
-@kernel()
+@kernel(entrance=True)
 def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: Table) -> None:
     """Write `linearity` anew in rows and columns of the entities marked in `changed` (N,); rounding is 0."""
     n, entities = len(changed), np.flatnonzero(changed)
@@ -193,7 +193,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
     total[i] = after
 
 
-@kernel()
+@kernel(entrance=True)
 def rank_all(table: Table, name_rank: Indices, tie: float) -> Indices:
     """(N,) rank of every entity by its duels, 1 the best, as `afa.engine.ranks.ranks_of` orders them."""
     n = len(name_rank)

@@ -52,7 +52,7 @@ class Duel(NamedTuple):
     above: float
 
 
-@kernel()
+@kernel(entrance=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
     """All sums of one duel, in one pass over the union of the two supports."""
     if packed.stated is None:
@@ -293,7 +293,7 @@ def sides_of(n: int, duels: Indices) -> Pairs:
     return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)
 
 
-@kernel()
+@kernel(entrance=True)
 def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
     """sigma_D^2 of every duel, (Q,) (eq:sigma-D)."""
     result = np.empty(len(pairs))
@@ -309,7 +309,7 @@ def number_of(n: int, one: int, other: int) -> int:
     return a * n - a * (a + 1) // 2 + b - a - 1
 
 
-@kernel()
+@kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
     """Add one observation's sign votes, (Q, 2) for a and for b of all pairs; call before `condition`."""
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
@@ -319,7 +319,7 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
     vote_among(packed.owner[holders], terms, len(packed.prior), packed.tie, votes)
 
 
-@kernel()
+@kernel(entrance=True)
 def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
     """`vote` from what the value adds to the constants of those who hold the feature, the others being silent."""
     of_one, holds = np.zeros(n), np.zeros(n, dtype=np.bool_)
@@ -341,7 +341,7 @@ BRACKETS = ("l1_tight", "l1_paper", "hanson_wright", "kl", "kl_written")
 RIGOROUS = ("l1_tight", "l1_paper")
 
 
-@kernel()
+@kernel(entrance=True)
 def bracket_calls(
     packed: Packed,
     state: State,

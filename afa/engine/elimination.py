@@ -155,7 +155,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequenc
     return np.array(found)
 
 
-@kernel()
+@kernel(entrance=True)
 def _entries(plan: Plan, states: States) -> Floats:
     """(U,) table entries that each state takes."""
     clamped = new_clamped(plan)
@@ -166,7 +166,7 @@ def _entries(plan: Plan, states: States) -> Floats:
     return entries
 
 
-@kernel()
+@kernel(entrance=True)
 def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: int, last: int) -> None:
     """Write log-partitions, (U, F), of the states first to last - 1; NaN where weights leave double precision."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
@@ -336,7 +336,7 @@ def _law(plan: Plan, factor: float, log_z: float, step: float, low: int, high: i
     return normalised
 
 
-@kernel()
+@kernel(entrance=True)
 def _transform(
     plan: Plan, factor: float, log_z: float, angles: Floats, transform: NDArray[np.complex128], first: int, last: int
 ) -> None:

@@ -55,7 +55,7 @@ class Gains(NamedTuple):
     gain: Floats
 
 
-@kernel()
+@kernel(entrance=True)
 def new_gains(packed: Packed, pairs: Pairs) -> Gains:
     """Space for the gains of the given duels."""
     first = np.zeros(len(pairs) + 1, dtype=np.int64)
@@ -94,7 +94,7 @@ def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hid
     return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])
 
 
-@kernel(borrows=True)
+@kernel(entrance=True, borrows=True)
 def bring_up_to_date(
     packed: Packed,
     state: State,
@@ -343,7 +343,7 @@ def _joined(one: Gains, other: Gains) -> Gains:
     return Gains(pairs, first, feature, slot_a, slot_b, gain)
 
 
-@kernel()
+@kernel(entrance=True)
 def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
     """Add the gains of some rows, each times its weight, to `total` (M,) (eq:feature_selection)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
@@ -352,7 +352,7 @@ def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) ->
             total[feature[i]] += weights[k] * gain[i]
 
 
-@kernel()
+@kernel(entrance=True)
 def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
     """Add to `total` (q,) the gains of each of q rows, over the features that are wanted, (M,)."""
     first, feature, gain = gains.first, gains.feature, gains.gain

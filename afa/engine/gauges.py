@@ -122,7 +122,7 @@ def gauge_paths(
     )
 
 
-@kernel()
+@kernel(entrance=True)
 def _before_any_observation(
     packed: Packed, unions: Gains, iteration: Iteration, scores: Floats, counts: NDArray[np.int32]
 ) -> None:
@@ -135,7 +135,7 @@ def _before_any_observation(
         _read(packed, state, unions, p, iteration, scores[:, p], counts)
 
 
-@kernel()
+@kernel(entrance=True)
 def _follow(
     packed: Packed,
     unions: Gains,

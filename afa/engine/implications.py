@@ -19,7 +19,7 @@ NEGLIGIBLE = 1e-12
 """A posterior whose entropy of a feature is not computed; all of them together are below N times this, in nats."""
 
 
-@kernel()
+@kernel(entrance=True)
 def nearest(parent: Indices, present: npt.NDArray[np.bool_], found: Indices) -> None:
     """The nearest present ancestor of each feature; ancestors come first."""
     for feature in range(parent.size):
@@ -38,7 +38,7 @@ def _entropy(p: float) -> float:
     return entropy
 
 
-@kernel()
+@kernel(entrance=True)
 def given(
     feature: int, above: int, parent: Indices, starts: Indices, entities: Indices, p: Floats, b: Floats, own: Floats
 ) -> int:
@@ -64,7 +64,7 @@ def given(
     return top
 
 
-@kernel()
+@kernel(entrance=True)
 def add_up(
     features: Indices,
     aboves: Indices,
@@ -92,7 +92,7 @@ def add_up(
     return shared
 
 
-@kernel()
+@kernel(entrance=True)
 def told(
     features: Indices,
     aboves: Indices,
@@ -121,7 +121,7 @@ def told(
         found[i] = max(0.0, _entropy(mean + rest * usual) - inside - rest * _entropy(usual))
 
 
-@kernel()
+@kernel(entrance=True)
 def means(
     order: Indices,
     aboves: Indices,

@@ -10,11 +10,14 @@ import logging
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from llvmlite import binding
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.registry import CPUDispatcher
 
 from afa.errors import Fault
 
@@ -24,7 +27,7 @@ NJIT: Any = numba.njit  # its types do not know `_nrt`, whether to count who hol
 DIGEST_SIZE = hashlib.sha256().digest_size
 
 
-def compiled(function: Function, folder: str, *, inline: bool, borrows: bool) -> Function:
+def compiled(function: Function, folder: str, *, inline: bool, borrows: bool, entrance: bool) -> Function:
     """The function as a kernel whose machine code is kept in a folder."""
     if CONFIG.DISABLE_JIT:
         return function
@@ -32,11 +35,22 @@ def compiled(function: Function, folder: str, *, inline: bool, borrows: bool) ->
     CONFIG.CACHE_DIR = folder
     try:
         inlined = "always" if inline else "never"
-        kernel = NJIT(nogil=True, error_model="numpy", inline=inlined, _nrt=not borrows)(function)
+        options = {"inline": inlined, "_nrt": not borrows, "no_cpython_wrapper": not entrance}
+        kernel = NJIT(nogil=True, error_model="numpy", **options)(function)
         kernel._cache = _CheckedCache(function)
     finally:
         CONFIG.CACHE_DIR = before
+    if not entrance:
+        kernel.__class__ = _InnerKernel
     return cast(Function, kernel)
+
+
+class _InnerKernel(CPUDispatcher):
+    """A kernel that only kernels call. It has nothing that reads Python's arguments: a call would end the process."""
+
+    def __call__(self, *_: object, **__: object) -> object:
+        name = self.py_func.__qualname__
+        raise TypeError(f"kernel {name}: found a call from Python, expected `@kernel(entrance=True)` for that")
 
 
 class _CheckedFiles(IndexDataCacheFile):
@@ -82,8 +96,28 @@ class _CheckedFiles(IndexDataCacheFile):
         raise FileNotFoundError(path)
 
 
+class _Implementation(CompileResultCacheImpl):
+    """What is kept of a kernel. What others are compiled from is read only then: it takes longer than machine code."""
+
+    def reduce(self, result: Any) -> Any:
+        (name, kind, (machine_code, bitcode)), *others = super().reduce(result)  # type: ignore[no-untyped-call]
+        names = result.fndesc.llvm_func_name, result.fndesc.llvm_cpython_wrapper_name
+        outline = binding.parse_assembly(
+            "".join(f'define void @"{defined}"() {{ unreachable }}\n' for defined in names)
+        )
+        return ((name, kind, (machine_code, outline.as_bitcode())), *others), bitcode
+
+    def rebuild(self, target_context: Any, kept: Any) -> Any:
+        reduced, bitcode = kept
+        result = super().rebuild(target_context, reduced)  # type: ignore[no-untyped-call]
+        result.library._get_module_for_linking = cache(partial(binding.parse_bitcode, bitcode))
+        return result
+
+
 class _CheckedCache(FunctionCache):
     """Numba's cache of one kernel, in `_CheckedFiles`."""
+
+    _impl_class = _Implementation
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]

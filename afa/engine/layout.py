@@ -290,7 +290,7 @@ def _sharing(bundle: Bundle, packed: Packed) -> Sharing:
     )
 
 
-@kernel()
+@kernel(entrance=True)
 def _overlaps(
     first_slot: Indices, feature: Indices, first_edge: Indices, other_slot: Indices, coupling: Floats, n_features: int
 ) -> Overlaps:

@@ -18,7 +18,7 @@ T_RE = 50
 BLOCK = 16
 
 
-@kernel()
+@kernel(entrance=True)
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
     """(N, N) l1 distances between what is left of the models, as `afa.cluster.Parameters.distances`.
 
@@ -86,7 +86,7 @@ def _common(one: float, other: float) -> float:
     return (abs(one) + abs(other)) - abs(one - other)
 
 
-@kernel()
+@kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest: int) -> Indices:
     """(N,) the cluster of each entity, named by its first member's place in the order of names.
 

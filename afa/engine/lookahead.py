@@ -37,7 +37,7 @@ class Lookahead(NamedTuple):
     own: Floats
 
 
-@kernel()
+@kernel(entrance=True)
 def new_lookahead(packed: Packed) -> Lookahead:
     """Space for all cases."""
     n, k = len(packed.prior), len(packed.feature)

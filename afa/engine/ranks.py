@@ -44,7 +44,7 @@ def score_table(state: State, score: int, tie: float, n_hidden: int) -> Floats:
     return scores
 
 
-@kernel()
+@kernel(entrance=True)
 def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
     """Order some entities by wins among themselves, then by the sum of their scores, then by name.
 
@@ -112,7 +112,7 @@ def _steps(margin: Floats, equal: float) -> Indices:
     return step
 
 
-@kernel()
+@kernel(entrance=True)
 def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats, resolved: NDArray[np.bool_]) -> bool:
     """Whether every duel across the top-k boundary is resolved and won from inside (`TopKPlanner.certified`)."""
     inside = np.zeros(len(order), dtype=np.bool_)
@@ -159,7 +159,7 @@ def precision_at_k(
     return share
 
 
-@kernel()
+@kernel(entrance=True)
 def _precision(
     place: NDArray[np.int64],
     k: NDArray[np.int64],

@@ -261,7 +261,7 @@ def _judge_all(
     )
 
 
-@kernel()
+@kernel(entrance=True)
 def _judge(
     changes: NDArray[np.int32],
     calls: NDArray[np.int8],

@@ -146,7 +146,7 @@ def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
     return NONE if sight.resolved[duel] else duel
 
 
-@kernel()
+@kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
     """(M,) absolute effective unaries summed over entities; of two class models half the range of their duel's term."""
     total = np.zeros(packed.n_features)

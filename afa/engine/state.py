@@ -48,7 +48,7 @@ class State(NamedTuple):
     volume: float
 
 
-@kernel()
+@kernel(entrance=True)
 def new_state(packed: Packed) -> State:
     """The state before any observation, not yet solved."""
     n, stated = len(packed.prior), packed.stated is not None
@@ -68,7 +68,7 @@ def new_state(packed: Packed) -> State:
     )
 
 
-@kernel()
+@kernel(entrance=True)
 def copy_state(state: State) -> State:
     """A state that can be changed without changing the given one."""
     return State(
@@ -101,7 +101,7 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
     return float(packed.site[TOLD + value, slot] + (state.field[slot] - packed.unary[slot]) * away)
 
 
-@kernel()
+@kernel(entrance=True)
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     """Observe one feature: close its energy, shift its neighbours' effective unaries (App. supp:updatemrf)."""
     observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
@@ -259,7 +259,7 @@ def places(first_slot: Indices, entity: int, values: Floats) -> Floats:
     return values[first_slot[entity] : first_slot[entity + 1]]
 
 
-@kernel()
+@kernel(entrance=True)
 def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool) -> None:
     """Solve every entity, and with `crossing` fill `cross`: the state before the first decision."""
     n = len(packed.prior)
@@ -314,7 +314,7 @@ def elbo(state: State, entity: int, n_hidden: int) -> float:
     )
 
 
-@kernel()
+@kernel(entrance=True)
 def elbos(state: State, n_hidden: int) -> Floats:
     """(N,) `elbo` of every entity."""
     every = np.empty(len(state.bound))

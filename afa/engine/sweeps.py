@@ -88,7 +88,7 @@ def stated_moments(field: float, width: float, offset: float, sides: float) -> t
     return width * m + offset * q, width * q + offset * m
 
 
-@kernel()
+@kernel(entrance=True)
 def damped(
     alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
@@ -124,7 +124,7 @@ def converged(
     return sweeps, ascend(alpha, coupling, site, m, q, n, iteration) if capped else 0
 
 
-@kernel()
+@kernel(entrance=True)
 def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) -> None:
     """Write the mean-field `alpha + coupling m` into `field`, (n,); each sum runs over the features in order."""
     n = len(m)

@@ -220,7 +220,7 @@ def elbo_differences(
     return ElboDifferences(raw[1:], float(raw[0]), prior, *counts[:, 1:])
 
 
-@kernel()
+@kernel(entrance=True)
 def _solve(
     packed: Packed,
     observed: NDArray[np.bool_],

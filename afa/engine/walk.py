@@ -56,7 +56,7 @@ from afa.engine.state import (
 from afa.mrf import Floats
 
 
-@kernel()
+@kernel(entrance=True)
 def walk(
     course: Course,
     begin_at: Moment,

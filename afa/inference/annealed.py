@@ -158,7 +158,7 @@ def _chains(
     return values, log_weights
 
 
-@kernel()
+@kernel(entrance=True)
 def _excess(
     linear: Floats,
     pointer: NDArray[np.int64],
@@ -178,7 +178,7 @@ def _excess(
         excess[chain] = total
 
 
-@kernel()
+@kernel(entrance=True)
 def _sweep(
     slope: Floats,
     linear: Floats,

@@ -31,7 +31,7 @@ def doubled(values: np.ndarray) -> float:
 
 def from_cache() -> bool:
     """Whether a new process would find the kernel compiled; it must be right in any case."""
-    kernel = compiling.kernel()(doubled)
+    kernel = compiling.kernel(entrance=True)(doubled)
     assert kernel(np.ones(3)) == 6.0
     return bool(sum(kernel.stats.cache_hits.values()))
 
@@ -74,3 +74,21 @@ def test_each_installation_keeps_kernels_of_its_own(tmp_path):
         spec.loader.exec_module(module)
         kept.append(module.CACHE_FOLDER)
     assert kept[0] == kept[2] != kept[1]
+
+
+def test_a_kernel_that_only_kernels_call_refuses_python(folder: Path) -> None:
+    inner = compiling.kernel()(doubled)
+    with pytest.raises(TypeError, match="kernel doubled: found a call from Python"):
+        inner(np.ones(3))
+
+
+def test_what_is_kept_of_a_kernel_serves_its_callers_too(folder: Path) -> None:
+    from_cache()  # compiled and kept; found below, by a kernel that is not
+    inner = compiling.kernel()(doubled)
+
+    @compiling.kernel(entrance=True)
+    def plus_one(values: np.ndarray) -> float:
+        return inner(values) + 1.0
+
+    assert plus_one(np.ones(3)) == 7.0
+    assert sum(inner.stats.cache_hits.values()) == 1

@@ -14,19 +14,19 @@ from afa.mrf import Floats
 ITERATION = Iteration(0.5, 1e-4, 200, False)
 
 
-@kernel()
+@kernel(entrance=True)
 def decays(x: Floats, result: Floats) -> None:
     for i in range(len(x)):
         result[i] = decay(x[i])
 
 
-@kernel()
+@kernel(entrance=True)
 def all_moments(fields: Floats, m: Floats, q: Floats) -> None:
     for i in range(len(fields)):
         m[i], q[i] = moments(fields[i])
 
 
-@kernel()
+@kernel(entrance=True)
 def all_stated_moments(fields: Floats, width: float, offset: float, sides: float, m: Floats, q: Floats) -> None:
     for i in range(len(fields)):
         m[i], q[i] = stated_moments(fields[i], width, offset, sides)
