@@ -1,6 +1,6 @@
 """Numba, and its cache of compiled kernels, in which damaged machine code is compiled again and never run.
 
-Each file of the cache begins with a digest of its name and of what follows.
+Each file of the cache begins with a digest of its name and of what follows. What one process compiles, others wait for.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from afa.errors import Fault
 Function = TypeVar("Function", bound=Callable[..., Any])
 CONFIG: Any = numba.config
 NJIT: Any = numba.njit  # its types do not know `_nrt`, whether to count who holds an array
+PATIENCE = 300
+"""Seconds that a process waits for another to compile a kernel."""
 DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -40,12 +42,21 @@ def compiled(function: Function, folder: str, *, inline: bool, borrows: bool, en
         kernel._cache = _CheckedCache(function)
     finally:
         CONFIG.CACHE_DIR = before
-    if not entrance:
-        kernel.__class__ = _InnerKernel
+    kernel.__class__ = _Kernel if entrance else _InnerKernel
     return cast(Function, kernel)
 
 
-class _InnerKernel(CPUDispatcher):
+class _Kernel(CPUDispatcher):
+    """A kernel, and its lock while it is compiled."""
+
+    def compile(self, signature: Any) -> Any:
+        try:
+            return super().compile(signature)
+        finally:
+            cast(_CheckedCache, vars(self)["_cache"]).unlock()
+
+
+class _InnerKernel(_Kernel):
     """A kernel that only kernels call. It has nothing that reads Python's arguments: a call would end the process."""
 
     def __call__(self, *_: object, **__: object) -> object:
@@ -118,12 +129,35 @@ class _CheckedCache(FunctionCache):
     """Numba's cache of one kernel, in `_CheckedFiles`."""
 
     _impl_class = _Implementation
+    _lock: Any = None
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         stamp = self._impl.locator.get_source_stamp()
         base = self._impl.filename_base
         self._cache_file = _CheckedFiles(self._cache_path, base, stamp)  # type: ignore[no-untyped-call]
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """What is kept; where nothing is, what the process keeps that compiles it now, or the lock to do so here.
+
+        No two processes wait for each other: each locks a kernel before what it calls, and none calls itself.
+        """
+        found = super().load_overload(signature, target_context)  # type: ignore[no-untyped-call]
+        if found is None:
+            from filelock import FileLock  # noqa: PLC0415 (a process that finds all kernels does without)
+
+            self._impl.locator.ensure_cache_path()
+            self._lock = FileLock(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
+            with suppress(OSError, NotImplementedError):  # without locks, or too late: both compile it
+                self._lock.acquire(timeout=PATIENCE)
+            found = super().load_overload(signature, target_context)  # type: ignore[no-untyped-call]
+        return found
+
+    def unlock(self) -> None:
+        """Let other processes have the kernel; nothing where it was not locked."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 def _digest(name: str, contents: bytes) -> bytes:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from afa.engine import compile as compiling
 from afa.engine import kept
@@ -92,3 +96,42 @@ def test_what_is_kept_of_a_kernel_serves_its_callers_too(folder: Path) -> None:
 
     assert plus_one(np.ones(3)) == 7.0
     assert sum(inner.stats.cache_hits.values()) == 1
+
+
+SHARED = """
+import sys, time
+import numpy as np
+from pathlib import Path
+from afa.engine import compile as compiling
+
+def slowly(x):
+    return np.sort(np.array([x, 3.0]))[0] + 1.0
+
+kernel = compiling.kernel(entrance=True)(slowly)
+Path(sys.argv[1], sys.argv[2]).touch()
+while len(list(Path(sys.argv[1]).iterdir())) < 4:
+    time.sleep(0.01)
+assert kernel(1.0) == 2.0
+print(sum(kernel.stats.cache_misses.values()))
+"""
+
+
+def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path: Path) -> None:
+    source, ready = tmp_path / "shared.py", tmp_path / "ready"
+    source.write_text(SHARED)
+    ready.mkdir()
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    started = [
+        subprocess.Popen([sys.executable, source, ready, str(n)], env=environment, stdout=subprocess.PIPE, text=True)
+        for n in range(4)
+    ]
+    assert sorted(process.communicate()[0].strip() for process in started) == ["0", "0", "0", "1"]
+
+
+def test_a_kernel_is_compiled_where_another_process_takes_too_long(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(kept, "PATIENCE", 0.1)
+    kernel = compiling.kernel(entrance=True)(doubled)
+    place = Path(kernel._cache.cache_path)
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / f"{kernel._cache._impl.filename_base}.lock"):
+        assert kernel(np.ones(3)) == 6.0

@@ -1,6 +1,8 @@
 # Every stage of afa/stages: its tables, in shards where it has them, and its rows of the summary.
 # Stages whose tables are made by rules of their own: allocation.smk, health.smk.
 BY_HAND = ("allocation", "elicitation_health")
+# Begun first: they do without the walk, which takes the first job of a new installation a minute to compile.
+WITHOUT_WALK = ("gauge", "accurate", "elicitation_error")
 
 
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
@@ -27,6 +29,7 @@ for name, stage in STAGES.items():
             conda:
                 ENVIRONMENT
             threads: 1
+            priority: int(name in WITHOUT_WALK)
             resources:
                 mem_mb=memory,
                 runtime=minutes,
