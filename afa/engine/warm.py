@@ -106,6 +106,7 @@ def _planners() -> None:
             patient.scores(score)
         patient.ranks(name_rank)
         patient.total_gain(patient.resolved())
+        patient.gain_of([1], np.arange(N))
 
 
 def _implications() -> None:

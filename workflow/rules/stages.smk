@@ -24,12 +24,12 @@ for name, stage in STAGES.items():
                 f"{RUN}/logs/{part}.log",
             benchmark:
                 f"{RUN}/benchmarks/{part}.tsv"
+            priority: int(name in WITHOUT_WALK)
             group:
                 f"shards_of_{name}" if stage.sharded else name
             conda:
                 ENVIRONMENT
             threads: 1
-            priority: int(name in WITHOUT_WALK)
             resources:
                 mem_mb=memory,
                 runtime=minutes,
