@@ -112,10 +112,9 @@ class _Implementation(CompileResultCacheImpl):
 
     def reduce(self, result: Any) -> Any:
         (name, kind, (machine_code, bitcode)), *others = super().reduce(result)  # type: ignore[no-untyped-call]
-        names = result.fndesc.llvm_func_name, result.fndesc.llvm_cpython_wrapper_name
-        outline = binding.parse_assembly(
-            "".join(f'define void @"{defined}"() {{ unreachable }}\n' for defined in names)
-        )
+        known = (result.fndesc.llvm_func_name, result.fndesc.llvm_cpython_wrapper_name)
+        here = filter(result.library.get_pointer_to_function, known)  # an inner kernel has no wrapper
+        outline = binding.parse_assembly("\n".join(f'define void @"{symbol}"() {{ unreachable }}' for symbol in here))
         return ((name, kind, (machine_code, outline.as_bitcode())), *others), bitcode
 
     def rebuild(self, target_context: Any, kept: Any) -> Any:
