@@ -38,6 +38,7 @@ OF_AN_EXTRA = (
 )
 EACH_COMMAND = """
 import contextlib, io, json, sys
+from pathlib import Path
 import typer
 from afa.cli import app, main
 
@@ -62,7 +63,14 @@ def run(words):
 answers = {}
 for words, command in leaves(typer.main.get_command(app), ()):
     needed = [param for param in command.params if param.required]
-    given = [word for param in needed for word in (*param.opts[:param.param_type_name == "option"], "nowhere")]
+    given = [
+        word
+        for param in needed
+        for word in (
+            *param.opts[:param.param_type_name == "option"],
+            "made" + Path(param.metavar or "").suffix if param.name == "out" else "nowhere",
+        )
+    ]
     answers[" ".join(words)] = (*run([*words, "--help"])[:2], *run([*words, *given]))
 print(json.dumps(answers))
 """
