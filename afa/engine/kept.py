@@ -147,7 +147,8 @@ class _CheckedCache(FunctionCache):
 
             self._impl.locator.ensure_cache_path()
             self._lock = FileLock(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
-            with suppress(OSError, NotImplementedError):  # without locks, or too late: both compile it
+            # The lock saves work only: after PATIENCE, or on a file system that has no locks, both compile the same.
+            with suppress(OSError, NotImplementedError):
                 self._lock.acquire(timeout=PATIENCE)
             found = super().load_overload(signature, target_context)  # type: ignore[no-untyped-call]
         return found
