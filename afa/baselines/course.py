@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from afa.baselines import CONTROL, TRAJECTORY, Briefing, Protocol, Trial
-from afa.elicit.answers import BinaryTurn, MulticlassTurn, read_answer
-from afa.elicit.prompts import ANSWERS, render
+from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, read_answer
+from afa.elicit.prompts import render
 from afa.elicit.record import Entry, Outcome, Question, Request
 from afa.errors import ElicitationError, Fault
 

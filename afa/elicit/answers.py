@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY
+
 TEXT_LENGTH = 600
 """Characters of a supporting text, as the paper has it."""
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -170,6 +172,22 @@ class MulticlassTurn(Answer):
     top_k_labels: Annotated[list[str], Field(min_length=1)]
     done: bool
 
+
+ANSWERS: Mapping[str, type[Answer]] = {
+    UNARY: UnaryAnswer,
+    PAIRWISE: PairAnswer,
+    ANCHOR: AnchorAnswer,
+    CONDITIONAL: ConditionalAnswer,
+    CUTS: CutsAnswer,
+    RATES: RatesAnswer,
+    "binary_potentials": BinaryTurn,
+    "binary_literature": BinaryTurn,
+    "multiclass_potentials": MulticlassTurn,
+    "multiclass_literature": MulticlassTurn,
+}
+"""Every prompt by name, with the schema of its answer."""
+RECORDED: Mapping[str, type[Answer]] = {UNARY: RecordedUnary, PAIRWISE: RecordedPair}
+"""The same of records made elsewhere."""
 
 A = TypeVar("A", bound=Answer)
 

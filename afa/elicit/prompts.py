@@ -16,35 +16,11 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, TemplateError, UndefinedError
 from jinja2.meta import find_referenced_templates
 
-from afa.elicit.answers import (
-    TEXT_LENGTH,
-    AnchorAnswer,
-    Answer,
-    BinaryTurn,
-    ConditionalAnswer,
-    CutsAnswer,
-    MulticlassTurn,
-    PairAnswer,
-    RatesAnswer,
-    UnaryAnswer,
-)
+from afa.elicit.answers import ANSWERS, TEXT_LENGTH
 from afa.elicit.record import Entry, Messages, Question, Request
-from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY, Study
+from afa.elicit.study import Study
 from afa.errors import ElicitationError, Fault
 
-ANSWERS: Mapping[str, type[Answer]] = {
-    UNARY: UnaryAnswer,
-    PAIRWISE: PairAnswer,
-    ANCHOR: AnchorAnswer,
-    CONDITIONAL: ConditionalAnswer,
-    CUTS: CutsAnswer,
-    RATES: RatesAnswer,
-    "binary_potentials": BinaryTurn,
-    "binary_literature": BinaryTurn,
-    "multiclass_potentials": MulticlassTurn,
-    "multiclass_literature": MulticlassTurn,
-}
-"""Every prompt by name, with the schema of its answer."""
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
 """Keywords that some endpoints refuse in a strict schema; every answer is checked against them."""
 WORDS = {1: "Upregulated", -1: "Downregulated"}

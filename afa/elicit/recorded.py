@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from afa.csvfile import LONGEST_NAME, earlier_row, first_of, name_column, number_column, read_table
+from afa.elicit.answers import RecordedGene
 from afa.elicit.record import (
     ENTRIES,
     MERGED,
@@ -33,15 +34,7 @@ from afa.errors import ElicitationError, Fault
 from afa.files import atomic_file, atomic_folder, read_whole
 
 RUNS = ("r1", "r2", "r3")
-GENE_KEYS = (
-    "gene_symbol",
-    "category",
-    "direction_in_disease",
-    "mechanism_of_action",
-    "tissue",
-    "lit_prob",
-    "evidence_source",
-)
+GENE_KEYS = tuple(RecordedGene.model_fields)
 PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")
 
 
@@ -192,15 +185,11 @@ class Recorded:
     """
 
     def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
-        self._place = place or "the record"
+        self.place = place or "the record"
         self._entries: dict[tuple[object, ...], list[Entry]] = {}
         for entry in entries:
             if (models or {}).get(entry.question.run, entry.model) == entry.model:
                 self._entries.setdefault(entry.question.name, []).append(entry)
-
-    @property
-    def place(self) -> str:
-        return self._place
 
     def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
         """The recorded entry of each question; of a pair in either order of its genes.

@@ -19,20 +19,8 @@ from typing import Any
 import pandas as pd
 
 from afa.csvfile import number_column, read_table
-from afa.elicit.answers import (
-    AnchorAnswer,
-    Answer,
-    ConditionalAnswer,
-    CutsAnswer,
-    PairAnswer,
-    RatesAnswer,
-    RecordedPair,
-    RecordedUnary,
-    UnaryAnswer,
-    read_answer,
-)
+from afa.elicit.answers import ANSWERS, RECORDED, AnchorAnswer, ConditionalAnswer, RecordedUnary, read_answer
 from afa.elicit.record import UNKNOWN, Entry, Question
-from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY
 from afa.errors import ElicitationError, Fault
 from afa.files import atomic_folder
 
@@ -76,17 +64,6 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings that a spreadsheet takes for a formula."""
 RAREST = 0.01
 """A conditional probability counts as at least this, and at most 1 less this."""
-SCHEMAS: Mapping[tuple[str, bool], type[Answer]] = {
-    (UNARY, False): UnaryAnswer,
-    (UNARY, True): RecordedUnary,
-    (PAIRWISE, False): PairAnswer,
-    (PAIRWISE, True): RecordedPair,
-    (ANCHOR, False): AnchorAnswer,
-    (CONDITIONAL, False): ConditionalAnswer,
-    (CUTS, False): CutsAnswer,
-    (RATES, False): RatesAnswer,
-}
-"""By prompt, and whether the record was made elsewhere."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -206,7 +183,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
     question, elsewhere = entry.question, entry.prompt_digest == UNKNOWN
     where, step = f"{place}, {question}", "restore the record: an answer is never edited"
     try:
-        answer = read_answer(SCHEMAS[question.prompt, elsewhere], entry.raw)
+        answer = read_answer((RECORDED if elsewhere else ANSWERS)[question.prompt], entry.raw)
     except (KeyError, ValueError) as error:
         raise ElicitationError(Fault(where, str(error), "an answer of its schema", step)) from None
     if elsewhere and isinstance(answer, RecordedUnary) and answer.phenotype != question.values["phenotype"]:

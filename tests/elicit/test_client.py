@@ -15,11 +15,11 @@ from elicit.llm_script import scripted
 from elicit.llm_server import MODEL, Fault, serve
 from elicit.prompt_values import VALUES
 
-from afa.elicit.answers import UnaryAnswer, read_answer
+from afa.elicit.answers import ANSWERS, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, CapError, Caps, Used
 from afa.elicit.client import Client
 from afa.elicit.endpoint import Endpoint, Manner
-from afa.elicit.prompts import ANSWERS, Messages, render
+from afa.elicit.prompts import Messages, render
 from afa.elicit.record import Question, Record, Request
 from afa.errors import ElicitationError
 

@@ -16,8 +16,8 @@ from jinja2 import FileSystemLoader
 from jinja2.meta import find_undeclared_variables
 
 from afa.elicit import prompts
-from afa.elicit.answers import BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer, read_answer, read_wrapped
-from afa.elicit.prompts import ANSWERS, BOUNDS, answer_schema, prompt_digest, render
+from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer, read_answer, read_wrapped
+from afa.elicit.prompts import BOUNDS, answer_schema, prompt_digest, render
 from afa.elicit.study import Settings, Study, Words, load_study, unary_questions
 from afa.errors import ElicitationError
 
