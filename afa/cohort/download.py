@@ -12,17 +12,15 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from concurrent import futures
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pooch
 import requests
 
 from afa.cohort.archive import Damage, damage_of
-from afa.elicit.web import TRANSIENT, Clock, seconds_asked_for
+from afa.elicit.web import TRANSIENT, Clock, seconds_asked_for, within
 from afa.errors import DownloadError, Fault
 from afa.files import atomic_file, sha256_of
 
@@ -114,9 +112,12 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, left: fl
         headers={"Accept-Encoding": "identity"},
         hooks={"response": reply.note},
     )
+    found = f"no whole file in the {left:.3g} seconds that were left"
+    late = AttemptError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
+        # The file is closed once time is up, so that a thread that is given up ends when it next writes.
         with temporary.open("wb") as stream:
-            _explained(lambda: _within(left, lambda: fetch(url, stream, None)), reply)
+            _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply)
         _check_body(temporary, reply, sha256)
 
 
@@ -146,28 +147,6 @@ class _Reply:
     @property
     def is_html(self) -> bool:
         return self.header("Content-Type").partition(";")[0].strip().lower() in {"text/html", "application/xhtml+xml"}
-
-
-def _within(seconds: float, call: Callable[[], None]) -> None:
-    """Run `call`, but give it up after `seconds`, whatever it waits for: a name, a header, one byte after another.
-
-    The thread that is given up ends by itself when it next writes, since its file is closed by then.
-    """
-    done: futures.Future[None] = futures.Future()
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    Thread(target=run, daemon=True).start()
-    if not futures.wait([done], max(0.0, seconds)).done:
-        found = f"no whole file in the {seconds:.3g} seconds that were left"
-        raise AttemptError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
-    done.result()
 
 
 def _explained(call: Callable[[], None], reply: _Reply) -> None:

@@ -159,14 +159,14 @@ class PubMed:
     def search(self, query: Query, most: int) -> Found:
         """The `most` records of highest relevance by PubMed's own account, or an `ElicitationError`."""
         asked = {**self._told, "term": self.written(query), "retmax": str(most), "retmode": "json", "sort": "relevance"}
-        total, numbers = self._web.post(f"{self._url}/esearch.fcgi", asked, _numbers)
+        total, numbers = self._web.asked("POST", f"{self._url}/esearch.fcgi", asked, _numbers)
         numbers = numbers[:most]
         abstracts: list[Abstract] = []
         left_out: Counter[str] = Counter()
         for start in range(0, len(numbers), AT_ONCE):
             wanted = numbers[start : start + AT_ONCE]
             asked = {**self._told, "id": ",".join(wanted), "retmode": "xml", "rettype": "abstract"}
-            records = self._web.post(f"{self._url}/efetch.fcgi", asked, _records)
+            records = self._web.asked("POST", f"{self._url}/efetch.fcgi", asked, _records)
             taken = [each for each in records if isinstance(each, Abstract) and each.id in wanted]
             reasons = [each for each in records if isinstance(each, str)]
             abstracts += taken
@@ -306,7 +306,7 @@ class EuropePmc:
         cursor, seen, total = "*", 0, 0
         while seen < most:
             page = {**asked, "pageSize": str(min(PAGE, most - seen)), "cursorMark": cursor}
-            total, records, following = self._web.get(f"{self._url}/search", page, _page)
+            total, records, following = self._web.asked("GET", f"{self._url}/search", page, _page)
             for record in records[: most - seen]:
                 made = _preprint(record)
                 if isinstance(made, str):

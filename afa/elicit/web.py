@@ -9,11 +9,11 @@ import http.client
 import json
 import logging
 import math
-import queue
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -89,24 +89,28 @@ def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str],
     ReplyError : there is no whole reply, or it is larger than `bounds.largest` bytes.
 
     """
-    done: queue.SimpleQueue[HttpReply | BaseException] = queue.SimpleQueue()
     end = time.monotonic() + bounds.deadline
+    late = ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
+    return within(bounds.deadline, lambda: _called(method, url, bounds, end, headers, sent), late)
 
-    def call() -> None:
+
+def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
+    """What `call` gives, or `late` after `seconds`, whatever it waits for: a name, a header, one byte after another.
+
+    The thread that is given up goes on until its call ends by itself.
+    """
+    done: futures.Future[Parsed] = futures.Future()
+
+    def run() -> None:
         try:
-            done.put(_called(method, url, bounds, end, headers, sent))
+            done.set_result(call())
         except BaseException as error:
-            done.put(error)
+            done.set_exception(error)
 
-    # A thread of its own: whatever a server does, drip headers for one, the deadline holds.
-    threading.Thread(target=call, daemon=True).start()
-    try:
-        reply = done.get(timeout=bounds.deadline)
-    except queue.Empty:
-        raise ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True) from None
-    if isinstance(reply, BaseException):
-        raise reply
-    return reply
+    threading.Thread(target=run, daemon=True).start()
+    if not futures.wait([done], max(0.0, seconds)).done:
+        raise late
+    return done.result()
 
 
 def _called(
@@ -185,18 +189,12 @@ class Web:
     ) -> None:
         self._pace, self._bounds, self._transient, self._clock = Pace(per_second, clock), bounds, transient, clock
 
-    def get(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
-        """What `parse` makes of the reply to a GET with `fields` in the address."""
-        return self._asked("GET", url, fields, parse)
-
-    def post(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
-        """What `parse` makes of the reply to a POST with `fields` in the body."""
-        return self._asked("POST", url, fields, parse)
-
-    def _asked(
+    def asked(
         self, method: Literal["GET", "POST"], url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]
     ) -> Parsed:
-        """Attempts until one succeeds; `parse` may raise a `ReplyError` of its own.
+        """What `parse` makes of the reply to a GET with `fields` in the address, or a POST with them in the body.
+
+        Attempts are made until one succeeds; `parse` may raise a `ReplyError` of its own.
 
         Raises
         ------
@@ -220,14 +218,8 @@ class Web:
         raise AssertionError("unreachable")
 
     def _body(self, method: str, url: str, fields: Mapping[str, str]) -> bytes:
-        reply = called(
-            method,
-            url,
-            self._bounds,
-            headers={"User-Agent": "afa"},
-            params=fields if method == "GET" else None,
-            data=fields if method == "POST" else None,
-        )
+        sent = {"params" if method == "GET" else "data": fields}
+        reply = called(method, url, self._bounds, headers={"User-Agent": "afa"}, **sent)
         if reply.status != requests.codes.ok:
             raise self._refused(reply)
         return reply.body
