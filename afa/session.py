@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 import afa
 from afa.allocate import Rule
@@ -18,30 +18,26 @@ from afa.errors import Fault, PlannerError
 from afa.files import atomic_file
 from afa.inference.meanfield import Solver
 from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
-from afa.yamlfile import load_model
+from afa.yamlfile import Strict, load_model
 
 FORMAT = 1
 ONE_ENTITY = ("entity", "strength")
 """Settings of the binary question alone."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class _BundleUsed(_Strict):
+class _BundleUsed(Strict):
     name: str
     version: str
     digest: str
 
 
-class _SolverUsed(_Strict):
+class _SolverUsed(Strict):
     damping: float = Field(gt=0, le=1)
     tolerance: float = Field(gt=0)
     max_iterations: int = Field(ge=1)
 
 
-class _StopUsed(_Strict):
+class _StopUsed(Strict):
     budget: float | None
     certain: bool
     probability: float | None
@@ -50,7 +46,7 @@ class _StopUsed(_Strict):
     own: bool = False
 
 
-class _Settings(_Strict):
+class _Settings(Strict):
     score: str
     gain: str
     target: str | None
@@ -74,7 +70,7 @@ class _Settings(_Strict):
     tau: float | Literal["effective"] | None = None
 
 
-class _Step(_Strict):
+class _Step(Strict):
     kind: Literal["observe", "skip", "correct"]
     features: tuple[str, ...] = Field(min_length=1)
     values: tuple[Literal[-1, 0, 1] | None, ...]
@@ -90,7 +86,7 @@ class _Step(_Strict):
         return self
 
 
-class _Session(_Strict):
+class _Session(Strict):
     session: Literal[1] = Field(description="version of this format")
     afa: str
     bundle: _BundleUsed

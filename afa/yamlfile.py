@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from afa.errors import ConfigError, Fault
 from afa.files import read_whole
@@ -72,6 +72,12 @@ _OF_KIND = {
     "string_type": "text",
 }
 """What is expected, by the kind of an error of pydantic's; its own words of all others."""
+
+
+class Strict(BaseModel):
+    """A model without other keys than its own, that nothing changes once it is read, and of finite numbers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _Refused(yaml.MarkedYAMLError):

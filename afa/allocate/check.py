@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afa.allocate.base import Choice, Rule, View
-from afa.allocate.vantage import view_of
+from afa.allocate.base import Choice, Rule, View, view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_file
-from afa.yamlfile import check_model, load_model
+from afa.yamlfile import Strict, check_model, load_model
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Prevalence = Annotated[float, Field(gt=0, lt=1)]
@@ -29,11 +29,7 @@ def _plain_name(name: str) -> str:
 FileName = Annotated[str, AfterValidator(_plain_name)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class ExpressionSource(_Strict):
+class ExpressionSource(Strict):
     """Where the expression values lie in the series' folder, and what they are."""
 
     layout: Literal["sample_files", "count_matrix"] = Field(
@@ -56,7 +52,7 @@ class ExpressionSource(_Strict):
     )
 
 
-class Derived(_Strict):
+class Derived(Strict):
     """A sample characteristic read out of another one by the first group of a regular expression."""
 
     source: str
@@ -74,7 +70,7 @@ class Derived(_Strict):
         return pattern
 
 
-class OnePer(_Strict):
+class OnePer(Strict):
     """Keep one sample for each value of `key`: the first by `prefer`, then by the least number in `then`."""
 
     key: str
@@ -82,7 +78,7 @@ class OnePer(_Strict):
     then: str | None = Field(None, description="numeric characteristic, least first")
 
 
-class Selection(_Strict):
+class Selection(Strict):
     """Which samples of the series take part; patients and controls pass through the same steps, in this order."""
 
     derive: dict[str, Derived] = Field(default_factory=dict)
@@ -91,14 +87,14 @@ class Selection(_Strict):
     one_per: OnePer | None = None
 
 
-class Group(_Strict):
+class Group(Strict):
     """Samples whose characteristic has one of the values."""
 
     key: str
     values: Values
 
 
-class LabelRule(_Strict):
+class LabelRule(Strict):
     """One phenotype's label from one characteristic: a threshold, or the values that mean 1 and 0; else missing."""
 
     key: str
@@ -119,7 +115,7 @@ class LabelRule(_Strict):
         return self
 
 
-class EncodingOverrides(_Strict):
+class EncodingOverrides(Strict):
     """A cohort's own choice of the ternary code; what is left out comes from the run's config."""
 
     test: Literal["empirical", "normal", "t"] | None = None
@@ -128,7 +124,7 @@ class EncodingOverrides(_Strict):
     threshold: float | None = Field(None, ge=0, description="of the reference cohort, in robust standard deviations")
 
 
-class CohortConfig(_Strict):
+class CohortConfig(Strict):
     """One file of `config/cohorts`."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -163,7 +159,7 @@ INFLAMMATION = "inflammation"
 """The factor that also moves expression."""
 
 
-class SimulationConfig(_Strict):
+class SimulationConfig(Strict):
     """Parameters of a simulated cohort, the `simulation` mapping of its config; expression is in log2 units.
 
     A *spread* is a standard deviation on the natural-log scale.

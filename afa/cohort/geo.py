@@ -24,7 +24,6 @@ from urllib.parse import quote
 
 import pandas as pd
 import yaml
-from pydantic import BaseModel, ConfigDict
 
 from afa.cohort.archive import GZIP_ERRORS, open_binary, write_gzip
 from afa.cohort.config import CohortConfig, ExpressionSource
@@ -35,7 +34,7 @@ from afa.cohort.series_matrix import check_accessions, normal_key, read_series_m
 from afa.csvfile import visible
 from afa.errors import CohortError, Fault
 from afa.files import atomic_file, atomic_folder, sha256_of
-from afa.yamlfile import load_model
+from afa.yamlfile import Strict, load_model
 
 GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
 FORMS = ("geo", "mirror", "mirror_joined", "extract")
@@ -264,10 +263,8 @@ FETCH = "fetch the series instead: SOURCE=geo, or GEO_MIRROR=folder for a copy i
 _SHOWN = 20
 
 
-class Card(BaseModel):
+class Card(Strict):
     """What `extract.yaml` says; `rows` of the series' file, `absent` the row ids that were searched for in vain."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     series: str
     title: str

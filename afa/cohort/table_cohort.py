@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from afa.cohort.cohort import PATIENT, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
@@ -24,24 +24,20 @@ from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, 
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import features_of, read_features
 from afa.files import atomic_file, sha256_of
-from afa.yamlfile import check_model, load_model, read_mapping
+from afa.yamlfile import Strict, check_model, load_model, read_mapping
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
 """Files of a field's folder, beside those of its study."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Controls(_Strict):
+class Controls(Strict):
     """Rows of the table that are controls: those with `value` in `column`."""
 
     column: str = Field(min_length=1)
     value: str = Field(min_length=1)
 
 
-class TableCoding(_Strict):
+class TableCoding(Strict):
     """How features without a range are cut."""
 
     reference: Reference | None = None
@@ -50,7 +46,7 @@ class TableCoding(_Strict):
     threshold: float = Field(0.5, ge=0, description="of the reference cohort, in robust standard deviations")
 
 
-class TableCohort(_Strict):
+class TableCohort(Strict):
     """One file of `config/cohorts` with `origin: table`; paths are as seen from the folder of the run."""
 
     name: str = Field(pattern=NAME)

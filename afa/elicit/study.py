@@ -46,10 +46,12 @@ NAME = r"^[a-z0-9][a-z0-9_-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
 
 
-class Words(BaseModel):
-    """What a domain calls things, as prompts have it; today's words are those of genes in a tissue."""
-
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Words(_Strict):
+    """What a domain calls things, as prompts have it; today's words are those of genes in a tissue."""
 
     reader: str = Field("read the biomedical literature for a clinical team", description="what whoever answers does")
     disease: str = "disease"
@@ -70,10 +72,8 @@ class Words(BaseModel):
     excluded: str = Field("Other organs do not", description="what it may not come from, before the exclusions")
 
 
-class Table(BaseModel):
+class Table(_Strict):
     """Where the values and labels of a field are, and under which terms."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
     sha256: str = Field(pattern=SHA256)
@@ -84,10 +84,8 @@ class Table(BaseModel):
     address: str | None = Field(None, description="of the original, where they are not carried")
 
 
-class Voter(BaseModel):
+class Voter(_Strict):
     """Who answers for a voter; empty fields are those of the environment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str = Field("", description="name of the model; AFA_LLM_MODEL where empty")
     address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
@@ -99,10 +97,8 @@ class Voter(BaseModel):
         return Endpoint.from_environment(model=self.model, address=self.address, key=self.key)
 
 
-class Settings(BaseModel):
+class Settings(_Strict):
     """`study.yaml`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, description="the bundle's name begins with it")
     title: str = ""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.allocate import View
-from afa.allocate.vantage import view_of
+from afa.allocate.base import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient

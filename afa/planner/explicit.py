@@ -351,7 +351,7 @@ def explicit_view(
     patient: str,
     seed: int,
 ) -> View:
-    """What a rule may see of the patient now, as `afa.allocate.vantage.view_of` makes it of the paper's models.
+    """What a rule may see of the patient now, as `afa.allocate.base.view_of` makes it of the paper's models.
 
     What need not be measured, since another feature of its exclusive group is +1, counts as observed.
     """

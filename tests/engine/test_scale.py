@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_engine_gains import readable_gains, readable_scores
 
 from afa.allocate import RULES, View
-from afa.allocate.vantage import view_of
+from afa.allocate.base import view_of
 from afa.bracket import l1_interval
 from afa.cluster import Clustering, clusters, distances
 from afa.copeland import ranking

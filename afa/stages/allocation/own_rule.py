@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.allocate import Rule
-from afa.allocate.base import Choice, View, fall_back
-from afa.allocate.vantage import view_of
+from afa.allocate.base import Choice, View, fall_back, view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient
