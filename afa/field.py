@@ -39,7 +39,7 @@ from afa.elicit.study import (
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
-from afa.files import atomic_folder, sha256_of
+from afa.files import atomic_folder, sha256_of, write_csv
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
@@ -62,9 +62,8 @@ class _Given:
     dictionary: Features
     entities: pd.DataFrame
     groups: pd.DataFrame | None
-    cuts: pd.DataFrame
-    unary: pd.DataFrame
-    pairs: pd.DataFrame
+    answers: dict[str, pd.DataFrame]
+    """By the names of `COLUMNS`."""
     values: Path
 
 
@@ -100,7 +99,7 @@ def import_field(
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
     given = _read(source)
-    cuts = pool_cuts(given.cuts, given.dictionary.names, given.dictionary.kinds)
+    cuts = pool_cuts(given.answers["cuts"], given.dictionary.names, given.dictionary.kinds)
     features = features_of(given.dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
     encoded = read_and_encode(given.values, features, Coding("cohort"))
     labels = read_table_labels(source / LABELS_FILE, list(encoded.values.index))
@@ -111,10 +110,10 @@ def import_field(
     remarks = [*encoded.notes, *cuts_apart(cuts)]
     if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
         remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
-    remarks += answers_in_doubt(given.unary, known, given.dictionary.names)
+    remarks += answers_in_doubt(given.answers["unary"], known, given.dictionary.names)
     remarks += _remarks(given.values, encoded.values.isna().sum(axis=1), labels)
     text = (source / SOURCE_FILE).read_text(encoding="utf-8") if (source / SOURCE_FILE).is_file() else ""
-    voters = tuple(dict.fromkeys([*given.cuts["voter"], *given.unary["voter"], *given.pairs["voter"]]))
+    voters = tuple(dict.fromkeys(voter for answers in given.answers.values() for voter in answers["voter"]))
     with atomic_folder(target, PARTS, STUDY_FILE) as made:
         if address is None:
             packed = made / TABLE_FILE
@@ -141,14 +140,14 @@ def import_field(
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
         write_features(features, made / FEATURES_FILE)
-        _write(given.entities, made / ENTITIES_FILE)
+        write_csv(given.entities, made / ENTITIES_FILE)
         if given.groups is not None:
-            _write(given.groups, made / GROUPS_FILE)
+            write_csv(given.groups, made / GROUPS_FILE)
         if table.carried:
             shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
         (made / RECORD_FOLDER).mkdir()
-        for name, answers in (("cuts", given.cuts), ("unary", given.unary), ("pairs", given.pairs)):
-            _write(answers, made / RECORD_FOLDER / f"{name}.csv")
+        for name, answers in given.answers.items():
+            write_csv(answers, made / RECORD_FOLDER / f"{name}.csv", float_format="%.12g")
         head = text.rstrip() or f"# {target.name}"
         checks = "\n".join(f"- {remark}" for remark in remarks) or "- nothing to remark"
         (made / SOURCE_FILE).write_text(f"{head}\n\n## Seen when the field was made\n\n{checks}\n", encoding="utf-8")
@@ -250,20 +249,20 @@ def _read(source: Path) -> _Given:
         groups["exclusive"] = _exclusive(source, groups)
     if faults:
         raise CohortError(faults)
-    record = [
-        pd.concat(
+    answers = {
+        kind: pd.concat(
             [_answers(path, kind, features, known, faults) for path in _files(source, kind, faults)]
-            or [pd.DataFrame(columns=["voter", *COLUMNS[kind]])]
+            or [pd.DataFrame(columns=["voter", *COLUMNS[kind]])],
+            ignore_index=True,
         )
         for kind in COLUMNS
-    ]
+    }
     tables = [source / name for name in ("values.csv", "values.csv.gz") if (source / name).is_file()]
     if not tables:
         faults.append(Fault(str(source), "no values.csv and no values.csv.gz", "one of them", "add the table"))
     if faults or dictionary is None:
         raise CohortError(faults)
-    cuts, unary, pairs = (answers.reset_index(drop=True) for answers in record)
-    return _Given(dictionary, entities, groups, cuts, unary, pairs, tables[0])
+    return _Given(dictionary, entities, groups, answers, tables[0])
 
 
 def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
@@ -373,15 +372,14 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[
 
 def _provenance(given: _Given, voters: Sequence[str]) -> dict[str, Any]:
     """What is known and unknown of the answers; nothing is filled in."""
+    of_cuts = given.answers["cuts"]["voter"].nunique()
     return {
         "model": "unknown",
         "prompts": "unknown",
         "date": "unknown",
         "asked_with": "dictionary.csv and entities.csv alone",
-        "cut_points": f"medians over voters ({given.cuts['voter'].nunique()}), where more than half give that side",
-        "answers": {
-            name: len(table) for name, table in (("cuts", given.cuts), ("unary", given.unary), ("pairs", given.pairs))
-        },
+        "cut_points": f"medians over voters ({of_cuts}), where more than half give that side",
+        "answers": {name: len(table) for name, table in given.answers.items()},
         "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
     }
 
@@ -394,7 +392,3 @@ def _stated(text: str, key: str) -> str:
 def _plain(path: Path) -> bytes:
     data = path.read_bytes()
     return gzip.decompress(data) if path.suffix == ".gz" else data
-
-
-def _write(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, index=False, lineterminator="\n", float_format="%.12g")

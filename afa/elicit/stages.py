@@ -50,7 +50,7 @@ from afa.elicit.tables import (
 )
 from afa.errors import ElicitationError, Fault
 from afa.features import Features
-from afa.files import atomic_folder, check_place
+from afa.files import atomic_folder, check_place, write_csv
 
 if TYPE_CHECKING:
     from afa.elicit.retrieval import Literature, Retrieved
@@ -128,8 +128,9 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     with atomic_folder(out, ours) as made:
         for voter in study.settings.voters:
             own = [{"feature": name, "low": low, "high": high} for name, (low, high) in ends[voter].items()]
-            _write(pd.DataFrame(own), made / f"cuts_{voter}.csv")
-            _write(rows[rows["voter"] == voter].drop(columns="voter"), made / f"unary_{voter}.csv")
+            write_csv(pd.DataFrame(own), made / f"cuts_{voter}.csv", float_format="%.12g")
+            said = rows[rows["voter"] == voter].drop(columns="voter")
+            write_csv(said, made / f"unary_{voter}.csv", float_format="%.12g")
     return pd.concat([asked, found], ignore_index=True)
 
 
@@ -382,7 +383,3 @@ def _rows(entries: Sequence[Entry], place: str) -> pd.DataFrame:
         for rate in answer_of(entry, place).features
     ]
     return pd.DataFrame(rows, columns=["voter", "entity", "feature", *RATE_COLUMNS])
-
-
-def _write(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, index=False, lineterminator="\n", float_format="%.12g")
