@@ -143,6 +143,7 @@ def cohort_build(
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
+    from afa.cohort.encode import Coding
     from afa.cohort.genes import read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, load_cohort_file
@@ -163,10 +164,7 @@ def cohort_build(
         Source.read(source),
         model.features,
         model.entities,
-        test=test,
-        level=level,
-        reference=reference,
-        threshold=threshold,
+        coding=Coding(reference, test, level, threshold),
         aliases=_other_names(model, aliases),
         ensembl=read_ensembl(ensembl) if ensembl else None,
     )

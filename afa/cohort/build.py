@@ -15,8 +15,6 @@ from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
 from afa.cohort.encode import (
     Coding,
-    Reference,
-    Test,
     encode,
     encode_by_cohort,
     encode_controls,
@@ -74,21 +72,18 @@ def build_cohort(
     features: Sequence[str],
     entities: Sequence[str],
     *,
-    test: Test = "empirical",
-    level: float = 0.05,
-    reference: Reference = "controls",
-    threshold: float = 0.5,
+    coding: Coding | None = None,
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
     """The cohort of a series on the bundle's features, read from GEO or from a mirror.
 
-    `test`, `level`, `reference` and `threshold` hold where the cohort's own `encoding` says nothing. `aliases` gives
+    `coding`, against the controls unless given, holds where the cohort's own `encoding` says nothing. `aliases` gives
     each symbol's other names, `ensembl` its Ensembl ids (for a series whose rows are those). Errors are `CohortError`s
     and, while fetching, `DownloadError`s.
     """
-    coding = overridden(Coding(reference, test, level, threshold), config.encoding)
-    return build_cohorts(config, source, features, entities, [coding], aliases=aliases, ensembl=ensembl)[0]
+    own = overridden(coding or Coding("controls"), config.encoding)
+    return build_cohorts(config, source, features, entities, [own], aliases=aliases, ensembl=ensembl)[0]
 
 
 def build_cohorts(
