@@ -108,6 +108,12 @@ def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") ->
         raise ConfigError(Fault(str(path), found, expected, "choose another name"))
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text as UTF-8, whole or not at all."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
     """Write a table without its index; a `ConfigError` where there is a file that does not begin with its columns.
 

@@ -31,7 +31,7 @@ from afa.bundle.rates import NONE_STATED, SCOPES, Rates
 from afa.bundle.read import load_bundle, read_folder
 from afa.errors import BundleError, ConfigError, Fault
 from afa.features import Features
-from afa.files import atomic_file, atomic_folder
+from afa.files import atomic_folder, write_text
 from afa.yamlfile import read_mapping
 
 LISTED = 5_000
@@ -180,8 +180,7 @@ def stamp_bundle(path: str | Path) -> None:
         edited = None
     if edited != stamped:  # a layout that the edit does not understand, such as one mapping in braces
         text = _yaml_text(stamped)
-    with atomic_file(header) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(header, text)
 
 
 def _potential_rows(
@@ -266,7 +265,6 @@ def _renamed(fault: Fault, old: str, new: str) -> Fault:
     return replace(fault, where=fault.where.replace(old, new), next_step=fault.next_step.replace(old, new))
 
 
-LONG = ["entity", "feature", "potential"]
 PAIRS = ["entity", "feature_a", "feature_b", "potential"]
 
 
@@ -300,15 +298,11 @@ def bundle_of_frames(
         try:
             return load_bundle(folder)
         except BundleError as error:
-            here = f"{folder}/"
-            raise BundleError(
-                Fault(fault.where.replace(here, "from_frame, "), fault.found, fault.expected, fault.next_step)
-                for fault in error.faults
-            ) from None
+            raise BundleError(_renamed(fault, f"{folder}/", "from_frame, ") for fault in error.faults) from None
 
 
 def _rows(unary: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Rows of `LONG`, and the features in their order."""
+    """Rows of entity, feature and potential, and the features in their order."""
     if "potential" in unary.columns:
         return unary, [str(feature) for feature in dict.fromkeys(unary.get("feature", []))]
     wide = unary.rename_axis(index="entity", columns=None)

@@ -87,7 +87,7 @@ def carry_run(
     import yaml
 
     from afa.errors import Fault, ReportError
-    from afa.files import atomic_file
+    from afa.files import write_text
     from afa.report.screen import Carried, carried_of, stale
     from afa.yamlfile import load_model
 
@@ -97,9 +97,7 @@ def carry_run(
             step = f"look why, then: afa carry {run} --out {out}"
             raise ReportError(Fault(str(out), "; ".join(differing), f"what {run} has", step))
         return
-    with atomic_file(out) as temporary:
-        text = yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, default_flow_style=None)
-        temporary.write_text(text, encoding="utf-8")
+    write_text(out, yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, default_flow_style=None))
 
 
 @app.command("explorer")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from afa.errors import ConfigError, Fault
-from afa.files import atomic_file
+from afa.files import write_text
 from afa.yamlfile import Strict, check_model, load_model
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -253,6 +253,5 @@ def write_template(name: str, folder: Path) -> Path:
         raise ConfigError(Fault("the name of a cohort", repr(name), expected, "choose another name"))
     if path.exists():
         raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
-    with atomic_file(path) as temporary:
-        temporary.write_text(TEMPLATE.format(name=name), encoding="utf-8")
+    write_text(path, TEMPLATE.format(name=name))
     return path

@@ -33,7 +33,7 @@ from afa.cohort.genes import Tiers, row_ids
 from afa.cohort.series_matrix import check_accessions, normal_key, read_series_matrix, read_soft
 from afa.csvfile import visible
 from afa.errors import CohortError, Fault
-from afa.files import atomic_file, atomic_folder, sha256_of
+from afa.files import atomic_folder, sha256_of, write_text
 from afa.yamlfile import Strict, load_model
 
 GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
@@ -65,8 +65,7 @@ class Source:
 
     def write(self, path: Path) -> None:
         """Write as JSON, with absolute paths."""
-        with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps(asdict(self), indent=2, default=str) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Source:

@@ -23,7 +23,7 @@ from afa.csvfile import read_header, visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import features_of, read_features
-from afa.files import atomic_file, sha256_of
+from afa.files import sha256_of, write_text
 from afa.yamlfile import Strict, check_model, load_model, read_mapping
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
@@ -86,9 +86,7 @@ class TableFiles:
 
     def write(self, path: str | Path) -> None:
         """Write down where the files lie, and their digests."""
-        with atomic_file(path) as temporary:
-            text = json.dumps({**asdict(self), "files": self.digests}, indent=2, default=str)
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_text(path, json.dumps({**asdict(self), "files": self.digests}, indent=2, default=str) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> TableFiles:
@@ -317,8 +315,7 @@ def write_table_cohort(
     encoded = encode_cohort(config, files)
     if labels is not None:
         read_table_labels(labels, list(encoded.values.index), list(encoded.controls.index))
-    with atomic_file(path) as temporary:
-        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100), encoding="utf-8")
+    write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100))
     return path, encoded
 
 

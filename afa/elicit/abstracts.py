@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from afa.elicit.study import Kind
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_file, read_whole
+from afa.files import read_whole, write_text
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""
@@ -206,10 +206,11 @@ class AbstractCache:
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)
             if not path.exists():
-                _write(path, abstract.document)
+                write_text(path, written(abstract.document) + "\n")
         digests = [abstract.digest for abstract in search.abstracts]
         document = {**vars(search), "abstracts": digests, "left_out": dict(search.left_out)}
-        _write(self._folder_of(search.source, search.query, search.most) / f"{search.retrieved}.json", document)
+        path = self._folder_of(search.source, search.query, search.most) / f"{search.retrieved}.json"
+        write_text(path, written(document) + "\n")
 
     def latest(self, source: SourceName, query: str, most: int) -> Search | None:
         """The last search with these words; None where there is none.
@@ -257,11 +258,6 @@ class AbstractCache:
 
 def _are_digests(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(each, str) and _DIGEST.fullmatch(each) for each in values)
-
-
-def _write(path: Path, document: Any) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(written(document) + "\n", encoding="utf-8")
 
 
 def _read(path: Path) -> dict[str, Any]:
