@@ -60,9 +60,7 @@ class Elicitation(Section):
     @property
     def terms(self) -> str:
         """The options of a live run that say what it may cost; empty where nothing is asked."""
-        names = ("calls", "tokens", "money", "prompt_price", "answer_price", "at_once")
-        given = {name: getattr(self, name) for name in names if self.live}
-        return " ".join(f"--{name.replace('_', '-')} {v}" for name, v in given.items() if v is not None)
+        return " ".join(f"{option} {value}" for option, value in _terms(self).items()) if self.live else ""
 
 
 class Encoding(Section):
@@ -159,10 +157,14 @@ class Baselines(Section):
     @property
     def terms(self) -> list[str]:
         """The options of a live run; empty where nothing is asked."""
-        names = ("calls", "tokens", "money", "prompt_price", "answer_price", "at_once")
-        given = {name: getattr(self, name) for name in names}
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value is not None]
-        return ["--live", *options] if self.live else []
+        return ["--live", *(f"{option}={value}" for option, value in _terms(self).items())] if self.live else []
+
+
+def _terms(asked: Elicitation | Baselines) -> dict[str, Any]:
+    """What a live run may cost, by option."""
+    names = ("calls", "tokens", "money", "prompt_price", "answer_price", "at_once")
+    given = {f"--{name.replace('_', '-')}": getattr(asked, name) for name in names}
+    return {option: value for option, value in given.items() if value is not None}
 
 
 class _Inputs(Section):

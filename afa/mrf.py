@@ -96,9 +96,7 @@ class PairwiseMRF:
         can_be, alpha = np.array(possible, dtype=bool), np.array(unary, dtype=np.float64)
         middle = (can_be[:, 2].astype(np.float64) - can_be[:, 0]) / 2
         terms = np.where(can_be, alpha[:, None] * (np.array(VALUES) - middle[:, None]), -np.inf)
-        model = cls.__new__(cls)
-        model._fill(alpha, couplings, prior, features, terms, middle)
-        return model
+        return cls.__new__(cls)._fill(alpha, couplings, prior, features, terms, middle)
 
     @classmethod
     def of_probabilities(
@@ -129,9 +127,8 @@ class PairwiseMRF:
         linear = np.select([p[:, 0] == 0, p[:, 2] == 0], [high - middle, middle - low], (high - low) / 2)
         linear = np.where((p[:, 0] == 0) & (p[:, 2] == 0), 0.0, linear)
         terms = np.where(p > 0, np.column_stack([low, middle, high]), -np.inf)
-        model = cls.__new__(cls)
-        model._fill(linear, couplings, prior, features, terms, p @ np.array(VALUES, dtype=np.float64))
-        return model
+        means = p @ np.array(VALUES, dtype=np.float64)
+        return cls.__new__(cls)._fill(linear, couplings, prior, features, terms, means)
 
     def _fill(
         self,
@@ -141,8 +138,8 @@ class PairwiseMRF:
         features: tuple[str, ...],
         terms: Floats,
         centre: Floats | None,
-    ) -> None:
-        """Check the parts and set them, read-only."""
+    ) -> PairwiseMRF:
+        """Check the parts and set them, read-only; the model itself."""
         matrix = sp.csr_array(couplings, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -154,6 +151,7 @@ class PairwiseMRF:
         parts = {"unary": unary, "couplings": matrix, "prior": float(prior), "features": names}
         for name, value in (parts | {"terms": terms, "centre": centre}).items():
             object.__setattr__(self, name, value)
+        return self
 
     @property
     def n_features(self) -> int:
@@ -225,9 +223,7 @@ class PairwiseMRF:
         return self._like(one.unary - two.unary, one.couplings - two.couplings, one.prior - two.prior, terms)
 
     def _like(self, unary: Floats, couplings: sp.csr_array, prior: float, terms: Floats) -> PairwiseMRF:
-        model = PairwiseMRF.__new__(PairwiseMRF)
-        model._fill(unary, couplings, prior, self.features, terms, None)
-        return model
+        return PairwiseMRF.__new__(PairwiseMRF)._fill(unary, couplings, prior, self.features, terms, None)
 
 
 def _impossible(mrf: PairwiseMRF, feature: int, value: int) -> Fault:

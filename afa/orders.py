@@ -36,12 +36,7 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
-def random_orders(
-    features: Sequence[str], patients: Sequence[str], seeds: Sequence[int], *, experiment: str = "random"
-) -> NDArray[np.int64]:
+def random_orders(features: Sequence[str], patients: Sequence[str], seeds: Sequence[int]) -> NDArray[np.int64]:
     """The random orders of several patients, one per seed, (n_patients, n_seeds, M)."""
-    orders = [
-        [random_order(features, patient=patient, seed=seed, experiment=experiment) for seed in seeds]
-        for patient in patients
-    ]
+    orders = [[random_order(features, patient=patient, seed=seed) for seed in seeds] for patient in patients]
     return np.array(orders, dtype=np.int64).reshape(len(patients), len(seeds), len(features))

@@ -186,14 +186,14 @@ def until_final(walked: pd.DataFrame) -> pd.DataFrame:
     return away.groupby([walked[key] for key in KEYS]).max().rename("asked").reset_index()
 
 
-def over_papers(table: pd.DataFrame, value: str, by: Sequence[str], *, resamples: int = 1_000) -> pd.DataFrame:
+def over_papers(table: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
     """Mean over patients with a 95 % interval: papers are resampled, since patients of one paper are alike.
 
     Where the table has a column `weight`, the mean is of `value` by unit of it: a ratio of sums.
     """
     papers = sorted(table["paper"].unique())
     place = pd.Series(range(len(papers)), index=papers)
-    resampled = Resampled.of(len(papers), resamples=resamples, confidence=0.95, purpose="papers")
+    resampled = Resampled.of(len(papers), resamples=1_000, confidence=0.95, purpose="papers")
     rows = []
     for key, part in table.groupby(list(by), sort=False):
         at = place[part["paper"]].to_numpy()

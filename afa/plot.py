@@ -7,7 +7,6 @@ import numpy as np
 from afa.errors import Fault
 
 try:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 except ModuleNotFoundError as error:
     missing = Fault("afa.plot", "no package matplotlib", "what figures need", "run pip install 'afa[notebooks]'")
@@ -59,7 +58,7 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
     figure, (axes,) = new_figure(max(5.0, 1.5 + 0.45 * len(labels)), 4.0, kind=Shown)
     for name in shown:
         axes.plot(np.arange(len(labels)), [state[name] for state in seen], marker="o", markersize=3, label=name)
-    _steps(axes, labels)
+    axes.set_xticks(np.arange(len(labels)), labels, rotation=45, ha="right")
     axes.set(ylim=(-0.02, 1.02), ylabel=f"posterior probability, {posterior_is_of(planner)}")
     axes.legend(frameon=False)
     return figure
@@ -71,7 +70,3 @@ def curves(simulated: Simulated) -> Figure:
     simulated : what `afa.simulate` answered with.
     """
     return curves_figure(simulated.curves, simulated.title)
-
-
-def _steps(axes: Axes, labels: list[str]) -> None:
-    axes.set_xticks(np.arange(len(labels)), labels, rotation=45, ha="right")

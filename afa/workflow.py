@@ -86,14 +86,14 @@ class Contents:
         if stamp is None:
             found = "no record of what its job read and made"
             return Fault(output, found, "the record of a job that ended well", AGAIN)
-        for path, made in stamp.outputs.items():
-            if not _same(self.now(path, made), made):
-                found = "another content" if self.now(path) else "nothing"
-                return Fault(path, found, "what its job made", AGAIN)
-        for path, read in stamp.inputs.items():
-            if not _same(self.now(path, read), read):
-                found = "another content" if self.now(path) else "nothing"
-                return Fault(path, found, f"what was read to make {output}", AGAIN)
+        for contents, expected in (
+            (stamp.outputs, "what its job made"),
+            (stamp.inputs, f"what was read to make {output}"),
+        ):
+            for path, content in contents.items():
+                if not _same(self.now(path, content), content):
+                    found = "another content" if self.now(path) else "nothing"
+                    return Fault(path, found, expected, AGAIN)
         return None
 
 

@@ -36,7 +36,9 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     for number, line in _lines(path):
         if ended or not line:
             continue
-        size = _checked_size(path, number, size + len(line) * (not begun))
+        size += len(line) * (not begun)  # held in memory
+        if size > _LARGEST_HEADER:
+            raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
         name, _, rest = line.partition("\t")
         if begun:
             ended = name.lower() == "!series_matrix_table_end"
@@ -63,13 +65,6 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
         raise _fault(path, "no !Sample_geo_accession line", "one that names the samples", number)
     cells_by_sample = [[row[i] for row in characteristics] for i in range(len(accessions))]
     return samples_frame(path, accessions, fields.get("title", [""] * len(accessions)), cells_by_sample)
-
-
-def _checked_size(path: Path, number: int, size: int) -> int:
-    """The characters before the table so far, which are held in memory; an error where they are too many."""
-    if size > _LARGEST_HEADER:
-        raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
-    return size
 
 
 def samples_frame(

@@ -16,7 +16,7 @@ import uuid
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -112,7 +112,7 @@ class Budget:
         """What the tries of the record have used, those of other processes too; an open one as the most it can use."""
         with self._mutex:
             self._read()
-            return self._sum(self._tries.values()) + self._untried()
+            return self._sum(each.tokens for each in self._tries.values()) + self._untried()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Used:
         """The most that a call uses with this prompt, all that is sent as text."""
@@ -138,13 +138,12 @@ class Budget:
                 others = [each for each in self._tries.values() if each.key == key and self._is_going_on(each)]
                 if others or len(self.record.attempts(key)) != attempts:
                     return None
-                used = self._sum(self._tries.values()) + self._untried()
+                used = self._sum(each.tokens for each in self._tries.values()) + self._untried()
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
                 # A call that was made stays one, but those that are open may turn out to use no tokens.
-                tries = self._tries.values()
-                least = [replace(each, tokens=(0, 0)) if self._is_going_on(each) else each for each in tries]
+                least = ((0, 0) if self._is_going_on(each) else each.tokens for each in self._tries.values())
                 if self._passed(self._sum(least) + self._untried() + expected):
                     raise CapError(fault)
             time.sleep(POLL)
@@ -190,8 +189,8 @@ class Budget:
             self._lines.forget()
             raise ElicitationError(faults)
 
-    def _sum(self, tries: Iterable[_Try]) -> Used:
-        counts = [each.tokens for each in tries]
+    def _sum(self, tokens: Iterable[tuple[int, int]]) -> Used:
+        counts = list(tokens)
         prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
@@ -202,9 +201,7 @@ class Budget:
             for each in self._tries.values():
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             older = [entry for entry in self.record.entries() if entry.time < first.get(entry.key, "9")]
-            counts = [self._counted(entry) for entry in older if entry.time != UNKNOWN]
-            prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
-            self._before = Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
+            self._before = self._sum(self._counted(entry) for entry in older if entry.time != UNKNOWN)
         return self._before
 
     def _counted(self, entry: Entry) -> tuple[int, int]:
