@@ -238,14 +238,8 @@ def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tu
         found = f"unary {unary.shape}, couplings {couplings.shape}"
         raise BundleError(Fault("a pairwise model", found, "shapes (M,) and (M, M)", step))
     if len(names) != len(unary) or len(set(names)) != len(names):
-        raise BundleError(
-            Fault(
-                "a pairwise model",
-                f"{len(set(names))} distinct feature names",
-                f"{len(unary)}",
-                "name each feature once",
-            )
-        )
+        found = f"{len(set(names))} distinct feature names"
+        raise BundleError(Fault("a pairwise model", found, f"{len(unary)}", "name each feature once"))
     if not (np.isfinite(unary).all() and np.isfinite(couplings.data).all() and np.isfinite(prior)):
         bad = [names[j] for j in np.flatnonzero(~np.isfinite(unary))[:3]]
         where = f"a pairwise model{', feature ' + ', '.join(bad) if bad else ''}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -124,7 +125,7 @@ def save_session(planner: Planner, path: str | Path) -> None:
         "bundle": {"name": bundle.name, "version": bundle.version, "digest": bundle.digest},
         "question": "binary" if isinstance(planner, BinaryPlanner) else "top_k",
         "settings": planner.settings,
-        "steps": [_plain(action) for action in planner.actions],
+        "steps": [asdict(action) for action in planner.actions],
     }
     contents = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
     try:
@@ -200,13 +201,3 @@ def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str |
     if question == "binary":
         return BinaryPlanner(bundle, entity=entity, strength=strength, **options)
     return TopKPlanner(bundle, k=k, layer0=layer0, holds=holds, **options)
-
-
-def _plain(action: Action) -> dict[str, Any]:
-    return {
-        "kind": action.kind,
-        "features": list(action.features),
-        "values": list(action.values),
-        "cost": action.cost,
-        "reason": action.reason,
-    }

@@ -154,14 +154,10 @@ def log_values(
         library = library_size.reindex(values.columns).to_numpy(dtype=np.float64)
         empty = ~(np.isfinite(library) & (library > 0))
         if empty.any():
-            raise CohortError(
-                Fault(
-                    f"sample {values.columns[int(empty.argmax())]}",
-                    f"a library of {library[int(empty.argmax())]:g} counts ({empty.sum()} samples have none)",
-                    "a positive library size",
-                    "drop the sample in the cohort file, or correct the count matrix",
-                )
-            )
+            first = int(empty.argmax())
+            found = f"a library of {library[first]:g} counts ({empty.sum()} samples have none)"
+            step = "drop the sample in the cohort file, or correct the count matrix"
+            raise CohortError(Fault(f"sample {values.columns[first]}", found, "a positive library size", step))
         known = known / library * 1e6
     return pd.DataFrame(np.log2(known + 1.0), index=values.index, columns=values.columns)
 

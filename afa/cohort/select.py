@@ -67,13 +67,9 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
     controls = _group(samples, config.controls, f"{where}, key controls")
     patients = _group(samples, config.patients, f"{where}, key patients")
     if both := sorted(set(controls) & set(patients)):
+        shared, step = f"{len(both)} samples in both, such as {both[0]}", "make the two groups' values disjoint"
         raise CohortError(
-            Fault(
-                f"{where}, keys controls and patients",
-                f"{len(both)} samples in both, such as {both[0]}",
-                "each sample in one group at most",
-                "make the two groups' values disjoint",
-            )
+            Fault(f"{where}, keys controls and patients", shared, "each sample in one group at most", step)
         )
     steps += [("controls", len(controls)), ("patients", len(patients))]
     chosen = samples[samples.index.isin({*controls, *patients})]
@@ -118,21 +114,14 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
 
 def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
     """Names of the samples in a group, in the order of the series; an empty group is a `CohortError`."""
-    found = column(samples, group.key, where)
-    names = tuple(map(str, samples.index[found.isin(group.values).to_numpy(bool)]))
+    values = column(samples, group.key, where)
+    names = tuple(map(str, samples.index[values.isin(group.values).to_numpy(bool)]))
     if not names:
         wanted = ", ".join(map(repr, group.values))
-        values = (
-            ", ".join(f"{value!r} ({count})" for value, count in found.value_counts().items()) or "no sample at all"
-        )
-        raise CohortError(
-            Fault(
-                where,
-                f"no sample with {group.key} in {wanted}; after the selection there is {values}",
-                "at least one",
-                "correct the values, or the selection before them; a series without controls cannot be encoded",
-            )
-        )
+        there = ", ".join(f"{value!r} ({count})" for value, count in values.value_counts().items())
+        found = f"no sample with {group.key} in {wanted}; after the selection there is {there or 'no sample at all'}"
+        step = "correct the values, or the selection before them; a series without controls cannot be encoded"
+        raise CohortError(Fault(where, found, "at least one", step))
     return names
 
 
@@ -218,15 +207,9 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
     else:
         labels = [_against_threshold(str(name), value, rule, where) for name, value in values.items()]
     if all(label is None for label in labels):
-        found = ", ".join(map(repr, values.unique()[:8]))
-        raise CohortError(
-            Fault(
-                where,
-                f"no patient that `{rule_text(rule)}` labels; {rule.key} holds {found}",
-                "at least one",
-                "correct the rule",
-            )
-        )
+        held = ", ".join(map(repr, values.unique()[:8]))
+        found = f"no patient that `{rule_text(rule)}` labels; {rule.key} holds {held}"
+        raise CohortError(Fault(where, found, "at least one", "correct the rule"))
     return labels
 
 
