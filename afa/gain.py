@@ -52,10 +52,7 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool
     """
     weight = np.array([expit(odds), expit(-odds)])
     each = np.stack([site_probabilities(of_a), site_probabilities(of_b)])
-    mixed = np.einsum("y,yfs->fs", weight, each)
-    ratio = np.divide(each, mixed, out=np.ones_like(each), where=mixed > 0)
-    gain = np.einsum("y,yfs->f", weight, xlogy(each, ratio))
-    return np.where(observed | (gain < ZERO_GAIN), 0.0, gain)
+    return np.where(observed, 0.0, information(weight, each))
 
 
 def information(posterior: Floats, predictive: Floats) -> Floats:

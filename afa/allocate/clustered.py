@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from afa.allocate.base import Choice, View, nothing_to_decide
-from afa.allocate.lucb import most_contested, of_one_duel
+from afa.allocate.base import Choice, View
+from afa.allocate.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
@@ -19,10 +19,7 @@ class Clustered:
         duel = between_champions(view)
         if duel is not None:
             return of_one_duel(view, duel, "champions of clusters at the boundary")
-        contested = most_contested(view)
-        if contested is None:
-            return nothing_to_decide(view)
-        return of_one_duel(view, contested, "no open duel of champions; most contested duel across the boundary")
+        return of_most_contested(view, "no open duel of champions; most contested duel across the boundary")
 
 
 def between_champions(view: View) -> int | None:

@@ -16,10 +16,13 @@ class Lucb:
     """
 
     def choose(self, view: View) -> Choice:
-        contested = most_contested(view)
-        if contested is None:
-            return nothing_to_decide(view)
-        return of_one_duel(view, contested, "most contested duel across the boundary")
+        return of_most_contested(view, "most contested duel across the boundary")
+
+
+def of_most_contested(view: View, what: str) -> Choice:
+    """The feature of largest gain for LUCB's duel, or decisions.md A7's where there is none."""
+    contested = most_contested(view)
+    return nothing_to_decide(view) if contested is None else of_one_duel(view, contested, what)
 
 
 def most_contested(view: View) -> int | None:
