@@ -137,10 +137,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 def write_features(features: Features, path: str | Path) -> None:
     """Write `features.csv`, whole or not at all."""
-    table = features.to_frame()
-    for name in ("low", "high", "p_low", "p_high"):
-        table[name] = ["" if np.isnan(number) else f"{number:.12g}" for number in table[name]]
-    write_csv(table, path)
+    write_csv(features.to_frame(), path, float_format="%.12g")
 
 
 def _checked(table: CsvTable) -> Features:

@@ -103,13 +103,12 @@ def cohort_extract(
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
     from afa.cohort.genes import read_ensembl, row_ids
-    from afa.cohort.geo import write_extract
 
     settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
     tiers = row_tiers(settings, model.features, _other_names(model, aliases), read_ensembl(ensembl) if ensembl else {})
     samples = geo.read_samples(files)
     values = geo.read_expression(files, settings.expression, samples, row_ids(tiers))
-    write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
+    geo.write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
     typer.echo(f"{len(values.values)} rows of {values.n_rows}, {len(samples)} samples into {out}")
 
 

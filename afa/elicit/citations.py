@@ -69,15 +69,14 @@ class Checked:
     """The citations of one part of an answer."""
 
     question: Question
-    item: str
-    claims_literature: bool
+    part: Part
     citations: tuple[Citation, ...]
 
     @property
     def place(self) -> tuple[str, ...]:
         """What a row begins with: the first columns of `CITATION_COLUMNS`."""
         prompt, *others = self.question.asked
-        return prompt, self.question.run, *others, self.item
+        return prompt, self.question.run, *others, self.part.item
 
     def count(self, verdict: Verdict) -> int:
         """How many of the citations got a verdict."""
@@ -86,14 +85,12 @@ class Checked:
     @property
     def flagged(self) -> bool:
         """Whether it cites something that was not retrieved, or claims literature and cites nothing retrieved."""
-        return self.count("not retrieved") > 0 or (self.claims_literature and self.count("retrieved") == 0)
+        return self.count("not retrieved") > 0 or (self.part.claims_literature and self.count("retrieved") == 0)
 
 
 def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
     """The citations of an answer, one entry per gene or one in all; abstracts : of the prompt, in its order."""
-    return [
-        Checked(question, part.item, part.claims_literature, tuple(_judged(part, abstracts))) for part in parts(answer)
-    ]
+    return [Checked(question, part, tuple(_judged(part, abstracts))) for part in parts(answer)]
 
 
 def parts(answer: Answer) -> list[Part]:
@@ -167,7 +164,7 @@ def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
     """One row per answer, or gene of one, with the columns of `COUNT_COLUMNS`; those that cite nothing too."""
     verdicts = get_args(Verdict)
     rows = [
-        (*each.place, each.claims_literature, len(each.citations), *map(each.count, verdicts), each.flagged)
+        (*each.place, each.part.claims_literature, len(each.citations), *map(each.count, verdicts), each.flagged)
         for each in answers
     ]
     return pd.DataFrame(rows, columns=COUNT_COLUMNS)
