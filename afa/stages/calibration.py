@@ -198,8 +198,7 @@ def _observed(bundle: Bundle, patients: Sequence[str], seeds: Sequence[int], rou
     """(P, S, T, M) bool: what has been observed after each of the rounds."""
     orders = random_orders(bundle.features, patients, [int(seed) for seed in seeds])
     place = np.argsort(orders, axis=2)
-    seen: Seen = place[:, :, None, :] < np.array(rounds)[:, None]
-    return seen
+    return place[:, :, None, :] < np.array(rounds)[:, None]
 
 
 def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:

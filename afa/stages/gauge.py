@@ -154,8 +154,7 @@ def run(
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
     """(n_patients, Q) +1 or -1 where label a or b alone is positive, 0 where both or neither is, NaN where unknown."""
     labels, (a, b) = labels_of(bundle, cohort), all_pairs(len(bundle.entities)).T
-    winners: Floats = labels[:, a] - labels[:, b]
-    return winners
+    return labels[:, a] - labels[:, b]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -209,8 +208,7 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 def _cube(table: pd.DataFrame, column: str, patients: Sequence[str]) -> Floats:
     """(P, seeds, Q) of one column at one round."""
     wide = table.pivot(index=["patient", "seed"], columns=["entity_a", "entity_b"], values=column)
-    cube: Floats = wide.loc[list(patients)].to_numpy(float).reshape(len(patients), -1, wide.shape[1])
-    return cube
+    return wide.loc[list(patients)].to_numpy(float).reshape(len(patients), -1, wide.shape[1])
 
 
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:

@@ -346,5 +346,4 @@ def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
     """
     up_to = np.cumsum(counts, axis=1)
     place = (up_to < share * up_to[:, -1:]).sum(axis=1)
-    found: Floats = np.where(up_to[:, -1] > 0, levels[np.minimum(place, len(levels) - 1)], np.nan)
-    return found
+    return np.where(up_to[:, -1] > 0, levels[np.minimum(place, len(levels) - 1)], np.nan)

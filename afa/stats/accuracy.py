@@ -72,8 +72,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
         constant = bool((total == total[:, :1]).all())  # mostly, and then one product is enough
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(share_of(numerator, denominator))
-    mean: Floats = reduce(np.add, ratios) / len(ratios)
-    return mean
+    return reduce(np.add, ratios) / len(ratios)
 
 
 def _cases(parts: list[Part]) -> NDArray[np.int64]:
@@ -275,5 +274,4 @@ class ProbabilitySums:
 
     def brier(self, weights: Floats) -> Floats:
         """Mean of (probability - truth)^2, (R,)."""
-        score: Floats = (weights @ self.squares) / (weights @ self.n)
-        return score
+        return (weights @ self.squares) / (weights @ self.n)

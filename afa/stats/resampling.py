@@ -46,8 +46,7 @@ def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     counts = generator_of("bootstrap", purpose).multinomial(
         n_patients, np.full(n_patients, 1 / n_patients), size=resamples
     )
-    weights: Floats = counts.astype(np.float64)
-    return weights
+    return counts.astype(np.float64)
 
 
 NO_SPREAD = 1e-12

@@ -203,8 +203,7 @@ def product_scores(bundle: Bundle, patient: Patient) -> Floats:
         mean = (first + first[v]) / 2
         # observed features have a first moment of 0, so that only couplings among unobserved ones count
         expected[v] = patient.state.constant[v] + mean @ fields[v] + (mean[:, row] * mean[:, column]) @ value
-    scores: Floats = expected - expected.T
-    return scores
+    return expected - expected.T
 
 
 def expected_duel(read: DuelReadings | None) -> list[Row]:

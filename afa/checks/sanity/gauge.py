@@ -142,8 +142,7 @@ def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
 
 def _lead(read: Snapshots) -> Floats:
     a, b = read.pairs.T
-    lead: Floats = read.constant[..., a] - read.constant[..., b]
-    return lead
+    return read.constant[..., a] - read.constant[..., b]
 
 
 def _between(read: Snapshots) -> Floats:
@@ -152,8 +151,7 @@ def _between(read: Snapshots) -> Floats:
 
 def _two_elbo(read: Snapshots) -> Floats:
     a, b = read.pairs.T
-    difference: Floats = read.elbo[..., a] - read.elbo[..., b]
-    return difference
+    return read.elbo[..., a] - read.elbo[..., b]
 
 
 def _hanson_wright(read: Snapshots) -> Floats:

@@ -175,8 +175,7 @@ class Flipped:
         """(P, F) energies of the profiles (P, M) in each model, nats."""
         products = (values[:, self.row] * values[:, self.column]).astype(np.float64)
         linear = values[:, self.features].astype(np.float64) @ self.unary.T
-        energies: Floats = self.mrf.prior + linear + products @ self.coupling.T
-        return energies
+        return self.mrf.prior + linear + products @ self.coupling.T
 
     def shifts(self, threads: int | None) -> Floats:
         """(F,) log Z_1 - log Z_0 at no observation of each model, nats. Raises `InferenceError` where too dense."""
@@ -275,5 +274,4 @@ def _decide(models: Flipped, shifts: Floats | None, group: Group) -> dict[str, p
 def _right(margin: Floats, positive: NDArray[np.bool_], tie: float) -> Floats:
     """1 where the sign of the margin (P, F) is the class, 0 where it is the other, 1/2 at a tie (decisions.md S5)."""
     sign = np.where(np.abs(margin) <= tie, 0.0, np.sign(margin))
-    right: Floats = (1 + np.where(positive, 1.0, -1.0)[:, None] * sign) / 2
-    return right
+    return (1 + np.where(positive, 1.0, -1.0)[:, None] * sign) / 2

@@ -133,8 +133,7 @@ def _sums(calls: pd.DataFrame, patients: list[str]) -> Part:
 
 def _pairs(calls: pd.DataFrame) -> NDArray[np.int64]:
     """(flips,) how many (patient, entity) pairs were decided."""
-    pairs: NDArray[np.int64] = np.asarray(calls.groupby("flip").size().sort_index(), dtype=np.int64)
-    return pairs
+    return np.asarray(calls.groupby("flip").size().sort_index(), dtype=np.int64)
 
 
 def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:

@@ -213,8 +213,7 @@ def record_agreement(answers: Answers) -> dict[str, pd.DataFrame]:
 def consensus_signs(signs: Counts, min_agree: int) -> Counts:
     """(E, G) +1 or -1 where at least `min_agree` runs name a gene, all with that sign, else 0, of votes (E, R, G)."""
     times, total = np.abs(signs).sum(axis=1), signs.sum(axis=1)
-    kept: Counts = np.where((np.abs(total) == times) & (times >= min_agree), np.sign(total), 0)
-    return kept
+    return np.where((np.abs(total) == times) & (times >= min_agree), np.sign(total), 0)
 
 
 def run_orders(n_runs: int) -> list[tuple[int, ...]]:

@@ -218,8 +218,7 @@ def as_greedy_chooses(
 
 def settled(scores: Floats) -> Floats:
     """Scores without the rounding in which sums of the same numbers in another order differ."""
-    rounded: Floats = np.round(scores, DIGITS) + 0.0
-    return rounded
+    return np.round(scores, DIGITS) + 0.0
 
 
 METRICS = ["auroc", "balanced_accuracy", "balanced_accuracy_calibrated"]

@@ -74,8 +74,7 @@ def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
 
 def shown_shares(n_features: int) -> Floats:
     """(COPIES,) chances with which each feature of a copy is shown, the last 1."""
-    shares: Floats = np.geomspace(1 / n_features, 1.0, COPIES)
-    return shares
+    return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
 def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:

@@ -95,8 +95,7 @@ class Told:
 
     @cached_property
     def _together(self) -> Mask:
-        both: Mask = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
-        return both
+        return self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
 
     @cached_property
     def _pairs(self) -> Floats:
@@ -294,5 +293,4 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
     """(R,) the smallest size from which on all rows of `ahead` (S, R) hold; infinite where the last does not."""
     always = np.logical_and.accumulate(ahead[::-1], axis=0)[::-1]
-    found: Floats = np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)
-    return found
+    return np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)

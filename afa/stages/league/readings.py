@@ -126,8 +126,7 @@ def completed(orders: Orders, n_features: int) -> Orders:
     """(P, M) orders that go on, where they end, with the other features as they stand."""
     place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
     np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
-    ordered: Orders = place[:, :n_features].argsort(axis=1, kind="stable")
-    return ordered
+    return place[:, :n_features].argsort(axis=1, kind="stable")
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:

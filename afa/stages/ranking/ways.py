@@ -230,8 +230,7 @@ def known(
 def whole_scores(bundle: Bundle, values: NDArray[np.int8] | Floats) -> Floats:
     """(..., N) S of every entity, of values (..., M)."""
     pairs = by_entity(bundle, values[..., bundle.packed.row] * values[..., bundle.packed.column] * bundle.packed.value)
-    scores: Floats = bundle.priors + values @ bundle.unary.T + pairs
-    return scores
+    return bundle.priors + values @ bundle.unary.T + pairs
 
 
 def posterior_of(bundle: Bundle, elbo: Floats, rounds: Sequence[int]) -> Floats:
@@ -264,8 +263,7 @@ def expected_scores(known: Known, method: str) -> Floats:
     if method != "population":
         return known.constant if method == "wald" else known.frequency
     of_null = known.posterior[..., -1:] * known.constant
-    expected: Floats = (known.posterior[..., None, :-1] @ known.cross)[..., 0, :] + of_null
-    return expected
+    return (known.posterior[..., None, :-1] @ known.cross)[..., 0, :] + of_null
 
 
 def places(lead: Floats, pairs: NDArray[np.int64], n: int, tie: float) -> NDArray[np.int64]:
