@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from scipy.stats import hypergeom
 
-from afa.bundle import Bundle, PackedCouplings
+from afa.bundle import Bundle
 from afa.checks.errata.models import by_hash
 from afa.checks.errata.rows import EXACT, NEAR, Row, all_zero, measured, rate, vanishes
 from afa.closure import contraction, half_potentials
@@ -55,20 +55,8 @@ class Halves:
 
 def some_entities(bundle: Bundle, most: int) -> Bundle:
     """The bundle with at most `most` of its entities, those whose names have the lowest hash, in its own order."""
-    if len(bundle.entities) <= most:
-        return bundle
     names = set(chosen_names(bundle.entities, most))
-    kept = [v for v, entity in enumerate(bundle.entities) if entity in names]
-    couplings = [bundle.packed.of(v) for v in kept]
-    row, column, value = (np.concatenate(parts) for parts in zip(*couplings, strict=True))
-    sizes = [len(values) for _, _, values in couplings]
-    return replace(
-        bundle,
-        entities=tuple(bundle.entities[v] for v in kept),
-        unary=bundle.unary[kept],
-        packed=PackedCouplings(np.cumsum([0, *sizes]).astype(np.int64), row, column, value),
-        priors=bundle.priors[kept],
-    )
+    return bundle.restrict_entities([entity for entity in bundle.entities if entity in names])
 
 
 def solve_entities(bundle: Bundle, solver: Solver, *, threads: int | None = 1) -> list[Halves]:

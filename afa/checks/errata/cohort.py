@@ -22,7 +22,7 @@ from afa.engine.paths import sign_paths
 from afa.errors import CohortError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
 from afa.preference import tie_of
 
 
@@ -92,7 +92,7 @@ def vote_for_neither(bundle: Bundle, cohort: Cohort, solver: Solver, most_patien
     """Item 10: how often `kl` at full observation lets both entities of a duel lose, and how many values are zero."""
     rows = some_patients(cohort, most_patients, purpose="votes")
     names = [cohort.patients[row] for row in rows]
-    orders = np.array([[random_order(bundle.features, patient=name, seed=0)] for name in names], dtype=np.int64)
+    orders = random_orders(bundle.features, names, [0])
     paths = sign_paths(bundle, cohort.values[rows], orders, solver=solver, threads=1)
     final = {name: signs[:, 0, -1] for name, signs in paths.signs.items()}
     decided = final["wald"] != 0

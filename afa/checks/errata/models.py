@@ -14,6 +14,7 @@ from scipy.special import expit, logsumexp
 from afa.errors import Fault, InferenceError
 from afa.inference.dense import Half
 from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
+from afa.orders import generator_of
 
 SIZES = (3, 4, 5, 6, 7)
 DENSITIES = (0.0, 0.25, 0.5, 1.0)
@@ -70,23 +71,14 @@ def random_models(
     ]
 
 
-def generator_of(*names: str | float) -> np.random.Generator:
-    """A random generator that depends on these names alone."""
-    return np.random.default_rng(int.from_bytes(_digest(*names)[:8], "little"))
-
-
 def by_hash(names: Sequence[str], purpose: str) -> list[int]:
     """Places of the names by a hash of each, so that which come first does not depend on the order they come in."""
-    keys = [_digest(purpose, name) for name in names]
+    keys = [hashlib.sha256(f"errata\0{purpose}\0{name}".encode()).digest() for name in names]
     return sorted(range(len(names)), key=keys.__getitem__)
 
 
-def _digest(*names: str | float) -> bytes:
-    return hashlib.sha256("\0".join(map(str, ("errata", *names))).encode()).digest()
-
-
 def _draw(kind: str, density: float, n: int, index: int) -> SmallModel:
-    generator = generator_of("model", kind, density, n, index)
+    generator = generator_of("errata", "model", kind, density, n, index)
     above = np.triu(generator.random((n, n)) < density, 1)
     if kind == "ternary":
         unary = generator.integers(-1, 2, n).astype(np.float64)

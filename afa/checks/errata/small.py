@@ -12,7 +12,6 @@ from afa.bracket import hanson_wright_interval, l1_interval
 from afa.checks.errata.models import (
     SmallModel,
     calibrated,
-    generator_of,
     half_potential_pair,
     log_partition_gap,
     maximum_entropy_pair,
@@ -25,6 +24,7 @@ from afa.gain import cmi, log_odds, wald_magnitude
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.orders import generator_of
 from afa.preference import duel_variance, gaussian_sign, linearity
 
 Mask = NDArray[np.bool_]
@@ -136,7 +136,7 @@ def jensen_shannon(first: Floats, second: Floats) -> float:
 
 def _other_sign(kind: str, index: int) -> tuple[float, float]:
     """Mass where S is opposite to log p_1 / p_0, and where it alone is 0; all pairs of four features are coupled."""
-    generator = generator_of("class pair", kind, index)
+    generator = generator_of("errata", "class pair", kind, index)
 
     def energy() -> Floats:
         n = CLASS_FEATURES
@@ -186,7 +186,7 @@ def common_gauge(models: Sequence[SmallModel], solver: Solver) -> list[Row]:
     turned: dict[str, list[bool]] = {}
     shifted = []
     for index, model in enumerate(models):
-        generator = generator_of("gauge", index)
+        generator = generator_of("errata", "gauge", index)
         mrf, n = model.mrf, model.mrf.n_features
         full = dict(zip(mrf.features, generator.integers(-1, 2, n).tolist(), strict=True))
         # half of the features observed: there is something to infer, and something known
@@ -256,7 +256,7 @@ def enough_better(sets: int) -> list[Row]:
 
 def random_intervals(index: int) -> tuple[Floats, Floats]:
     """Low and high ends of N sound intervals, each (N,); some overlap and some do not."""
-    generator = generator_of("intervals", index)
+    generator = generator_of("errata", "intervals", index)
     centre, radius = generator.standard_normal(N), generator.exponential(0.4, N)
     return centre - radius, centre + radius
 

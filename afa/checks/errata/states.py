@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.checks.errata.bundle import ENTRY_LIMIT, TOO_LARGE
-from afa.checks.errata.models import by_hash, generator_of
+from afa.checks.errata.models import by_hash
 from afa.checks.errata.rows import EXACT, Row, measured, rate, share_interval, vanishes
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
@@ -22,7 +22,7 @@ from afa.engine.patient import Patient
 from afa.errors import InferenceError
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence, Floats, PairwiseMRF
-from afa.orders import random_order
+from afa.orders import generator_of, random_order
 
 NO_DUEL = "a bundle of two entities or more"
 SOLVED = 1e-6
@@ -63,7 +63,7 @@ def random_states(cohort: Cohort, n: int, *, purpose: str) -> list[State]:
     for i in range(n):
         index, row = divmod(i, len(rows))
         patient = cohort.patients[rows[row]]
-        t = int(generator_of(purpose, patient, index).integers(0, len(cohort.features)))
+        t = int(generator_of("errata", purpose, patient, index).integers(0, len(cohort.features)))
         order = random_order(cohort.features, patient=patient, seed=index, experiment=f"errata {purpose}")
         states.append(State(patient, rows[row], index, order[:t]))
     return states
@@ -89,7 +89,7 @@ def biases(
     plans = [elimination_plan(model) for model in models]
     found, patients = [], []
     for state in random_states(cohort, n_states, purpose="two_elbo"):
-        chosen = int(generator_of("entity", state.patient, state.index).integers(len(models)))
+        chosen = int(generator_of("errata", "entity", state.patient, state.index).integers(len(models)))
         score = models[chosen]
         evidence = Evidence.of(score, state.observations(bundle, cohort))
         if len(evidence.free) == 0:

@@ -13,10 +13,11 @@ from functools import partial
 import numpy as np
 
 from afa.bundle import Bundle
-from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject, generator
+from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject
 from afa.copeland import copeland_wins, ranking
 from afa.engine.paths import Snapshots, snapshots
 from afa.mrf import ROUNDING, Evidence, Floats
+from afa.orders import generator_of
 from afa.preference import duels_of
 
 READABLE_PATIENTS = 3
@@ -98,7 +99,7 @@ def _compare(
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
     """Score matrices of all patients, and random ones full of ties, ranked as they are and with entities shuffled."""
     names = subject.bundle.entities
-    draw = generator(f"copeland\0{subject.bundle.name}")
+    draw = generator_of("sanity", "copeland", subject.bundle.name)
     shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
     total = Outcome()
     for case, scores, tie in (*_of_patients(subject), *_tied(len(names), draw)):

@@ -9,7 +9,6 @@ depend on the bundle.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,12 +19,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle, PackedCouplings
+from afa.bundle import Bundle
+from afa.bundle.format import Potentials
+from afa.bundle.model import packed_couplings
 from afa.closure import closed_bundle
 from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import generator_of, random_orders
 
 FEW = 3
 T = TypeVar("T")
@@ -50,11 +51,7 @@ class Subject:
     @cached_property
     def orders(self) -> NDArray[np.int64]:
         """(P, S, M) the random observation orders of every patient, by seed."""
-        drawn = [
-            [random_order(self.bundle.features, patient=name, seed=seed) for seed in self.seeds]
-            for name in self.patients
-        ]
-        return np.array(drawn, dtype=np.int64).reshape(len(self.patients), len(self.seeds), len(self.bundle.features))
+        return random_orders(self.bundle.features, self.patients, self.seeds)
 
     @cached_property
     def closures(self) -> list[Bundle]:
@@ -109,7 +106,7 @@ def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
     """
     made = []
     for name in ("signs", "real", "opposed"):
-        draw = generator(f"synthetic\0{name}")
+        draw = generator_of("sanity", "synthetic", name)
         values = draw.integers(-1, 2, (N_PATIENTS, N_FEATURES)).astype(np.int8)
         values[-1] = 0
         patients = tuple(f"{name} {i}" for i in range(N_PATIENTS))
@@ -117,22 +114,13 @@ def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
     return made
 
 
-def generator(purpose: str) -> np.random.Generator:
-    """Random numbers that depend on the purpose and on nothing else."""
-    return np.random.default_rng(int.from_bytes(hashlib.sha256(f"sanity\0{purpose}".encode()).digest()[:8], "little"))
-
-
 def bundle_of(
     name: str, entities: Sequence[str], features: Sequence[str], unary: Floats, couplings: Floats, priors: Floats
 ) -> Bundle:
     """A bundle from dense arrays: unary (N, M), couplings (N, M, M) of which the upper triangle is read."""
     entity, row, column = np.nonzero(np.triu(couplings, 1))
-    packed = PackedCouplings(
-        pointer=np.searchsorted(entity, np.arange(len(entities) + 1)).astype(np.int64),
-        row=row.astype(np.int32),
-        column=column.astype(np.int32),
-        value=couplings[entity, row, column],
-    )
+    pairwise = Potentials(entity, np.column_stack([row, column]), couplings[entity, row, column])
+    packed = packed_couplings(pairwise, len(entities))
     return Bundle(name, "1", tuple(entities), tuple(features), unary, packed, priors)
 
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject, bundle_of, generator
+from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject, bundle_of
 from afa.engine.duels import BRACKETS, Duel
 from afa.engine.paths import Snapshots, snapshots
 from afa.mrf import ROUNDING, Floats
+from afa.orders import generator_of
 
 PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
 WHOLE = (1.0, 1.0)
@@ -78,7 +79,7 @@ def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
     G lives on the support of S and a few features outside it. Its potentials are multiples of 1/8, so that the sums of
     a bundle of whole potentials stay exact.
     """
-    draw = generator(f"gauge\0{closed.name}")
+    draw = generator_of("sanity", "gauge", closed.name)
     m = len(closed.features)
     support = closed.support(closed.entities[0])
     outside = draw.permutation(np.setdiff1d(np.arange(m), support))[:OUTSIDE]

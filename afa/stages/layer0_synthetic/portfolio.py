@@ -18,7 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
-from afa.bundle import Bundle, PackedCouplings
+from afa.bundle import Bundle
+from afa.bundle.format import Potentials
+from afa.bundle.model import packed_couplings
 from afa.cluster import parameters
 from afa.cohort.cohort import Cohort
 from afa.config import Name
@@ -301,12 +303,7 @@ def simulated_bundle(config: Configuration) -> Bundle:
     model = STORIES[type(config)](config, generator_of("portfolio", config.name, "entities"))
     n, m = model.unary.shape
     entity, edge = np.nonzero(model.weight)
-    packed = PackedCouplings(
-        pointer=np.searchsorted(entity, np.arange(n + 1)).astype(np.int64),
-        row=model.edges[edge, 0].astype(np.int32),
-        column=model.edges[edge, 1].astype(np.int32),
-        value=model.weight[entity, edge],
-    )
+    packed = packed_couplings(Potentials(entity, model.edges[edge], model.weight[entity, edge]), n)
     number = np.concatenate([np.arange(size) for size in config.sizes])
     entities = tuple(f"c{cluster + 1}_{i + 1:02d}" for cluster, i in zip(config.home, number, strict=True))
     features = tuple(f"f{j + 1:03d}" for j in range(m))
