@@ -13,7 +13,6 @@ from afa.errors import ConfigError
 from afa.inference.meanfield import Solver
 from afa.orders import random_order
 from afa.stages import allocation_truth
-from afa.stages.allocation.own_rule import follow_own_rule
 from afa.stages.allocation.tables import (
     GAINS,
     SCHEDULES,
@@ -21,6 +20,7 @@ from afa.stages.allocation.tables import (
     allocation_grid,
     cells_of,
     clinical_k,
+    follow_own_rule,
 )
 from afa.stages.settings import Allocation, Inference
 

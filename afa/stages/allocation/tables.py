@@ -1,7 +1,8 @@
 """The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
 A cell of the grid is (allocation, gain, schedule). All are guided by `linearity`; each round is read out by
-`linearity` and by `wald` (decisions.md A11).
+`linearity` and by `wald` (decisions.md A11). A custom rule, named `module:Class`, is followed patient by patient, as a
+planner does: slower than the compiled rules by one or two orders of magnitude, and with the same record of every round.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -17,16 +18,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from afa.allocate import Rule
+from afa.allocate.base import Choice, View, fall_back, view_of
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
+from afa.cluster import Clustering
 from afa.cohort.cohort import Cohort
-from afa.engine.ranks import precision_at_k
-from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
+from afa.engine.patient import Patient
+from afa.engine.ranks import is_certified, precision_at_k, ranks_of
+from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, follow_rule, full_observation, record_of
+from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.orders import PAPER_ROUNDS, random_orders
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import DUELS, Cell
-from afa.stages.allocation.own_rule import follow_own_rule
 from afa.stages.inputs import labels_of
 from afa.stats.arrays import by_patient, rows_of
 
@@ -35,12 +40,15 @@ TARGET = {"f_target": "linearity"}
 SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUNDS}
 
 
-def grid_cells(rules: Sequence[str], gain: str, schedules: Sequence[str]) -> list[Cell]:
-    """The cells of one gain; with "" those of the rules that look at no gain. `random` has no schedule but `every`."""
-    if not gain:
-        drawn = [Cell(rule, "", "every") for rule in rules if rule == "random"]
-        return drawn + [Cell(rule, "", s) for rule, s in product(rules, schedules) if rule == "largest_unary"]
-    return [Cell(rule, gain, schedule) for rule, schedule in product(rules, schedules) if rule not in WITHOUT_GAIN]
+def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> Iterator[tuple[str, list[Cell]]]:
+    """The grid, part by part: the name of each part and its cells; `random` has no schedule but `every`."""
+    without = [rule for rule in WITHOUT_GAIN if rule in rules]
+    others = [rule for rule in rules if rule not in WITHOUT_GAIN]
+    for gain in ("", *gains):
+        each = product(others if gain else without, schedules)
+        cells = dict.fromkeys(Cell(rule, gain, "every" if rule == "random" else schedule) for rule, schedule in each)
+        if cells:
+            yield gain or "none", list(cells)
 
 
 def allocation_grid(
@@ -142,28 +150,104 @@ def _follow(
     solver: Solver,
     threads: int | None,
 ) -> RulePaths:
-    gain, rescoring = cell.gain or None, SCHEDULES[cell.schedule]
-    target = TARGET.get(cell.gain)
+    options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
+    options["rescoring"] = SCHEDULES[cell.schedule]
     if cell.allocation not in RULE_NAMES:
-        rule = rule_of(cell.allocation)
-        return follow_own_rule(
-            bundle, values, truth, rule, gain=gain, target=target, rescoring=rescoring, k=k, solver=solver, names=names
-        )
-    orders = None
-    if cell.allocation == "random":
-        orders = random_orders(bundle.features, names, [seed])[:, 0]
-    return follow_rule(
-        bundle,
-        values,
-        truth,
-        allocation=cell.allocation,
-        gain=gain,
-        target=target,
-        rescoring=rescoring,
-        orders=orders,
-        k=k,
-        solver=solver,
-        threads=threads,
+        return follow_own_rule(bundle, values, truth, rule_of(cell.allocation), names=names, **options)
+    orders = random_orders(bundle.features, names, [seed])[:, 0] if cell.allocation == "random" else None
+    return follow_rule(bundle, values, truth, allocation=cell.allocation, orders=orders, threads=threads, **options)
+
+
+def follow_own_rule(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    truth: Truth,
+    make: Callable[[], Rule],
+    *,
+    gain: str | None,
+    target: str | None,
+    rescoring: Sequence[int] | None,
+    k: int,
+    solver: Solver,
+    names: Sequence[str],
+) -> RulePaths:
+    """Follow P patients, values (P, M), under a rule; the arguments of `afa.engine.rounds.follow_rule`.
+
+    Between the rounds of `rescoring` the rule is asked again with the view of the last of them, in which only what has
+    been observed since is changed: its candidates are used up in its own order (decisions.md A6). Once it has none,
+    decisions.md A7 chooses by the present state.
+    """
+    n_patients, n_rounds = values.shape
+    order = np.zeros((n_patients, n_rounds), dtype=np.int64)
+    fallback = np.zeros((n_patients, n_rounds), dtype=np.bool_)
+    rounds: list[Rounds] = []
+    looks = set(range(n_rounds)) if rescoring is None else set(rescoring)
+    for patient, name in enumerate(names):
+        rule, clustering, seen = make(), Clustering(bundle), dict[str, int]()
+        state = Patient(bundle, gain=gain or "wald_magnitude", target=target, solver=solver)
+        looked: View | None = None
+        for t in range(n_rounds + 1):
+            rounds.append(_answered(state, bundle, k))
+            if t == n_rounds:
+                break
+            view = view_of(
+                state,
+                bundle,
+                score="linearity",
+                k=k,
+                find_clusters=lambda: clustering.at(seen),  # noqa: B023 (asked before the loop goes on)
+                patient=name,
+            )
+            if t in looks or looked is None:
+                looked = view if rescoring is None else _kept(view)
+            choice = _ask(rule, looked, view)
+            order[patient, t], fallback[patient, t] = choice.feature, choice.fallback
+            value = int(values[patient, choice.feature])
+            seen[bundle.features[choice.feature]] = value
+            state.observe(choice.feature, value)
+    every = (np.stack(parts).reshape(n_patients, n_rounds + 1, *parts[0].shape) for parts in zip(*rounds, strict=True))
+    return RulePaths(order, fallback, record_of(Rounds(*every), truth))
+
+
+def _answered(state: Patient, bundle: Bundle, k: int) -> Rounds:
+    """What one round of one patient answers."""
+    pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
+    name_rank = np.argsort(sorted(range(n), key=bundle.entities.__getitem__))
+    tables = [state.scores(score) for score in READOUTS]
+    ranked = [ranks_of(table, np.arange(n), name_rank, tie) for table in tables]
+    signs = np.array([np.sign(table[pairs[:, 0], pairs[:, 1]]) for table in tables], dtype=np.int8)
+    place = np.array([standing.place for standing in ranked], dtype=np.int16)
+    resolved = state.resolved()
+    certified = is_certified(pairs, ranked[0].order, k, state.lead(), resolved)
+    return Rounds(signs, place, resolved, np.array(certified))
+
+
+def _ask(rule: Rule, looked: View, present: View) -> Choice:
+    """What the rule chooses by the view that it last looked at, or decisions.md A7 by the present one."""
+    where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
+    choice = rule.choose(replace(looked, observed=present.observed))
+    if not 0 <= choice.feature < len(present.features) or present.observed[choice.feature]:
+        expected, step = "an index of an unobserved feature", "hold it to afa.allocate.check_policy"
+        raise PlannerError(Fault(where, str(choice.feature), expected, step))
+    return fall_back(present) if choice.fallback else choice
+
+
+def _kept(view: View) -> View:
+    """A view that stays as it is when the patient is followed further."""
+    table = view.gain(np.ones(len(view.pairs), dtype=np.bool_))
+    intervals, clusters = view.intervals, view.clusters
+    scores, lead, resolved = view.scores.copy(), view.lead, view.resolved
+    return replace(
+        view,
+        find_scores=lambda: scores,
+        find_rank=None,
+        find_lead=lambda duels: lead[duels],
+        find_resolved=lambda duels: resolved[duels],
+        gain=lambda duels: table[duels],
+        total_gain=lambda closed: table[~closed].sum(axis=0),
+        weighted_gain=lambda weights: (np.asarray(weights)[:, None] * table).sum(axis=0),
+        find_intervals=lambda: intervals,
+        find_clusters=lambda: clusters,
     )
 
 
@@ -185,11 +269,3 @@ def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) 
     record = {name: getattr(paths.record, name).ravel() for name in ("resolved", "resolved_wrong", "certified")}
     table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16))
     return table.assign(feature=chosen.ravel(), fallback=fallback.ravel(), **record)
-
-
-def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> Iterator[tuple[str, list[Cell]]]:
-    """The grid, part by part: the name of each part and its cells."""
-    for gain in ("", *gains):
-        cells = grid_cells(rules, gain, schedules)
-        if cells:
-            yield gain or "none", cells
