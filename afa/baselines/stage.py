@@ -1,25 +1,293 @@
-"""The stage of the language models that plan: trials of a protocol, followed to their ends, and tables of all of it."""
+"""The stage of the language models that plan: trials of a protocol, followed to their ends, and tables of all of it.
+
+What models and our planner say of the patients at some rounds, and what is true. Along its own order the planner is
+compared as a whole; along a model's, what it makes of the same observations.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from afa.baselines import Abstracts, Briefing, Trial, briefings
+from afa.baselines import BINARY, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
 from afa.baselines.asked import Source, follow_all
 from afa.baselines.course import Course, follow
-from afa.baselines.readouts import Setting, readouts, targets, top_k_rule, typed
+from afa.bundle import Bundle
+from afa.closure import closed_bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
+from afa.engine.tasks import METHODS, Task, follow_orders, task_of
+from afa.inference.meanfield import Solver
+from afa.orders import random_orders
+from afa.planner import ALL_DUELS_UP_TO
+from afa.stages.allocation.tables import Targets, clinical_k
+from afa.stages.binary import targets_of
+from afa.stages.inputs import labels_of
+from afa.stats.arrays import rows_of
+from afa.stats.tables import joined
 
+GAIN = "cmi"
+BINARY_RULE = "greedy"
+Orders = NDArray[np.int64]
 TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
-KEYS = ["method", "task", "entity", "patient"]
-TURNS = [*KEYS, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
+TRIAL = ["method", "task", "entity", "patient"]
+TURNS = [*TRIAL, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
 TURNS += ["label_fault", "measured", "by_rule"]
-FAULTS = [*KEYS, "t", "asked", "part", "kind"]
-CALLS = [*KEYS, "t", "asked", "attempt", "outcome", "prompt_tokens", "answer_tokens", "model", "served_model"]
+FAULTS = [*TRIAL, "t", "asked", "part", "kind"]
+CALLS = [*TRIAL, "t", "asked", "attempt", "outcome", "prompt_tokens", "answer_tokens", "model", "served_model"]
 CALLS += ["prompt", "prompt_digest", "parameters", "time"]
+KEYS = ["method", "task", "evidence", "entity", "patient", "t"]
+READOUT_COLUMNS = [*KEYS, "decided", "decision", "p_at_k", "clinical_p_at_k"]
+TYPES = {
+    **dict.fromkeys(("t", "asked", "attempt"), "int32"),
+    **dict.fromkeys(("decision", "likelihood", "clinical"), "Int8"),
+    **dict.fromkeys(("prompt_tokens", "answer_tokens"), "Int64"),
+    **dict.fromkeys(("probability", "p_at_k", "clinical_p_at_k"), "Float64"),
+    **dict.fromkeys(("decided", "done", "by_rule"), "bool"),
+}
+"""Types of the columns of all tables; others are text."""
+
+
+def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
+    """A table of these columns, whether or not it has a row."""
+    return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
+
+
+def top_k_rule(bundle: Bundle) -> str:
+    """The rule of `TopKPlanner` unless another is given."""
+    return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
+
+
+@dataclass(frozen=True, eq=False)
+class OneTask:
+    """One entity as a binary task, P patients, values (P, M). order : (P, M) as `greedy` chooses by `cmi`."""
+
+    entity: str
+    task: Task
+    values: NDArray[np.int8]
+    order: Orders
+
+    @classmethod
+    def of(cls, bundle: Bundle, entity: str, values: NDArray[np.int8], solver: Solver, threads: int | None) -> OneTask:
+        closed = closed_bundle(bundle, entity)
+        truth = full_observation(closed, values, solver=solver)
+        paths = follow_rule(
+            closed, values, truth, allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads
+        )
+        return cls(entity, task_of(bundle, entity, solver=solver), values, paths.order)
+
+    def readouts(self, patients: Sequence[str], orders: Orders, rounds: Sequence[int], evidence: str) -> pd.DataFrame:
+        """The sign of every score along some orders, 0 a tie, with the columns of `READOUT_COLUMNS`."""
+        paths = follow_orders(self.task, self.values, orders[:, None, :])
+        steps = np.array([np.searchsorted(t, rounds, side="right") - 1 for t in paths.t[:, 0]])
+        parts = []
+        for method in METHODS:
+            scores = np.take_along_axis(getattr(paths, method)[:, 0], steps, axis=1)
+            grid = _grid(method, BINARY, evidence, self.entity, patients, rounds)
+            parts.append(grid.assign(decision=np.sign(scores).astype(int).ravel()))
+        return pd.concat(parts, ignore_index=True)
+
+
+@dataclass(frozen=True, eq=False)
+class TopK:
+    """The top-k setting of P patients, values (P, M). order : (P, M) as `TopKPlanner` chooses unless told another."""
+
+    bundle: Bundle
+    values: NDArray[np.int8]
+    truth: Truth
+    targets: Targets
+    own: RulePaths
+    solver: Solver
+    threads: int | None
+
+    @classmethod
+    def of(
+        cls, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
+    ) -> TopK:
+        """The planner before these patients."""
+        bundle = bundle.contrasts()
+        values, truth = cohort.values, full_observation(bundle, cohort.values, solver=solver)
+        rule = top_k_rule(bundle)
+        own = follow_rule(bundle, values, truth, allocation=rule, gain=GAIN, k=k, solver=solver, threads=threads)
+        targets = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical)
+        return cls(bundle, values, truth, targets, own, solver, threads)
+
+    def readouts(
+        self,
+        patients: Sequence[str],
+        orders: Orders | None,
+        rounds: Sequence[int],
+        evidence: str,
+        *,
+        observed: NDArray[np.int64] | None = None,
+    ) -> pd.DataFrame:
+        """The precisions of every score along some orders, the planner's own where None.
+
+        observed : (P,) features that a patient's order really has; what is then known holds for all later rounds.
+        """
+        paths = self.own
+        if orders is not None:
+            paths = follow_rule(
+                self.bundle,
+                self.values,
+                self.truth,
+                allocation="random",
+                orders=orders,
+                k=self.targets.k,
+                solver=self.solver,
+                threads=self.threads,
+            )
+        most = np.full(len(patients), self.values.shape[1]) if observed is None else observed
+        seen = np.minimum(np.array(rounds)[None, :], most[:, None])
+        parts = []
+        for i, method in enumerate(READOUTS):
+            place = np.take_along_axis(paths.record.place[:, :, i], seen[:, :, None], axis=1)
+            grid = _grid(method, TOP_K, evidence, "", patients, rounds)
+            parts.append(grid.assign(**self.precisions(place)))
+        return pd.concat(parts, ignore_index=True)
+
+    def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
+        """`p_at_k` and `clinical_p_at_k` of rankings (P, T, N), patient by patient; NaN without a positive label."""
+        made = self.targets.precisions(place, self.threads)
+        return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
+
+
+def _grid(
+    method: str, task: str, evidence: str, entity: str, patients: Sequence[str], rounds: Sequence[int]
+) -> pd.DataFrame:
+    """A row per patient and round, with no number yet."""
+    table = rows_of(patient=patients, t=rounds)
+    return table.assign(method=method, task=task, evidence=evidence, entity=entity, decided=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The patients of a protocol, who are all of `cohort`, and our planner before them. by_entity : tasks, if any."""
+
+    bundle: Bundle
+    cohort: Cohort
+    protocol: Protocol
+    by_entity: Mapping[str, OneTask]
+    top_k: TopK | None
+
+    @classmethod
+    def of(
+        cls, bundle: Bundle, cohort: Cohort, protocol: Protocol, *, solver: Solver, threads: int | None = None
+    ) -> Setting:
+        names = protocol.patients_of(cohort.patients)
+        rows = [cohort.patients.index(name) for name in names]
+        chosen = replace(cohort, patients=tuple(names), values=cohort.values[rows], labels=cohort.labels.iloc[rows])
+        entities = protocol.entities_of(bundle) if BINARY in protocol.tasks else []
+        top_k = None
+        if TOP_K in protocol.tasks:
+            clinical = clinical_k(bundle, cohort, protocol.k)
+            top_k = TopK.of(bundle, chosen, clinical, k=protocol.k, solver=solver, threads=threads)
+        by_entity = {name: OneTask.of(bundle, name, chosen.values, solver, threads) for name in entities}
+        return cls(bundle, chosen, protocol, by_entity, top_k)
+
+    @property
+    def patients(self) -> list[str]:
+        return list(self.cohort.patients)
+
+    @property
+    def rounds(self) -> list[int]:
+        return self.protocol.rounds_of(len(self.bundle.features))
+
+    def orders(self, task: str, entity: str) -> Orders | None:
+        """(P, M) the order of ours that models observe along; None where they choose."""
+        if not self.protocol.at_checkpoints:
+            return None
+        if self.protocol.order != PLANNER:
+            return random_orders(self.bundle.features, self.patients, [self.protocol.seed])[:, 0]
+        if task == TOP_K:
+            assert self.top_k is not None
+            return self.top_k.own.order
+        return self.by_entity[entity].order
+
+    def trials(self, told: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
+        """Every patient before every model and task, in the order of the briefings."""
+        made = []
+        for (method, task, entity), briefing in told.items():
+            orders = self.orders(task, entity)
+            for p, patient in enumerate(self.patients):
+                values = dict(zip(self.bundle.features, map(int, self.cohort.values[p]), strict=True))
+                order = None if orders is None else tuple(self.bundle.features[j] for j in orders[p])
+                made.append((Trial(method, task, entity, patient, values, order), briefing))
+        return made
+
+
+def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
+    """What models and planner say at the rounds read out."""
+    rounds, patients, parts = setting.rounds, setting.patients, list[pd.DataFrame]()
+    by_trial: dict[tuple[str, str, str], list[Course]] = {}
+    for course in courses:
+        by_trial.setdefault(course.trial.key[:3], []).append(course)
+    parts += [one.readouts(patients, one.order, rounds, PLANNER) for one in setting.by_entity.values()]
+    if setting.top_k is not None:
+        parts.append(setting.top_k.readouts(patients, None, rounds, PLANNER))
+    done = {(PLANNER, task, entity) for task in (BINARY, TOP_K) for entity in ("", *setting.by_entity)}
+    for (method, task, entity), own in by_trial.items():
+        evidence = setting.protocol.evidence_of(method)
+        parts.append(_of_model(setting, own, evidence))
+        if (evidence, task, entity) in done:
+            continue
+        done.add((evidence, task, entity))
+        given = setting.orders(task, entity)
+        orders = _completed(setting.bundle, own) if given is None else given
+        if entity:
+            parts.append(setting.by_entity[entity].readouts(patients, orders, rounds, evidence))
+        elif setting.top_k is not None:
+            seen = np.array([len(course.path) for course in own])
+            parts.append(setting.top_k.readouts(patients, orders, rounds, evidence, observed=seen))
+    return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
+
+
+def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.DataFrame:
+    """What a model decided at the rounds read out; missing, and of precision 0, where it decided nothing."""
+    method, task, entity, _ = courses[0].trial.key
+    shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
+    keys = [(method, task, evidence, entity, course.trial.patient) for course in courses]
+    rows = [
+        (*key, turn.t, bool(turn.said.labels), turn.said.decision)
+        for key, turns in zip(keys, shown, strict=True)
+        for turn in turns
+    ]
+    table = pd.DataFrame(rows, columns=READOUT_COLUMNS[:-2]).reindex(columns=READOUT_COLUMNS)
+    if setting.top_k is not None and not entity:
+        place = np.array([[_places(setting.bundle, turn.said.labels) for turn in turns] for turns in shown])
+        for name, share in setting.top_k.precisions(place.astype(np.int16)).items():
+            table[name] = np.where(table["decided"] | np.isnan(share), share, 0.0)
+    return table
+
+
+def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
+    """Entities ahead of each: the labels in their order, and all others equal behind them (decisions.md S10)."""
+    place = {label: i for i, label in enumerate(labels)}
+    return [place.get(entity, len(labels)) for entity in bundle.entities]
+
+
+def _completed(bundle: Bundle, courses: Sequence[Course]) -> Orders:
+    """(P, M) the features that were observed in their order, then those that were not."""
+    index = {name: j for j, name in enumerate(bundle.features)}
+    rest = [[name for name in bundle.features if name not in set(course.path)] for course in courses]
+    orders = [[index[name] for name in (*course.path, *others)] for course, others in zip(courses, rest, strict=True)]
+    return np.array(orders, dtype=np.int64)
+
+
+def targets(setting: Setting) -> pd.DataFrame:
+    """By patient and entity: `likelihood`, the sign of S at full observation, 0 a tie; `clinical`, 0, 1 or missing."""
+    parts = [
+        targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)
+        for entity, one in setting.by_entity.items()
+    ]
+    columns = ("entity", "patient", "likelihood", "clinical")
+    return typed(columns, joined(parts, columns))
 
 
 def run_baselines(
@@ -55,7 +323,7 @@ def run_baselines(
 
 
 def _keys(course: Course) -> dict[str, Any]:
-    return dict(zip(KEYS, course.trial.key, strict=True))
+    return dict(zip(TRIAL, course.trial.key, strict=True))
 
 
 def _turns(course: Course) -> list[dict[str, Any]]:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from afa.baselines import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
 from afa.baselines.course import STANDS
-from afa.baselines.readouts import BINARY_RULE, GAIN
+from afa.baselines.stage import BINARY_RULE, GAIN
 from afa.elicit.budget import Prices
 from afa.errors import ElicitationError, Fault
 from afa.mrf import Floats
+from afa.stages.binary import truth_of
 from afa.stats.accuracy import Part, Resampled, Signs, sums_of
-from afa.stats.summary import summary_rows
+from afa.stats.summary import count_rows, summary_rows
 
 TARGETS = ("likelihood", "clinical")
 PRECISION = {"likelihood": "p_at_k", "clinical": "clinical_p_at_k"}
@@ -41,22 +42,13 @@ def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, patients: Sequence
         for target in TARGETS:
             where = (str(method), str(evidence))
             if task == BINARY:
-                made |= _binary(rows, target_of(targets, target, patients), places, target, where)
+                made |= _binary(rows, truth_of(targets, target, patients, places["entity"]), places, target, where)
             else:
                 share = _cube(rows, PRECISION[target], {"patient": patients})
                 cases = (~np.isnan(share)).astype(np.float64)
                 if cases.any():
                     made[Cut(TOP_K, P_AT_K, target, *where)] = [(np.nan_to_num(share), cases)]
     return made
-
-
-def target_of(targets: pd.DataFrame, target: str, patients: Sequence[str]) -> Signs:
-    """(P, E) in {-1, 0, +1}, 0 where there is none, entities in their order."""
-    table = targets.pivot(index="patient", columns="entity", values=target)
-    table = table.loc[list(patients), list(dict.fromkeys(targets["entity"]))]
-    if target == "clinical":
-        table = table.mul(2).sub(1)
-    return table.fillna(0).to_numpy(dtype=np.int8)
 
 
 def _binary(
@@ -188,10 +180,9 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
     if targets.empty:
         return
     for name in TARGETS:
-        truth = target_of(targets, name, patients)
+        truth = truth_of(targets, name, patients, list(targets["entity"].unique()))
         left_out = "tied_at_full_observation" if name == "likelihood" else "without_label"
-        row = {"metric": "count", "quantity": left_out, "value": int((truth == 0).sum()), "n": truth.size}
-        yield pd.DataFrame([{**row, "target": name}])
+        yield count_rows({left_out: ((truth == 0).sum(), truth.size)}).assign(target=name)
         if truth.any():
             for share in resampled.constant(truth):
                 yield share.assign(target=name)
@@ -231,5 +222,4 @@ def _cost(method: str, task: str, value: float, n: int, prices: Prices) -> pd.Da
 
 
 def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:
-    rows = [{"quantity": name, "value": float(count), "n": n} for name, count in counts.items()]
-    return pd.DataFrame(rows).assign(metric="count", method=method, stratum=task)
+    return count_rows({name: (count, n) for name, count in counts.items()}).assign(method=method, stratum=task)

@@ -67,8 +67,7 @@ def experiment_baselines(
 ) -> None:
     """Let language models plan, by recorded answers or live, and our planner for the same patients."""
     from afa.baselines import Protocol
-    from afa.baselines.readouts import Setting
-    from afa.baselines.stage import TABLES, run_baselines
+    from afa.baselines.stage import TABLES, Setting, run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.study import load_study
     from afa.files import check_place

@@ -212,7 +212,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
     entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
     resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="binary")
-    truth = {target: _truth(targets, target, patients, entities) for target in TARGETS}
+    truth = {target: truth_of(targets, target, patients, entities) for target in TARGETS}
     cubes = {
         _key(key): Cube.of(part, patients, entities, int(tasks["features"].iloc[0]))
         for key, part in steps.groupby(ORDER_KEYS, sort=False, observed=True)
@@ -242,7 +242,7 @@ def _key(key: tuple[Hashable, ...]) -> tuple[str, str | None, str | None]:
     return allocation, gain or None, guide or None
 
 
-def _truth(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
+def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
     """(P, E) in {-1, 0, +1}, 0 where there is no target."""
     table = targets.pivot(index="patient", columns="entity", values=target).loc[list(patients), list(entities)]
     if target == "clinical":

@@ -10,8 +10,7 @@ import pytest
 
 from afa.baselines import Protocol, prompts_of
 from afa.baselines.asked import Recorded, recorded
-from afa.baselines.readouts import Setting
-from afa.baselines.stage import run_baselines
+from afa.baselines.stage import Setting, run_baselines
 from afa.bundle import Bundle
 from afa.cohort import geo
 from afa.cohort.build import build_cohort

@@ -9,8 +9,7 @@ import pytest
 from baselines.planning import sensible
 from elicit.llm_server import serve
 
-from afa.baselines.readouts import OneTask
-from afa.baselines.stage import TABLES
+from afa.baselines.stage import TABLES, OneTask
 from afa.baselines.summary import summarise_baselines
 from afa.bundle import load_bundle
 from afa.elicit.budget import Prices
