@@ -15,7 +15,7 @@ from afa.engine.paths import first_signs, sign_paths
 from afa.engine.rounds import follow_rule, full_observation
 from afa.planner import TopKPlanner
 from afa.stages.inputs import final_differences
-from afa.stages.layer0.tables import layer0_lift
+from afa.stages.layer0 import layer0_lift
 
 NOTHING, SOME = (5, "sound", "k"), (5, "f1", "n_minus_k")
 VARIANT = ["n_clusters", "criterion", "rule"]

@@ -17,7 +17,7 @@ from afa.layer0 import centroid_certificates, partition, sound_certificates
 from afa.planner import TopKPlanner
 from afa.stages import layer0 as layer0_stage
 from afa.stages import layer0_synthetic
-from afa.stages.layer0.tables import Removed, full_observation, layer0_bundle
+from afa.stages.layer0 import Removed, full_observation, layer0_bundle
 from afa.stages.layer0_synthetic import layer0_portfolio
 from afa.stages.layer0_synthetic.portfolio import load_portfolio, simulated_bundle, simulated_cohort
 from afa.stages.settings import Bootstrap

@@ -12,8 +12,18 @@ import pandas as pd
 from afa.inference.meanfield import Solver
 from afa.stages.base import Stage
 from afa.stages.columns import LAYER0, columns
-from afa.stages.layer0 import ELIMINATION, geometry, greedy_accuracy, named, removal, resampled_patients, where
-from afa.stages.layer0.tables import Lift, layer0_lift, layer0_tables
+from afa.stages.layer0 import (
+    ELIMINATION,
+    Lift,
+    geometry,
+    greedy_accuracy,
+    layer0_lift,
+    layer0_tables,
+    named,
+    removal,
+    resampled_patients,
+    where,
+)
 from afa.stages.layer0_synthetic.portfolio import (
     N_PATIENTS,
     Configuration,
