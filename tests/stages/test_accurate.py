@@ -13,12 +13,12 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.preference import linearity, two_elbo
 from afa.stages.accurate import Settings, run, summarise
-from afa.stages.accurate.inference import Effort, Scores, States, evidence_of, log_z, sampled_state
+from afa.stages.accurate.inference import Scores, States, evidence_of, log_z, sampled_state
 from afa.stages.settings import Bootstrap, Closure, Inference
 from afa.stats.summary import headline
 
-EXACT = Effort(limit=1e9, chains=40, steps=10)
-SAMPLED = Effort(limit=0, chains=2000, steps=60)
+EXACT = Settings(limit=1e9, chains=40, steps=10)
+SAMPLED = Settings(limit=0, chains=2000, steps=60)
 SETTINGS = {"patients": 3, "linearity_patients": 2, "seed": 0, "rounds": (2, 4)}
 READ = {"top_k": 2, "closure": Closure(), "inference": Inference(tolerance=1e-8)}
 
@@ -38,7 +38,7 @@ def cohort(model):
 def tables_by(effort, **changed):
     model = bundle()
     own = {name: changed.pop(name) for name in list(changed) if name in Settings.model_fields}
-    accurate = Settings(**SETTINGS | vars(effort) | own)
+    accurate = Settings(**dict(effort) | SETTINGS | own)
     return run(model, cohort(model), accurate=accurate, **READ | changed)
 
 
@@ -166,7 +166,7 @@ def test_states_that_are_too_large_are_sampled_and_the_others_exact():
     model, here = states()
     mrf = model.mrf("v0")
     entries = 3.0 ** len(mrf.support)
-    found = log_z(mrf, "v0", *here.rows, Effort(limit=entries / 9, chains=2000, steps=50))
+    found = log_z(mrf, "v0", *here.rows, Settings(limit=entries / 9, chains=2000, steps=50))
     whole = log_z(mrf, "v0", *here.rows, EXACT)
     nothing_seen = here.rows[0].sum(axis=1) == 0
     assert (found.error[nothing_seen] > 0).all()
@@ -175,7 +175,7 @@ def test_states_that_are_too_large_are_sampled_and_the_others_exact():
 
 
 def test_sampled_tables_are_the_same_for_any_number_of_threads():
-    effort = Effort(limit=0, chains=20, steps=4)
+    effort = Settings(limit=0, chains=20, steps=4)
     one, other = (tables_by(effort, threads=threads) for threads in (1, 3))
     for name, table in one.items():
         pd.testing.assert_frame_equal(table, other[name])
@@ -184,7 +184,7 @@ def test_sampled_tables_are_the_same_for_any_number_of_threads():
 def test_a_state_is_sampled_by_its_name_and_its_observations_alone():
     model, here = states()
     mrf = model.mrf("v2")
-    effort = Effort(limit=0, chains=10, steps=3)
+    effort = Settings(limit=0, chains=10, steps=3)
     one, again = (sampled_state(mrf, "v2", here.observed[0, 0], here.values[p], effort) for p in (0, 1))
     other = sampled_state(mrf, "v3", here.observed[0, 0], here.values[0], effort)
     assert one.log_partition == again.log_partition != other.log_partition

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,24 +27,17 @@ from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of, random_order, random_orders
 from afa.stages.inputs import rounds_up_to
 
+if TYPE_CHECKING:
+    from afa.stages.accurate import Settings
+
 Seen = NDArray[np.bool_]
 Values = NDArray[np.int8]
 RUNS = ("all chains", "first half", "second half")
 UNOBSERVED = 2
 
 
-@dataclass(frozen=True)
-class Effort:
-    """What a reference may take: most table entries of one exact solve; chains and steps of a sampled one."""
-
-    limit: float = 2e7
-    chains: int = 300
-    steps: int = 200
-
-
-@dataclass(frozen=True)
-class LogZ:
-    """log Z(x_obs) of one model in R states, nats.
+class LogZ(NamedTuple):
+    """log Z(x_obs) of one model in R states, nats; of all entities of a bundle (..., N).
 
     value : (3, R), by `RUNS`. error : (R,) standard error of the first, 0 where it is exact. effective : (R,) effective
     chains, NaN where it is exact.
@@ -56,9 +49,12 @@ class LogZ:
 
 
 def log_z(
-    mrf: PairwiseMRF, name: str, observed: Seen, values: Values, effort: Effort, *, threads: int | None = None
+    mrf: PairwiseMRF, name: str, observed: Seen, values: Values, effort: Settings, *, threads: int | None = None
 ) -> LogZ:
-    """The log-partition of `mrf` in R states, observed and values (R, M); `name` makes the seeds of samples."""
+    """The log-partition of `mrf` in R states, observed and values (R, M); `name` makes the seeds of samples.
+
+    effort : the limit of one exact solve, and the chains and steps of a sampled one.
+    """
     support = mrf.support
     codes = np.where(observed[:, support], values[:, support], UNOBSERVED).astype(np.int8)
     _, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
@@ -82,7 +78,7 @@ def log_z(
                     value[:, i] = found[0, 0]
                 except InferenceError:
                     sampled = sampled_state(mrf, name, observed[first[i]], values[first[i]], effort)
-                    value[:, i] = [sampled.log_partition, *half_log_partitions(sampled)]
+                    value[:, i] = log_partitions_of(sampled)
                     error[i], effective[i] = sampled.error, sampled.effective
 
         in_threads(work, len(first), threads)
@@ -90,7 +86,7 @@ def log_z(
     return LogZ(value[:, row] + LOG3 * (uniform - uniform[first][row]), error[row], effective[row])
 
 
-def sampled_state(mrf: PairwiseMRF, name: str, observed: Seen, values: Values, effort: Effort) -> Annealed:
+def sampled_state(mrf: PairwiseMRF, name: str, observed: Seen, values: Values, effort: Settings) -> Annealed:
     """Annealed chains in one state, (M,); the same ones for the same name and the same observations of the support."""
     evidence = evidence_of(mrf, observed, values)
     told = [f"{mrf.features[j]}={values[j]:+d}" for j in mrf.support if observed[j]]
@@ -109,11 +105,10 @@ def halves(found: Annealed) -> list[slice]:
     return [slice(0, middle), slice(middle, len(found.weights))]
 
 
-def half_log_partitions(found: Annealed) -> list[float]:
-    """The log-partition by each half of the chains, in nats."""
-    return [
-        found.log_partition + float(np.log(len(found.weights) * found.weights[half].mean())) for half in halves(found)
-    ]
+def log_partitions_of(found: Annealed) -> list[float]:
+    """The log-partition by all chains and by each half of them (`RUNS`), in nats."""
+    parts = [float(np.log(len(found.weights) * found.weights[half].mean())) for half in halves(found)]
+    return [found.log_partition, *(found.log_partition + part for part in parts)]
 
 
 @dataclass(frozen=True)
@@ -165,35 +160,30 @@ class Scores:
         return found
 
 
-@dataclass(frozen=True)
-class Expected:
-    """E[S_v | x_obs] of all N scores under the model of entity u in one state, nats.
+class Expected(NamedTuple):
+    """E[S_v | x_obs] of all N scores under the model of entity u in one state, nats; of P patients at T rounds too.
 
-    value : (3, N), by `RUNS`. variance : (N,) squared standard error of E[S_u - S_v] by all chains: 0 where it is
-    exact, infinite where too few chains are effective. effective : of the chains, NaN where it is exact.
+    value : (3, N) by `RUNS`, or (3, P, T, N, N) by u and then v. variance : (N,) or (P, T, N, N), squared standard
+    error of E[S_u - S_v] by all chains: 0 where it is exact, infinite where too few chains are effective. effective :
+    of the chains, one number or (P, T, N), NaN where it is exact.
     """
 
     value: Floats
     variance: Floats
-    effective: float
+    effective: Floats
 
 
 def expected_scores(
-    bundle: Bundle, entity: str, mrf: PairwiseMRF, observed: Seen, values: Values, effort: Effort
+    bundle: Bundle, entity: str, mrf: PairwiseMRF, observed: Seen, values: Values, effort: Settings
 ) -> Expected:
     """All scores under the model `mrf` of `entity`, exactly where its pair moments take few enough operations."""
     evidence = evidence_of(mrf, observed, values)
     scores = Scores.of(bundle, evidence)
     if estimate(mrf, evidence, pairs=True).operations > effort.limit:
         return sampled_scores(scores, bundle.index(entity), sampled_state(mrf, entity, observed, values, effort))
-    return exact_scores(scores, mrf, evidence)
-
-
-def exact_scores(scores: Scores, mrf: PairwiseMRF, evidence: Evidence) -> Expected:
-    """All scores under the exact moments of `mrf`."""
     first, pairs = pair_moments(mrf, evidence)
     exact = scores.expected(first[evidence.free], pairs)
-    return Expected(np.tile(exact, (len(RUNS), 1)), np.zeros(len(exact)), float("nan"))
+    return Expected(np.tile(exact, (len(RUNS), 1)), np.zeros(len(exact)), np.array(np.nan))
 
 
 def sampled_scores(scores: Scores, own: int, found: Annealed) -> Expected:
@@ -208,7 +198,7 @@ def sampled_scores(scores: Scores, own: int, found: Annealed) -> Expected:
     variance: Floats = np.einsum("kv,kv->v", about, about)
     if not np.isfinite(found.error):
         variance = np.full_like(variance, np.inf)
-    return Expected(np.array(value), variance, found.effective)
+    return Expected(np.array(value), variance, np.array(found.effective))
 
 
 @dataclass(frozen=True)
@@ -255,49 +245,35 @@ class States:
         return {"patient": self.names, "t": self.rounds}
 
 
-@dataclass(frozen=True)
-class Expectations:
-    """E_u[S_v | x_obs] of all entities u and v in P patients at T rounds, as `Expected` has them.
-
-    value : (3, P, T, N, N), by u and then v. variance : (P, T, N, N). effective : (P, T, N).
-    """
-
-    value: Floats
-    variance: Floats
-    effective: Floats
-
-
-def all_exact(bundle: Bundle, effort: Effort) -> bool:
+def all_exact(bundle: Bundle, effort: Settings) -> bool:
     """Whether log Z of every entity is within the limit of exact inference where nothing is observed."""
     plans = (elimination_plan(bundle.mrf(entity)) for entity in bundle.entities)
     return all(entries_at_no_observation(plan) <= effort.limit for plan in plans)
 
 
-def entity_log_zs(bundle: Bundle, states: States, effort: Effort, threads: int | None) -> LogZ:
+def entity_log_zs(bundle: Bundle, states: States, effort: Settings, threads: int | None) -> LogZ:
     """The log-partition of every entity in every state: value (3, P, T, N), error and effective (P, T, N)."""
     observed, values = states.rows
     found = [log_z(bundle.mrf(name), name, observed, values, effort, threads=threads) for name in bundle.entities]
-    value = np.stack([each.value for each in found], axis=-1).reshape(len(RUNS), *states.shape, -1)
-    error, effective = (
-        np.stack([getattr(each, name) for each in found], axis=-1).reshape(*states.shape, -1)
-        for name in ("error", "effective")
-    )
-    return LogZ(value, error, effective)
+    value, *others = (np.stack(parts, axis=-1) for parts in zip(*found, strict=True))
+    error, effective = (each.reshape(*states.shape, -1) for each in others)
+    return LogZ(value.reshape(len(RUNS), *states.shape, -1), error, effective)
 
 
-def entity_expectations(bundle: Bundle, states: States, effort: Effort, threads: int | None) -> Expectations:
+def entity_expectations(bundle: Bundle, states: States, effort: Settings, threads: int | None) -> Expected:
     """The expected scores of every entity under every other, in every state."""
 
     def expected(entity: str, observed: Seen, values: Values) -> Expected:
         return expected_scores(bundle, entity, bundle.mrf(entity), observed, values, effort)
 
-    return expectations_of(in_every_state(bundle, states, expected, threads))
+    value, variance, effective = in_every_state(bundle, states, expected, threads)
+    return Expected(np.moveaxis(value, 3, 0), variance, effective)
 
 
 def in_every_state(
-    bundle: Bundle, states: States, answer: Callable[[str, Seen, Values], Any], threads: int | None
-) -> NDArray[Any]:
-    """(P, T, N) what `answer` says of each entity in each state.
+    bundle: Bundle, states: States, answer: Callable[[str, Seen, Values], tuple[Any, ...]], threads: int | None
+) -> list[Floats]:
+    """(P, T, N, ...) each of the numbers or arrays that `answer` says of each entity in each state.
 
     The first round, before any observation, is the same state for all patients, and is asked about once.
     """
@@ -311,17 +287,7 @@ def in_every_state(
 
     in_threads(work, len(bundle.entities) * len(states.names), threads)
     found[:, 0] = found[:1, 0]
-    return found
-
-
-def expectations_of(found: NDArray[Any]) -> Expectations:
-    """Of `Expected` in every state, (P, T, N)."""
-    value, variance, effective = (
-        np.array([getattr(each, name) for each in found.flat]) for name in ("value", "variance", "effective")
-    )
-    n = found.shape[2]
-    whole = np.moveaxis(value.reshape(*found.shape, len(RUNS), n), 3, 0)
-    return Expectations(whole, variance.reshape(*found.shape, n), effective.reshape(found.shape))
+    return [np.array(each).reshape(*found.shape, *np.shape(each[0])) for each in zip(*found.flat, strict=True)]
 
 
 def log_z_duels(found: LogZ, pairs: Pairs) -> tuple[Floats, Floats]:
@@ -330,7 +296,7 @@ def log_z_duels(found: LogZ, pairs: Pairs) -> tuple[Floats, Floats]:
     return found.value[..., a] - found.value[..., b], np.hypot(found.error[..., a], found.error[..., b])
 
 
-def linearity_duels(found: Expectations, pairs: Pairs) -> tuple[Floats, Floats]:
+def linearity_duels(found: Expected, pairs: Pairs) -> tuple[Floats, Floats]:
     """The same of mu_D = (E_a[D] + E_b[D]) / 2 (eq:mu-D), D = S_a - S_b."""
     a, b = pairs.T
     cross = found.value

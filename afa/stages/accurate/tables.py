@@ -7,7 +7,7 @@ top k, and every entity as a binary task under both closures: once with mean-fie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,6 @@ from afa.engine.tasks import elbo_differences
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.accurate.inference import (
-    Effort,
-    Expectations,
     Expected,
     LogZ,
     Scores,
@@ -34,10 +32,9 @@ from afa.stages.accurate.inference import (
     entity_expectations,
     entity_log_zs,
     evidence_of,
-    expectations_of,
-    half_log_partitions,
     in_every_state,
     linearity_duels,
+    log_partitions_of,
     log_z,
     log_z_duels,
     sampled_scores,
@@ -93,15 +90,14 @@ def run(
     `check` and `checked_duels`: of `check_tables`.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
-    effort = Effort(accurate.limit, accurate.chains, accurate.steps)
     states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
     few = states.first(accurate.linearity_patients)
-    if not all_exact(bundle, effort):
+    if not all_exact(bundle, accurate):
         states = few
     pairs = all_pairs(len(bundle.entities))
     read = snapshots(bundle, states.values, states.orders, states.rounds, solver=solver, threads=threads)
-    log_zs = entity_log_zs(bundle, states, effort, threads)
-    expected = entity_expectations(bundle, few, effort, threads)
+    log_zs = entity_log_zs(bundle, states, accurate, threads)
+    expected = entity_expectations(bundle, few, accurate, threads)
     a, b = pairs.T
     by_method = {
         "two_elbo": (states, read.elbo[..., a] - read.elbo[..., b], *log_z_duels(log_zs, pairs)),
@@ -116,9 +112,9 @@ def run(
     return {
         "duels": pd.concat(duels.values(), ignore_index=True),
         "sets": pd.concat(sets, ignore_index=True),
-        "tasks": _tasks(bundle, states, effort, closure.strength, solver, threads),
+        "tasks": _tasks(bundle, states, accurate, closure.strength, solver, threads),
         "solves": pd.concat(solves, ignore_index=True),
-        **check_tables(bundle, few.first(CHECKED), log_zs, expected, pairs, effort, threads),
+        **check_tables(bundle, few.first(CHECKED), log_zs, expected, pairs, accurate, threads),
     }
 
 
@@ -162,7 +158,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> set[str]:
 
 
 def _tasks(
-    bundle: Bundle, states: States, effort: Effort, strength: float, solver: Solver, threads: int | None
+    bundle: Bundle, states: States, effort: Settings, strength: float, solver: Solver, threads: int | None
 ) -> pd.DataFrame:
     """Every entity as a binary task under both closures, in every state."""
     observed, values = states.rows
@@ -198,9 +194,9 @@ def check_tables(
     bundle: Bundle,
     states: States,
     log_zs: LogZ,
-    expected: Expectations,
+    expected: Expected,
     pairs: Pairs,
-    effort: Effort,
+    effort: Settings,
     threads: int | None,
 ) -> dict[str, pd.DataFrame]:
     """What sampling gets wrong where the exact answer is known: the null of everything that rests on it.
@@ -242,26 +238,17 @@ def check_tables(
     }
 
 
-def _sampled(bundle: Bundle, states: States, effort: Effort, threads: int | None) -> tuple[LogZ, Expectations]:
+def _sampled(bundle: Bundle, states: States, effort: Settings, threads: int | None) -> tuple[LogZ, Expected]:
     """Every entity in every state by sampling, shapes as in `entity_log_zs` and `entity_expectations`."""
 
-    def sampled(entity: str, observed: Seen, values: Values) -> tuple[LogZ, Expected]:
+    def sampled(entity: str, observed: Seen, values: Values) -> tuple[Any, ...]:
         mrf = bundle.mrf(entity)
         found = sampled_state(mrf, entity, observed, values, effort)
-        log_zs = np.array([found.log_partition, *half_log_partitions(found)])
         scores = sampled_scores(Scores.of(bundle, evidence_of(mrf, observed, values)), bundle.index(entity), found)
-        return LogZ(log_zs, np.array(found.error), np.array(found.effective)), scores
+        return log_partitions_of(found), found.error, *scores
 
-    found = in_every_state(bundle, states, sampled, threads)
-    every = [one for one, _ in found.flat]
-    value, error, effective = (
-        np.array([getattr(one, name) for one in every]) for name in ("value", "error", "effective")
-    )
-    log_zs = LogZ(value.T.reshape(-1, *found.shape), error.reshape(found.shape), effective.reshape(found.shape))
-    scores = np.empty(found.shape, dtype=object)
-    for place in np.ndindex(found.shape):
-        _, scores[place] = found[place]
-    return log_zs, expectations_of(scores)
+    log_zs, error, value, variance, effective = in_every_state(bundle, states, sampled, threads)
+    return LogZ(np.moveaxis(log_zs, 3, 0), error, effective), Expected(np.moveaxis(value, 3, 0), variance, effective)
 
 
 def _counts(exact: Floats, sampled: Floats, error: Floats, known: Seen, pairs: Pairs) -> dict[str, Floats]:
