@@ -241,9 +241,5 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def uniform_gap(n: int, *, resamples: int, confidence: float) -> float:
     """The `gap` that n uniform ranks stay below with this probability, from simulated ranks."""
     n_ranks = LABELS_DRAWN + 1
-    counts = (
-        generator_of(EXPERIMENT, "uniform", n)
-        .multinomial(n, np.full(n_ranks, 1 / n_ranks), size=resamples)
-        .astype(np.float64)
-    )
+    counts = generator_of(EXPERIMENT, "uniform", n).multinomial(n, np.full(n_ranks, 1 / n_ranks), size=resamples)
     return float(np.quantile(gap_to_uniform(counts.astype(np.float64)), confidence))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from afa.errors import ConfigError
-from afa.stages.layer0_synthetic.portfolio import KINDS, BlobAndOutliers, load_portfolio, simulated_bundle
+from afa.stages.layer0_synthetic.portfolio import STORIES, BlobAndOutliers, load_portfolio, simulated_bundle
 
 FILE = Path(__file__).parents[2] / "config" / "portfolio.yaml"
 WRITTEN = yaml.safe_load(FILE.read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ def test_configurations_come_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 def test_the_file_has_every_story_and_its_head_every_key() -> None:
-    assert {config.story for config in load_portfolio(FILE)} == set(KINDS)
+    assert {config.story for config in load_portfolio(FILE)} == set(STORIES)
     for key in {key for entry in WRITTEN.values() for key in entry}:
         assert f"#   {key} " in HEAD or key in ("letter", "story")
     assert "#   letter, story " in HEAD

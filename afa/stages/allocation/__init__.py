@@ -24,7 +24,7 @@ from afa.stages.allocation.tables import allocation_grid, cells_of
 from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import note, rounds_up_to, top_k_size
-from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, positives_by_prevalence
+from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
@@ -189,10 +189,10 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
     yield _one_share(best, "p_at_k", "likelihood", "fixed_top_k", grid.totals[LIKELIHOOD], resampled)
     if grid.has_clinical_target:
-        positives, known = (mask.sum(axis=1) for mask in (grid.labels == 1, ~np.isnan(grid.labels)))
-        for metric, places in (("p_at_k", np.minimum(grid.k_clinical, known)), ("r_precision", positives)):
-            found = positives_by_prevalence(grid.labels, places) / np.maximum(places, 1)
-            yield _one_share(found, metric, "clinical", "prevalence_order", grid.totals[CLINICAL], resampled)
+        for metric, found in precisions_by_prevalence(grid.labels, grid.k_clinical).items():
+            yield _one_share(
+                np.nan_to_num(found), metric, "clinical", "prevalence_order", grid.totals[CLINICAL], resampled
+            )
 
 
 def _one_share(share: Floats, metric: str, target: str, method: str, cases: Floats, resampled: Resampled) -> Labelled:

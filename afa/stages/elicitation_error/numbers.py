@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stats.accuracy import Part, Resampled, mean_ratio, sums_of
-from afa.stats.resampling import interval
+from afa.stats.accuracy import Part, Resampled, interval, mean_ratio, sums_of
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
@@ -88,8 +86,8 @@ def _decided(calls: pd.DataFrame, replicates: pd.DataFrame, population: str, boo
     for metric, (parts, of) in measures.items():
         statistics = mean_ratio(parts, resampled.weights) + _of_models(replicates, metric, bootstrap.resamples)
         low, high = interval(statistics, confidence=bootstrap.confidence)
-        row = resampled.mean(parts).assign(metric=metric, level=levels, n=_pairs(of), low=low, high=high)
-        rows.append(row)
+        row = resampled.mean(parts).assign(metric=metric, level=levels, low=low, high=high)
+        rows.append(row.assign(n=of.groupby("flip").size().to_numpy()))
     for entity, part in calls[calls["flip"] == 0].groupby("entity", sort=False):
         rows.append(resampled.mean([_sums(part, patients)]).assign(metric="accuracy", entity=entity))
     whole = pd.concat(rows, ignore_index=True)
@@ -129,11 +127,6 @@ def _sums(calls: pd.DataFrame, patients: list[str]) -> Part:
     """(P, flips) calls that are right, and calls, replicates included; halves and whole numbers, so sums are exact."""
     right, total = sums_of(calls, patients, "right", "n", by="flip")
     return right, total
-
-
-def _pairs(calls: pd.DataFrame) -> NDArray[np.int64]:
-    """(flips,) how many (patient, entity) pairs were decided."""
-    return np.asarray(calls.groupby("flip").size().sort_index(), dtype=np.int64)
 
 
 def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:

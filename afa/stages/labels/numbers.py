@@ -16,22 +16,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.mrf import Floats
-from afa.stages.labels.tasks import GREEDY, METRICS, RANDOM
-from afa.stats.accuracy import Mask, Resampled, accuracies, ranking
+from afa.stages.labels.tasks import GREEDY, RANDOM
+from afa.stats.accuracy import Mask, Resampled, accuracies, interval, ranking, with_interval
 from afa.stats.arrays import axis_among, rows_by
-from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
 
-HELD = dict(
-    zip(
-        METRICS,
-        (("auroc", "two_elbo"), ("balanced_accuracy", "two_elbo"), ("balanced_accuracy", "posterior")),
-        strict=True,
-    )
-)
+HELD = {
+    "auroc": ("auroc", "two_elbo"),
+    "balanced_accuracy": ("balanced_accuracy", "two_elbo"),
+    "balanced_accuracy_calibrated": ("balanced_accuracy", "posterior"),
+}
 """Metric and method of each column of the null."""
 
 Rows = NDArray[np.intp]

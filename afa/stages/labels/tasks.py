@@ -221,9 +221,6 @@ def settled(scores: Floats) -> Floats:
     return np.round(scores, DIGITS) + 0.0
 
 
-METRICS = ["auroc", "balanced_accuracy", "balanced_accuracy_calibrated"]
-
-
 @lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
     """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.

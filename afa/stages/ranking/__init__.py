@@ -15,9 +15,8 @@ from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns, described
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
-from afa.stats.accuracy import Part, Resampled, positives_by_prevalence
+from afa.stats.accuracy import Part, Resampled, interval, precisions_by_prevalence
 from afa.stats.arrays import Complete, axis_among, axis_of
-from afa.stats.resampling import interval
 from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:
@@ -262,14 +261,12 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
             yield resampled.mean([(constant, cases)]).assign(**keys)
             yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "method": "larger_support"})
     labels, k = _labels(tables["labels"], read)
-    known, positive = ~np.isnan(labels), (labels == 1).sum(axis=1)
-    prevalence = np.nansum(labels, axis=0) / np.maximum(known.sum(axis=0), 1)
+    prevalence = np.nansum(labels, axis=0) / np.maximum((~np.isnan(labels)).sum(axis=0), 1)
     place = (prevalence[:, None] < prevalence).sum(axis=1)
     areas = patient_auroc(np.broadcast_to(place, (len(labels), 1, len(place))), labels)
     shown = {"auroc": (areas, ~np.isnan(areas))}
-    for metric, at in (("p_at_k", np.minimum(k, known.sum(axis=1))), ("r_precision", positive)):
-        share = positives_by_prevalence(labels, at) / np.maximum(at, 1)
-        shown[metric] = (share[:, None], ((positive > 0) & (k > 0))[:, None])
+    for metric, share in precisions_by_prevalence(labels, k).items():
+        shown[metric] = (share[:, None], (~np.isnan(share) & (k > 0))[:, None])
     for metric, (share, has) in shown.items():
         if has.any():
             values = np.rint(np.where(has, share, 0.0) / GRAIN) * GRAIN

@@ -33,7 +33,7 @@ from afa.planner.menu import measurements_of
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.allocation.tables import Targets
-from afa.stats.accuracy import overlap, positives_by_prevalence
+from afa.stats.accuracy import overlap, precisions_by_prevalence
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
 DRAWN = ("random", "random_own")
@@ -149,7 +149,8 @@ class TopKTask(Asked):
     @cached_property
     def by_prevalence(self) -> Mapping[str, Floats]:
         """By metric, (P,) what the order by prevalence has right, NaN without a positive label."""
-        return _by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
+        shares = precisions_by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
+        return {f"label_{metric}": share for metric, share in shares.items()}
 
     def look(self, rows: slice) -> Seen:
         """A block of patients."""
@@ -374,15 +375,6 @@ def rounds_until(missing: NDArray[np.bool_]) -> Floats:
     until = np.where(missing.any(axis=1), last, 0).astype(np.float64)
     until[missing[:, -1]] = np.inf
     return until
-
-
-def _by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
-    """(P,) positives among the first entities by prevalence, over their number; NaN without a positive label."""
-    known, positives = (~np.isnan(labels)).sum(axis=1), (labels == 1).sum(axis=1)
-    return {
-        metric: np.where(positives > 0, positives_by_prevalence(labels, places) / np.maximum(places, 1), np.nan)
-        for metric, places in (("label_p_at_k", np.minimum(k, known)), ("label_r_precision", positives))
-    }
 
 
 def _share_part(share: Floats) -> tuple[Floats, Floats]:
