@@ -9,10 +9,10 @@ import pandas as pd
 
 from afa.bundle import Bundle
 from afa.checks.sanity import GATES
+from afa.checks.sanity.decisions import bracket_patients_table, bracket_table
 from afa.checks.sanity.gate import Subject, raise_on_failed_gates, run_gates, synthetic_subjects
 from afa.checks.sanity.gauge import gauge_change
 from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table
-from afa.checks.sanity.soundness import bracket_patients_table, bracket_table
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Section, Seeds, Stage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,7 +112,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     for coupling, part in tables["tasks"].groupby("coupling", sort=False):
         made = _tasks(part, ByRound.of(part, bootstrap))
         rows += [table.assign(coupling=str(coupling)) for table in made]
-    for name, of_part in (("duels", _duels), ("sets", _sets), ("checked_duels", _checked)):
+    for name, of_part in (("duels", partial(_decisions, keys=DUEL)), ("sets", _sets), ("checked_duels", _checked)):
         for method, part in tables[name].groupby("method", sort=False):
             made = of_part(part, ByRound.of(part, bootstrap))
             rows += [table.assign(method=str(method)) for table in made]
@@ -153,21 +154,17 @@ class ByRound:
 def _tasks(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
     posterior = table.drop(columns=list(POSTERIOR.values())).rename(columns=POSTERIOR)
     for method, cases in (("two_elbo", table), ("posterior", posterior)):
-        for rows in _decisions(cases, TASK, by_round):
+        for rows in _decisions(cases, by_round, TASK):
             yield rows.assign(method=method)
     shift = table["accurate"] - table["accurate_posterior"]
     with_exact_shift = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
-    for rows in _decisions(with_exact_shift, TASK, by_round):
+    for rows in _decisions(with_exact_shift, by_round, TASK):
         of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
         if "quantity" not in rows and of_mean_field:
             yield rows.assign(method="posterior", variant="exact_shift")
 
 
-def _duels(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
-    return _decisions(table, DUEL, by_round)
-
-
-def _decisions(table: pd.DataFrame, keys: list[str], by_round: ByRound) -> Iterator[pd.DataFrame]:
+def _decisions(table: pd.DataFrame, by_round: ByRound, keys: list[str]) -> Iterator[pd.DataFrame]:
     """The rows of decisions by sign: scores `mean_field`, `accurate` with its `error`, `first` and `second`."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.checks.sanity import GATES, decisions, gauge, solves, soundness
+from afa.checks.sanity import GATES, decisions, gauge, solves
 from afa.checks.sanity.gate import (
     FEW,
     Failure,
@@ -120,11 +120,11 @@ def test_a_budget_of_nothing_calls_too_early_and_the_first_such_call_is_reported
     # x0 = 1 puts u ahead; x1 = -1 turns its energy to 0 and the duel to a tie
     subject = replace(chain_subject(), values=np.array([[1, -1]], dtype=np.int8), seeds=(2,))
     assert subject.orders[0, 0].tolist() == [0, 1]
-    outcome = soundness.check(subject, budget_share=0.0)
+    outcome = decisions.check_calls(subject, budget_share=0.0)
     case = "random, pair u against v, patient p, seed 2, t = 1"
     found, expected = "a call for the first by l1_tight", "no call, a tie: 0 at full observation"
     assert outcome.failing[0] == Failure(case, found, expected)
-    assert soundness.check(subject).failures == 0
+    assert decisions.check_calls(subject).failures == 0
 
 
 def test_a_ranking_by_position_is_reported_with_the_rank_that_changed() -> None:
@@ -157,7 +157,7 @@ def test_of_several_broken_copies_the_one_noticed_least_counts() -> None:
 
 def test_a_failing_gate_is_raised_with_its_name_its_first_case_and_what_to_do() -> None:
     gate = Gate(
-        "budget", partial(soundness.check, budget_share=0.0), BY_NAME["bracket_soundness"].perturbed, "correct it"
+        "budget", partial(decisions.check_calls, budget_share=0.0), BY_NAME["bracket_soundness"].perturbed, "correct it"
     )
     table = run_gates([gate], SYNTHETIC[0], SYNTHETIC[1:2])
     with pytest.raises(SanityError) as caught:
