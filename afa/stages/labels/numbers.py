@@ -132,7 +132,8 @@ def _metrics(scores: pd.DataFrame, sample: Sample, variants: Variants) -> Iterat
                 name, level = variants[reference, coupling, variant]
                 lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
             keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
-            yield lines, {**keys, **_of_order(allocation), "t": t}
+            order = {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
+            yield lines, {**keys, **order, "t": t}
 
 
 def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -141,10 +142,6 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     sample = Sample.of(list(held["patient"].unique()), bootstrap)
     rows = labelled(_metrics(held, sample, {}))
     return rows[rows["metric"] == "specificity"]
-
-
-def _of_order(allocation: str) -> dict[str, str | None]:
-    return {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
 
 
 def _runs(scores: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, list[Rows]]]:

@@ -141,7 +141,8 @@ def _truth(found: Sequence[Measured], winners: Sequence[Signs], cohort: Cohort, 
     for one in found:
         if one.method == METHODS[0] and one.duels is not None:
             winner = of_scale[one.scale] if one.target == OWN else winners[0]
-            counts = {"duels": one.duels, "prior_wrong": one.prior_wrong, "majority": best_constant(winner)}
+            right = (constant_answers(winner)[0] * winner > 0).sum(axis=1)
+            counts = {"duels": one.duels, "prior_wrong": one.prior_wrong, "majority": right}
             whole = {name: np.asarray(each).astype(np.int32) for name, each in counts.items()}
             table = rows_of(scale=[one.scale], target=[one.target], patient=cohort.patients)
             tables.append(table.assign(**whole, larger=larger_first(winner, aims)))
@@ -348,12 +349,6 @@ def _right(called: NDArray[np.float32], winner: Signs) -> Floats:
     """(P, R) calls (P, R, Q) that a winner (P, Q) bears out, a tie one half; duels without a winner do not count."""
     agreement = (called @ winner.astype(np.float32)[:, :, None])[..., 0]
     right: Floats = (agreement.astype(np.float64) + (winner != 0).sum(axis=1)[:, None]) / 2
-    return right
-
-
-def best_constant(winner: Signs) -> Floats:
-    """(P,) duels that the best constant answer has right, chosen on these same patients."""
-    right: Floats = (constant_answers(winner)[0] * winner > 0).sum(axis=1).astype(np.float64)
     return right
 
 

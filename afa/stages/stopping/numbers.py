@@ -42,14 +42,15 @@ def _top_k_rows(top_k: pd.DataFrame, patients: Sequence[str], resampled: Resampl
     for (allocation, gain), part in top_k.groupby(["allocation", "gain"], sort=False):
         keys = {"patient": axis_among(part["patient"], patients), "rule": axis_of(part, ["stopping", "level"])}
         table = Complete.of(f"table top_k, {allocation}", part, keys)
-        rules = _Rules("linearity", str(allocation), str(gain), table.axes["rule"].labels)
+        rules = _rules("linearity", str(allocation), str(gain), table.axes["rule"].labels)
         stopped, wrong = table.column("stopped").astype(np.float64), table.column("wrong").astype(np.float64)
         error = stopped * (wrong > 0), stopped
         members = stopped * wrong, stopped * table.column("members")
-        yield rules.label(resampled.mean([error])).assign(metric="rate", **likelihood)
-        yield rules.label(resampled.mean([members])).assign(metric="rate", quantity="members", **likelihood)
-        yield rules.label(resampled.mean([(stopped, np.ones_like(stopped))])).assign(metric="rate", quantity="stopped")
-        yield rules.nominal(stopped.sum(axis=0)).assign(**likelihood)
+        every = stopped, np.ones_like(stopped)
+        yield _label(rules, resampled.mean([error])).assign(metric="rate", **likelihood)
+        yield _label(rules, resampled.mean([members])).assign(metric="rate", quantity="members", **likelihood)
+        yield _label(rules, resampled.mean([every])).assign(metric="rate", quantity="stopped")
+        yield _nominal(rules, stopped.sum(axis=0)).assign(**likelihood)
         yield from _features_used(table.column("t")[:, None], last_round, rules, resampled)
 
 
@@ -63,57 +64,46 @@ def _task_rows(tasks: pd.DataFrame, patients: Sequence[str], resampled: Resample
             "rule": axis_of(part, ["stopping", "level"]),
         }
         table = Complete.of(f"table tasks, {coupling}, {allocation}", part, keys)
-        rules = _Rules("two_elbo", str(allocation), str(gain), table.axes["rule"].labels, str(coupling))
+        rules = _rules("two_elbo", str(allocation), str(gain), table.axes["rule"].labels, str(coupling))
         stopped, decision = table.column("stopped") > 0, table.column("decision")
         truth, label = table.column("likelihood"), 2 * table.column("clinical", may_miss=True) - 1
         if str(coupling) not in counted:
             yield _left_out(truth[..., 0], label[..., 0]).assign(coupling=str(coupling))
             counted.add(str(coupling))
         error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
-        yield rules.label(resampled.mean([error])).assign(metric="rate", target="likelihood")
+        yield _label(rules, resampled.mean([error])).assign(metric="rate", target="likelihood")
         every = _share(stopped.astype(np.float32), np.ones_like(stopped))
-        yield rules.label(resampled.mean([every])).assign(metric="rate", quantity="stopped")
-        yield rules.nominal(error[1].sum(axis=0)).assign(target="likelihood")
+        yield _label(rules, resampled.mean([every])).assign(metric="rate", quantity="stopped")
+        yield _nominal(rules, error[1].sum(axis=0)).assign(target="likelihood")
         yield from _features_used(table.column("t"), last_round, rules, resampled)
         for variant, answer in ((None, decision), ("full_observation", truth)):
             sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
             if all(total.any() for _, total in sides):
-                table_of = rules.label(resampled.mean(sides))
+                table_of = _label(rules, resampled.mean(sides))
                 yield table_of.assign(metric="balanced_accuracy", variant=variant, target="clinical")
 
 
-class _Rules:
-    """What names the rules of stopping under one allocation in the summary, in the order of the columns."""
+def _rules(method: str, allocation: str, gain: str, labels: Sequence[Any], coupling: str | None = None) -> pd.DataFrame:
+    """What names the rules of stopping under one allocation in the summary, a row each, in the order of the columns."""
+    rules = pd.DataFrame(labels, columns=["reference", "level"])
+    rules["level"] = rules["level"].astype(float).where(rules["reference"] != "certain")
+    return rules.assign(method=method, guide=method, gain=gain or None, allocation=allocation, coupling=coupling)
 
-    def __init__(
-        self, method: str, allocation: str, gain: str, labels: Sequence[tuple[str, float]], coupling: str | None = None
-    ) -> None:
-        self._keys = {"method": method, "guide": method, "gain": gain or None, "allocation": allocation}
-        self._keys["coupling"] = coupling
-        self._rules: dict[str, Any] = {
-            "reference": [str(stopping) for stopping, _ in labels],
-            "level": [np.nan if stopping == "certain" else float(level) for stopping, level in labels],
-        }
-        nominal = {"certain": 1.0, "probability": None}
-        self._nominal = [
-            1 - (nominal[stopping] or float(level)) if stopping in nominal else np.nan for stopping, level in labels
-        ]
 
-    def label(self, table: pd.DataFrame) -> pd.DataFrame:
-        """One row for each rule, less those that have no case."""
-        return table.assign(**self._rules, **self._keys)[table["n"] > 0]
+def _label(rules: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each rule, less those that have no case."""
+    return table.join(rules)[table["n"] > 0]
 
-    def nominal(self, cases: Floats) -> pd.DataFrame:
-        """The error that a rule's level stands for, where it stands for one."""
-        table = pd.DataFrame({"value": self._nominal, "n": cases.astype(np.int64), "metric": "rate"})
-        return self.label(table.assign(quantity="nominal")).dropna(subset="value")
 
-    def at(self, i: int) -> dict[str, Any]:
-        return self._keys | {name: column[i] for name, column in self._rules.items()}
+def _nominal(rules: pd.DataFrame, cases: Floats) -> pd.DataFrame:
+    """The error that a rule's level stands for, where it stands for one; of `certain` none."""
+    error = (1 - rules["level"].fillna(1.0)).where(rules["reference"].isin(["certain", "probability"]))
+    table = pd.DataFrame({"value": error, "n": cases.astype(np.int64), "metric": "rate", "quantity": "nominal"})
+    return _label(rules, table).dropna(subset="value")
 
 
 def _features_used(
-    t: NDArray[np.float32], last_round: int, rules: _Rules, resampled: Resampled
+    t: NDArray[np.float32], last_round: int, rules: pd.DataFrame, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Quartiles of the rounds of the stops, (P, E, rules), all patients and entities together."""
     weights, rounds = resampled.every, np.arange(last_round + 1)
@@ -122,8 +112,8 @@ def _features_used(
         reached = weights @ by_then
         first = [(reached >= share * reached[:, -1:]).argmax(axis=1) for share in QUARTILES.values()]
         table = table_of_rounds(np.stack(first, axis=1).astype(np.float64), resampled.confidence, last_round)
-        quantities = np.array([*QUARTILES], dtype=object)
-        yield table.assign(quantity=quantities, n=t.shape[0] * t.shape[1], metric="count", **rules.at(i))
+        table = table.assign(quantity=np.array([*QUARTILES], dtype=object), n=t.shape[0] * t.shape[1], metric="count")
+        yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True))
 
 
 def _share(right: NDArray[np.float32], among: NDArray[np.bool_]) -> Part:
