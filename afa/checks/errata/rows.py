@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
@@ -181,22 +182,10 @@ def all_zero(cases: Cases) -> bool:
     return bool((np.abs(cases) <= EXACT).all())
 
 
-def rate(item: int, name: str, hits: ArrayLike, *, holds: Callable[[Cases], Any] = none, **more: Any) -> Row:
-    """The share of cases that should not be; further arguments as of `measured`."""
-    return measured(item, name, hits, claim=0.0, holds=holds, **more)
-
-
-def vanishes(
-    item: int,
-    name: str,
-    cases: ArrayLike,
-    statistic: Callable[[Cases], Any] = np.mean,
-    *,
-    holds: Callable[[Cases], Any] = all_zero,
-    pending: str = "",
-) -> Row:
-    """A statistic of numbers that should all be zero; arguments as of `measured`."""
-    return measured(item, name, cases, statistic, claim=0.0, holds=holds, pending=pending)
+rate = partial(measured, claim=0.0, holds=none)
+"""The share of cases that should not be; arguments as of `measured`."""
+vanishes = partial(measured, claim=0.0, holds=all_zero)
+"""A statistic of numbers that should all be zero; arguments as of `measured`."""
 
 
 def share_interval(hits: ArrayLike, patients: Sequence[str] | NDArray[np.object_]) -> tuple[float, float]:
