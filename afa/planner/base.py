@@ -20,7 +20,7 @@ from afa.cluster import Clustering
 from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError
 from afa.planner.explicit import ExplicitPatient, explicit_view
-from afa.planner.implied import ImpliedPatient, implied_view
+from afa.planner.implied import ImpliedPatient
 from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
 from afa.planner.menu import Offer, Suggestion, check_together, chosen_item, implied_by, menu_of, offer_of, panels_of
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Explicit, Options
@@ -325,8 +325,8 @@ class Planner(ABC):
         return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
-        views: dict[type, Callable[..., View]] = {ExplicitPatient: explicit_view, ImpliedPatient: implied_view}
-        return views.get(type(self._state), view_of)(
+        make: Callable[..., View] = view_of if isinstance(self._state, Patient) else explicit_view
+        return make(
             self._state,
             self.bundle,
             score=self.guide,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax, xlogy
 
 from afa.allocate import View
+from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cluster import Clusters
 from afa.engine.duels import Pairs, all_pairs, sides_of
@@ -23,7 +24,7 @@ from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
 from afa.mrf import Evidence, Floats
-from afa.planner.menu import implied_by
+from afa.planner.implied import ImpliedPatient
 from afa.planner.sides import Fixed, Indices
 
 ENUMERATED = 10
@@ -78,6 +79,14 @@ class ExplicitPatient:
                 one, zero = self._states[v]
                 self._states[v] = one.observe(int(place), value), zero.observe(int(place), value)
             self._stale[v] |= place >= 0 or grouped
+
+    @property
+    def closed(self) -> NDArray[np.bool_]:
+        """(M,) features that are observed, or need not be: another one of their exclusive group is +1."""
+        closed = self.observed.copy()
+        for group in self.packed.groups:
+            closed[group] |= (self.values[group] == 1).any()
+        return closed
 
     def _solve_stale(self) -> None:
         for v in np.flatnonzero(self._stale):
@@ -144,10 +153,6 @@ class ExplicitPatient:
 
     def _believed(self, log_odds: Floats) -> Floats:
         return np.asarray(self._empty + self.tau * (log_odds - self._empty))
-
-    def present_scores(self, score: str) -> Floats:
-        """The same as `scores`."""
-        return self.scores(score)
 
     def scores(self, score: str) -> Floats:
         """(N, N) preference scores, `two_elbo` or `wald`; magnitudes of rounding are 0."""
@@ -282,6 +287,10 @@ class ExplicitPatient:
             odds, one = np.append(odds, 0.0), np.concatenate([one, self.packed.background[None]])
         return np.where(self.observed, 0.0, information(softmax(odds), one))
 
+    def information_among(self, offered: NDArray[np.bool_], _every: bool) -> Floats:
+        """(M,) `information` of the features on offer, 0 of the others."""
+        return np.where(offered, self.information(), 0.0)
+
     def _gains(self, duels: Indices) -> Floats:
         self._solve_stale()
         a, b = self._sides(duels).T
@@ -342,7 +351,7 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def explicit_view(
-    state: ExplicitPatient,
+    state: ExplicitPatient | ImpliedPatient,
     bundle: Bundle,
     *,
     score: str,
@@ -353,20 +362,19 @@ def explicit_view(
 ) -> View:
     """What a rule may see of the patient now, as `afa.allocate.base.view_of` makes it of the paper's models.
 
-    What need not be measured, since another feature of its exclusive group is +1, counts as observed.
+    What need not be measured, since what is observed implies it, counts as observed.
     """
-    implied = implied_by(bundle, {bundle.features[j]: int(state.values[j]) for j in np.flatnonzero(state.observed)})
     return View(
         features=bundle.features,
         entities=bundle.entities,
-        observed=state.observed | np.isin(bundle.features, list(implied)),
+        observed=state.closed,
         tie=state.packed.tie,
         largest_unary=state.total_unary(),
         gain=state.gains,
         total_gain=state.total_gain,
         weighted_gain=state.weighted_gain,
         find_scores=lambda: state.scores(score),
-        find_rank=None,
+        find_rank=partial(state.ranks, name_places(bundle.entities)) if isinstance(state, ImpliedPatient) else None,
         find_lead=state.lead,
         find_resolved=state.resolved,
         find_intervals=state.intervals,
@@ -374,5 +382,5 @@ def explicit_view(
         k=k,
         patient=patient,
         seed=seed,
-        find_information=lambda offered, _: np.where(offered, state.information(), 0.0),
+        find_information=state.information_among,
     )

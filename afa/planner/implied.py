@@ -6,16 +6,13 @@ there is no certificate, and nothing as large as entities times entities unless 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.allocate import View
-from afa.allocate.base import name_places
 from afa.bundle import Bundle
-from afa.cluster import Clusters
 from afa.engine.duels import sides_of
 from afa.errors import Fault, PlannerError
 from afa.inference.answers import Answers
@@ -83,12 +80,23 @@ class ImpliedPatient:
         equal = np.bincount(places, minlength=n)[places] - 1
         return np.asarray(n - 1 - places - equal / 2)
 
-    def summed_gain(self, _duels: Indices, _weights: Floats) -> Floats:
+    def gains(self, *_: object) -> Floats:
         """Refused: no duel has a gain of its own."""
         step = "choose gain='information', or allocation='random'"
         raise PlannerError(Fault("a rule on implications (implies.csv)", "gains of duels", "information", step))
 
-    def information(self, offered: NDArray[np.bool_], every: bool) -> Floats:
+    total_gain = weighted_gain = summed_gain = intervals = gains
+
+    @property
+    def closed(self) -> NDArray[np.bool_]:
+        """(M,) features that are observed or implied."""
+        return ~self.answers.open[self.place]
+
+    def total_unary(self) -> Floats:
+        """(M,) 1 for every open feature: no unary says which of them matters more."""
+        return np.where(self.closed, 0.0, 1.0)
+
+    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:
         """(M,) what each feature on offer tells about which entity holds; unless `every`, 0 of some that tell less."""
         chosen = np.flatnonzero(offered & self.answers.open[self.place])
         told = np.zeros(len(self.place))
@@ -104,44 +112,6 @@ class ImpliedPatient:
         a = int(joint[0].argmax())
         joint[1, a] = -1.0
         return f"tells {names[a]} from {names[int(joint[1].argmax())]}"
-
-
-def implied_view(
-    state: ImpliedPatient,
-    bundle: Bundle,
-    *,
-    score: str,
-    k: int,
-    find_clusters: Callable[[], Clusters],
-    patient: str,
-    seed: int,
-) -> View:
-    """What a rule may see of the patient now; what is implied counts as observed, and no duel has a gain of its own."""
-    closed = ~state.answers.open[state.place]
-
-    def no_duels(_: object) -> Floats:
-        return state.summed_gain(np.empty(0, dtype=np.int64), np.empty(0))
-
-    return View(
-        features=bundle.features,
-        entities=bundle.entities,
-        observed=closed,
-        tie=state.packed.tie,
-        largest_unary=np.where(closed, 0.0, 1.0),
-        gain=no_duels,
-        total_gain=no_duels,
-        weighted_gain=no_duels,
-        find_scores=lambda: state.scores(score),
-        find_rank=lambda: state.ranks(name_places(bundle.entities)),
-        find_lead=state.lead,
-        find_resolved=state.resolved,
-        find_intervals=lambda: no_duels(None),
-        find_clusters=find_clusters,
-        k=k,
-        patient=patient,
-        seed=seed,
-        find_information=state.information,
-    )
 
 
 def implied_values(bundle: Bundle, observed: Mapping[str, float]) -> dict[str, int]:
@@ -172,7 +142,7 @@ def told_table(state: ImpliedPatient, bundle: Bundle, open_: NDArray[np.bool_], 
     """The open features that tell most: feature, gain in nats, its share, whom it tells apart."""
     import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
-    gain = state.information(open_, True)
+    gain = state.information_among(open_, True)
     table = pd.DataFrame({"feature": bundle.features, "gain": gain})[open_]
     table["share"] = table["gain"] / max(float(gain.sum()), np.finfo(float).tiny)
     table = table.sort_values(["gain", "feature"], ascending=[False, True], ignore_index=True).head(most)
