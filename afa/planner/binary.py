@@ -15,8 +15,7 @@ from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import INFORMATION, Options, bundle_given, explicit_of, gauge_of
-from afa.planner.stop import Stop
+from afa.planner.options import INFORMATION, Options, Stop, bundle_given, explicit_of, gauge_of
 
 
 class BinaryPlanner(Planner):

@@ -25,8 +25,7 @@ from afa.planner.base import Planner
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.implied import ImpliedPatient
 from afa.planner.menu import Costs, Panels
-from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Options, bundle_given, explicit_of, gauge_of, one_of
-from afa.planner.stop import Stop
+from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Options, Stop, bundle_given, explicit_of, gauge_of, one_of
 from afa.preference import gaussian_sign
 
 
