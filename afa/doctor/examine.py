@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 
 from afa.config import RunConfig, carried_extract, check_run_config, own_rule_files
 from afa.doctor import estimate as estimates
-from afa.doctor.facts import Facts, Finding, counted, fault, of_error, ok, warning
+from afa.doctor.facts import Facts, Finding, counted, fault, of_error, ok, tried, warning
 from afa.doctor.inputs import (
     check_baselines,
     check_built,
@@ -26,7 +27,7 @@ from afa.doctor.inputs import (
 )
 from afa.doctor.machine import check_cores, check_disk, check_environment, check_memory, check_profile
 from afa.doctor.series import check_genes, check_network, check_samples, check_series
-from afa.errors import AfaError, ConfigError, Fault, ReportError
+from afa.errors import ConfigError, Fault, ReportError
 from afa.yamlfile import read_mapping
 
 RESULTS = Path("results")
@@ -169,14 +170,11 @@ def read_settings(files: Sequence[Path], entries: Sequence[str]) -> Settings:
     """`config/config.yaml`, then `files`, then `entries` of the form key=value, each over the one before."""
     document: dict[str, Any] = {}
     findings: list[Finding] = []
-    for path in (MAIN_FILE, *files):
+    given = [partial(read_mapping, path) for path in (MAIN_FILE, *files)]
+    given += [partial(parse_entry, entry) for entry in entries]
+    for read in given:
         try:
-            document = merged(document, read_mapping(path))
-        except ConfigError as error:
-            findings += of_error("config", error)
-    for entry in entries:
-        try:
-            document = merged(document, parse_entry(entry))
+            document = merged(document, read())
         except ConfigError as error:
             findings += of_error("config", error)
     run, refused, faults = _checked(document)
@@ -235,17 +233,9 @@ def _checked(document: Mapping[str, Any]) -> tuple[RunConfig, frozenset[str], li
         return check_run_config(dict(document)), frozenset(), []
     except ConfigError as error:
         findings = of_error("config", error)
-    refused = {key for key, value in document.items() if not _is_sound({key: value})}
+    refused = {key for key, value in document.items() if tried("config", check_run_config, {key: value})}
     sound = {key: value for key, value in document.items() if key not in refused}
     return check_run_config(sound), frozenset(refused), findings
-
-
-def _is_sound(document: dict[str, Any]) -> bool:
-    try:
-        check_run_config(document)
-    except ConfigError:
-        return False
-    return True
 
 
 def _late_faults(run: RunConfig) -> Iterator[Finding]:
@@ -264,23 +254,15 @@ def _late_faults(run: RunConfig) -> Iterator[Finding]:
 def _own_rule_faults(run: RunConfig) -> list[Finding]:
     """Custom classes that cannot be imported; their modules run here as they do in the run."""
     own = [name for name in run.allocation.rules if ":" in name]
-    if not own or (lost := _tried(own_rule_files, run)):
+    if not own or (lost := tried("config", own_rule_files, run)):
         return lost if own else []
     from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
 
     findings = []
     for name in own:
         try:
-            findings += _tried(rule_of, name)
+            findings += tried("config", rule_of, name)
         except Exception as error:  # whatever a module of the user's own raises
             found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
             findings.append(fault("config", found, "correct the module"))
     return findings
-
-
-def _tried(attempt: Callable[..., object], *arguments: object) -> list[Finding]:
-    try:
-        attempt(*arguments)
-    except AfaError as error:
-        return of_error("config", error)
-    return []

@@ -54,6 +54,15 @@ def of_error(check: str, error: AfaError | Iterable[Fault]) -> list[Finding]:
     ]
 
 
+def tried(check: str, attempt: Callable[..., object], *arguments: object) -> list[Finding]:
+    """A fault for everything that it lists where the attempt is refused."""
+    try:
+        attempt(*arguments)
+    except AfaError as error:
+        return of_error(check, error)
+    return []
+
+
 def counted(number: int, noun: str) -> str:
     """`1 fault`, `2 faults`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from afa.cohort.genes import read_aliases, read_ensembl
 from afa.cohort.geo import Source
 from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file, read_table_labels
 from afa.config import Baselines, Elicitation, RunConfig, cohort_file, language_models
-from afa.doctor.facts import Finding, counted, fault, of_error, ok, warning
+from afa.doctor.facts import Finding, counted, fault, of_error, ok, tried, warning
 from afa.doctor.series import ALIASES, ENSEMBL
 from afa.elicit.consensus import check_voters, consensus
 from afa.elicit.endpoint import BASE_URL, KEY, MODEL
@@ -25,7 +25,7 @@ from afa.elicit.recorded import Recorded
 from afa.elicit.search import EMAIL
 from afa.elicit.study import RECORD_FOLDER, Study, load_study, unary_questions
 from afa.elicit.tables import check_answered, genes_named, outcomes, usable_genes
-from afa.errors import AfaError, Fault
+from afa.errors import AfaError
 from afa.stages.inputs import check_duels, paper_tables
 from afa.stages.layer0_synthetic.portfolio import load_portfolio
 
@@ -51,17 +51,15 @@ def check_project() -> list[Finding]:
     if not is_project():
         step = "go to the project's folder, the one with workflow/Snakefile"
         return [fault("project", f"{Path.cwd()}: found no workflow/Snakefile", step)]
-    findings = []
-    for read, path in (
+    findings: list[Finding] = []
+    readers: tuple[tuple[Callable[[Path], object], Path], ...] = (
         (read_aliases, ALIASES),
         (read_ensembl, ENSEMBL),
         (load_portfolio, Path("config/portfolio.yaml")),
         (paper_tables, Path("resources/paper")),
-    ):
-        try:
-            read(path)
-        except AfaError as error:
-            findings += of_error("project", error)
+    )
+    for read, path in readers:
+        findings += tried("project", read, path)
     if not findings:
         findings.append(ok("project", "gene names, portfolio and the paper's tables can be read"))
     if any(Path(".snakemake/locks").glob("*")):
@@ -194,19 +192,13 @@ def check_built(folder: Path) -> list[Finding]:
     built, findings = [], []
     if (folder / "bundle").exists():
         built.append("bundle")
-        findings += _rebuilt(validate_bundle(folder / "bundle")[0], folder / "bundle")
+        findings += _rebuilt(of_error("built", validate_bundle(folder / "bundle")[0]), folder / "bundle")
     if (folder / "cohort").exists():
         built.append("cohort")
-        try:
-            load_cohort(folder / "cohort")
-        except AfaError as error:
-            findings += _rebuilt(error.faults, folder / "cohort")
+        findings += _rebuilt(tried("built", load_cohort, folder / "cohort"), folder / "cohort")
     if (folder / "source.json").exists():
-        try:
-            Source.read(folder / "source.json")
-        except AfaError as error:
-            step = f"remove {folder / 'source.json'}, and the run finds the series again"
-            findings += [warning("built", each.found, step) for each in of_error("built", error)]
+        step = f"remove {folder / 'source.json'}, and the run finds the series again"
+        findings += [warning("built", each.found, step) for each in tried("built", Source.read, folder / "source.json")]
     if findings:
         return findings
     if not built:
@@ -214,8 +206,7 @@ def check_built(folder: Path) -> list[Finding]:
     return [ok("built", f"{' and '.join(built)} in {folder} are whole and have their digests")]
 
 
-def _rebuilt(faults: Sequence[Fault], folder: Path) -> list[Finding]:
-    found = of_error("built", faults)
+def _rebuilt(found: Sequence[Finding], folder: Path) -> list[Finding]:
     return [fault(each.check, each.found, f"remove {folder}, and the run makes it again") for each in found]
 
 
