@@ -12,7 +12,16 @@ from afa.bundle import Bundle
 from afa.bundle.rates import SHARED
 from afa.mrf import Floats
 
-COUNTS = ["support", "unary +", "unary -", "by couplings only", "couplings +", "couplings -", "prior"]
+COUNTS = {
+    "support": "support",
+    "unary_up": "unary +",
+    "unary_down": "unary -",
+    "by couplings only": "by couplings only",
+    "couplings_same": "couplings +",
+    "couplings_opposite": "couplings -",
+    "log_odds": "prior",
+}
+"""Columns of `bundle_table` as the notebook names them."""
 WORK = ["solves", "iterations", "capped"]
 HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
 ERROR_KEYS = ["patient", "entity", "seed", "t"]
@@ -22,20 +31,9 @@ OVERLAPS = ["entity", "other", "shared features", "l1 distance"]
 
 def entity_counts(bundle: Bundle) -> pd.DataFrame:
     """By entity, the columns `COUNTS`: features in its support by what names them, couplings by sign, prior in nats."""
-    couplings = [bundle.packed.of(entity)[2] for entity in range(len(bundle.entities))]
-    counts = pd.DataFrame(
-        {
-            "support": [len(bundle.support(name)) for name in bundle.entities],
-            "unary +": (bundle.unary > 0).sum(axis=1),
-            "unary -": (bundle.unary < 0).sum(axis=1),
-            "couplings +": [int((values > 0).sum()) for values in couplings],
-            "couplings -": [int((values < 0).sum()) for values in couplings],
-            "prior": bundle.priors,
-        },
-        index=pd.Index(bundle.entities, name="entity"),
-    )
-    counts["by couplings only"] = counts["support"] - counts["unary +"] - counts["unary -"]
-    return counts[COUNTS]
+    counts = bundle_table(bundle).set_index("entity")
+    counts["by couplings only"] = counts["support"] - counts["unary_up"] - counts["unary_down"]
+    return counts[list(COUNTS)].rename(columns=COUNTS)
 
 
 def uses_of_features(bundle: Bundle) -> pd.Series:
