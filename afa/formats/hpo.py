@@ -22,7 +22,7 @@ from scipy import sparse
 from afa.csvfile import quoted, suggestion
 from afa.errors import BundleError, Fault
 from afa.formats.ontology import TERM, Ontology, text_of
-from afa.inference.hierarchy import Hierarchy
+from afa.inference.hierarchy import Hierarchy, largest_of
 
 PHENOTYPE = "HP:0000118"
 """The root of phenotypic abnormalities; beside it stand inheritance, onset and modifiers."""
@@ -203,7 +203,7 @@ def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: flo
     rows = np.array([row_of[disease] for disease, _ in stated.index])
     places = [np.array([column_of[a] for a in ontology.ancestors[t] if a in column_of]) for _, t in stated.index]
     sizes = [len(columns) for columns in places]
-    closed = _largest(np.repeat(rows, sizes), np.concatenate(places), np.repeat(stated.to_numpy(), sizes))
+    closed = largest_of(np.repeat(rows, sizes), np.concatenate(places), np.repeat(stated.to_numpy(), sizes))
     floor = 1.0 / (2 * len(diseases))
     means = np.bincount(closed[1], weights=closed[2], minlength=len(terms)) / len(diseases)
     row, column, value = _with_negated(closed, table[table["negated"]], row_of, column_of, ontology)
@@ -259,14 +259,6 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
     return rows
 
 
-def _largest(rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Triple:
-    """The same entries, each place once, with the largest of its values."""
-    order = np.lexsort((columns, rows))
-    row, column = rows[order], columns[order]
-    first = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(column) != 0)])
-    return row[first], column[first], np.maximum.reduceat(values[order], first)
-
-
 def _with_negated(
     closed: Triple, negated: pd.DataFrame, row_of: Mapping[str, int], column_of: Mapping[str, int], ontology: Ontology
 ) -> Triple:
@@ -281,7 +273,7 @@ def _with_negated(
     rows = np.repeat(np.array([row for row, _ in pairs], dtype=np.int64), sizes)
     columns = np.array([column for _, below_it in pairs for column in below_it], dtype=np.int64)
     known_rows, known_columns, values = closed
-    return _largest(np.r_[known_rows, rows], np.r_[known_columns, columns], np.r_[values, np.zeros(len(rows))])
+    return largest_of(np.r_[known_rows, rows], np.r_[known_columns, columns], np.r_[values, np.zeros(len(rows))])
 
 
 def _parent_matrix(terms: Sequence[str], column_of: Mapping[str, int], ontology: Ontology) -> sparse.csr_array:

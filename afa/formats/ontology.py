@@ -7,7 +7,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -69,8 +69,11 @@ class Ontology:
         known = {above: found for above in newer.ancestors[current] if (found := self._among(above, newer)) is not None}
         if current in known:
             return (known[current],), "merged"
-        lower = {above for above in known if any(above != one and above in newer.ancestors[one] for one in known)}
-        return tuple(sorted({known[above] for above in known if above not in lower})), "ancestor"
+        return tuple(sorted({known[above] for above in newer.lowest(known)})), "ancestor"
+
+    def lowest(self, terms: Collection[str]) -> set[str]:
+        """Those of some terms that are no ancestor of another one."""
+        return {one for one in terms if not any(one != other and one in self.ancestors[other] for other in terms)}
 
     def _among(self, current: str, newer: Ontology) -> str | None:
         """What this ontology calls a term of a newer one, by any of its ids there."""
@@ -104,8 +107,8 @@ def read_ontology(path: str | Path) -> Ontology:
             {
                 "id": [row["hpo_id"]],
                 "name": [row["name"]],
-                "is_a": _split(row["parents"]),
-                "alt_id": _split(row["alt_ids"]),
+                "is_a": split_ids(row["parents"]),
+                "alt_id": split_ids(row["alt_ids"]),
             }
             for row in rows
         ]
@@ -177,5 +180,6 @@ def _stanza(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _split(text: str) -> list[str]:
+def split_ids(text: str) -> list[str]:
+    """The ids in a cell of a table, with `|` between them."""
     return text.split("|") if text else []

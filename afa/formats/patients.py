@@ -15,7 +15,7 @@ from afa.bundle import Bundle
 from afa.errors import CohortError, Fault
 from afa.files import read_whole
 from afa.formats.hpo import DiseaseTerms
-from afa.formats.ontology import TERM, Ontology
+from afa.formats.ontology import TERM, Ontology, split_ids
 from afa.inference.hierarchy import hierarchy_of
 from afa.planner.implied import implied_values
 
@@ -167,9 +167,9 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
     ancestors, found = known.hierarchy.ancestors, []
     table = table[table["disease_id"].isin(list(rows))]
     for name, paper, disease, observed, excluded in zip(*(table[column] for column in COLUMNS), strict=True):
-        present = dict.fromkeys(at for term in _terms(observed) for at in place(term, near=True))
+        present = dict.fromkeys(at for term in split_ids(observed) for at in place(term, near=True))
         implied = set(present).union(*(ancestors[at].tolist() for at in present))
-        absent = dict.fromkeys(at for term in _terms(excluded) for at in place(term, near=False))
+        absent = dict.fromkeys(at for term in split_ids(excluded) for at in place(term, near=False))
         if present:
             kept = tuple(at for at in absent if at not in implied)
             found.append(Patient(name, paper, rows[disease], tuple(present), kept))
@@ -231,10 +231,6 @@ def chosen(patients: Sequence[Patient], later_than: int, of_each_paper: int) -> 
     return kept
 
 
-def _terms(text: str) -> list[str]:
-    return text.split("|") if text else []
-
-
 def _placing(known: DiseaseTerms, ontology: Ontology, newer: Ontology) -> Callable[..., tuple[int, ...]]:
     """What finds the places of a term: its own, or `near` those of its nearest known ancestors."""
     columns = {term: column for column, term in enumerate(known.terms)}
@@ -245,13 +241,8 @@ def _placing(known: DiseaseTerms, ontology: Ontology, newer: Ontology) -> Callab
             ids, how = ontology.place(term, newer)
             ids = ids if near or how != "ancestor" else ()
             if near:
-                ids = tuple(one for each in ids for one in _nearest_known(each, ontology, columns))
+                ids = tuple(one for each in ids for one in ontology.lowest(ontology.ancestors[each] & columns.keys()))
             kept[term, near] = tuple(sorted({columns[one] for one in ids if one in columns}))
         return kept[term, near]
 
     return place
-
-
-def _nearest_known(term: str, ontology: Ontology, columns: Mapping[str, int]) -> set[str]:
-    known = {above for above in ontology.ancestors[term] if above in columns}
-    return {one for one in known if not any(one != other and one in ontology.ancestors[other] for other in known)}

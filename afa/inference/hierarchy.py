@@ -229,12 +229,17 @@ def _with_ancestors(stated: sparse.csr_array, ancestors: list[Indices], floor: f
     value = np.where(stated.tocoo().data > floor, stated.tocoo().data, -1.0)
     row, column = np.r_[rows, np.repeat(rows, sizes)], np.r_[columns, above]
     largest = np.r_[stated.tocoo().data, np.repeat(value, sizes)]
-    order = np.lexsort((-largest, row, column))
-    row, column, largest = row[order], column[order], largest[order]
+    column, row, largest = largest_of(column, row, largest)
+    starts = np.searchsorted(column, np.arange(stated.shape[1] + 1))
+    return sparse.csc_array((np.where(largest < 0, np.nan, largest), row, starts), shape=stated.shape)
+
+
+def largest_of(rows: Indices, columns: Indices, values: Floats) -> tuple[Indices, Indices, Floats]:
+    """Entries by row, then by column: each place once, with the largest of its values."""
+    order = np.lexsort((columns, rows))
+    row, column = rows[order], columns[order]
     first = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(column) != 0)][: len(row)])
-    kept = np.where(largest[first] < 0, np.nan, largest[first])
-    starts = np.searchsorted(column[first], np.arange(stated.shape[1] + 1))
-    return sparse.csc_array((kept, row[first], starts), shape=stated.shape)
+    return row[first], column[first], np.maximum.reduceat(values[order], first)
 
 
 def _places_above(starts: Indices, entities: Indices, parent: Indices) -> Indices:
