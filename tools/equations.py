@@ -21,7 +21,7 @@ import pandas as pd
 
 from afa.codedigest import statements
 from afa.errors import AfaError, Fault, ReportError
-from afa.files import atomic_file
+from afa.files import write_text
 
 LABEL = re.compile(r"\b(?:eq|sec|supp|tab|prop|rem|par|box):[A-Za-z0-9_-]*[A-Za-z0-9]")
 COMPLETE = ("eq", "prop", "rem")
@@ -305,8 +305,7 @@ def main() -> None:
     except AfaError as error:
         sys.stderr.write("".join(f"afa: {fault}\n" for fault in error.faults))
         sys.exit(2)
-    with atomic_file(root / PAGE) as path:
-        path.write_text(page, encoding="utf-8")
+    write_text(root / PAGE, page)
 
 
 def _some(names: Sequence[str], most: int) -> str:

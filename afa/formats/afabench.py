@@ -24,7 +24,7 @@ import yaml
 
 from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.errors import Fault, PlannerError
-from afa.files import atomic_file
+from afa.files import write_text
 from afa.formats.batch import AnyPlanner, PlannerCache, Row, alike, columns_of, rows_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -154,8 +154,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
             "most_planners": self._most,
             "options": options,
         }
-        with atomic_file(folder / METHOD_FILE) as temporary:
-            temporary.write_text(yaml.safe_dump(setting, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        write_text(folder / METHOD_FILE, yaml.safe_dump(setting, sort_keys=False, allow_unicode=True))
 
     @classmethod
     def load(cls, path: str | Path, device: Any = "cpu") -> Self:

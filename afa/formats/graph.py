@@ -18,7 +18,7 @@ import numpy as np
 
 from afa.bundle import Bundle
 from afa.errors import BundleError, Fault
-from afa.files import atomic_file
+from afa.files import write_text
 from afa.formats.assemble import Pair, assemble, check_directions_alone, library
 from afa.mrf import Floats
 
@@ -218,8 +218,7 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
         lines = ["<?xml version='1.0' encoding='utf-8'?>", *networkx.generate_graphml(graph)]
     else:
         lines = [json.dumps(networkx.node_link_data(graph, edges="edges"), ensure_ascii=False, indent=1)]
-    with atomic_file(target) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(target, "\n".join(lines) + "\n")
 
 
 def read_graph(

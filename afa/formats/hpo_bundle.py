@@ -17,7 +17,7 @@ from afa.bundle.write import write_bundle
 from afa.csvfile import LONGEST_NAME
 from afa.errors import BundleError, Fault
 from afa.features import Features, features_of
-from afa.files import atomic_file, sha256_of
+from afa.files import sha256_of, write_text
 from afa.formats.hpo import PHENOTYPE, Annotations, DiseaseTerms, disease_terms, read_annotations
 from afa.formats.ontology import Ontology, read_ontology
 
@@ -101,8 +101,7 @@ def bundle_from_hpo(
             term: [features[j] for j in np.flatnonzero((organ == term) & (depth <= 2))] for term in sorted(set(organ))
         }
         named = {terms.names[term]: members for term, members in near.items() if members}
-        with atomic_file(panels) as path:
-            path.write_text(yaml.safe_dump(named, allow_unicode=True, sort_keys=False, width=1_000), encoding="utf-8")
+        write_text(panels, yaml.safe_dump(named, allow_unicode=True, sort_keys=False, width=1_000))
     return known
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
-from afa.files import atomic_file, write_csv
+from afa.files import atomic_file, write_csv, write_text
 from afa.report.resources import STORED_COLUMNS
 
 JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
@@ -66,9 +66,8 @@ def fold(run: Path) -> None:
         jobs = sorted(path for path in logs.rglob("*.log") if path != logs / LOGS)
         for path in jobs:
             said[path.relative_to(logs).with_suffix("").as_posix()] = path.read_text(encoding="utf-8", errors="replace")
-        with atomic_file(logs / LOGS) as temporary:
-            parts = (f"{HEAD}{name}\n{text.rstrip()}\n" for name, text in sorted(said.items()) if text.strip())
-            temporary.write_text("\n".join(parts), encoding="utf-8")
+        parts = (f"{HEAD}{name}\n{text.rstrip()}\n" for name, text in sorted(said.items()) if text.strip())
+        write_text(logs / LOGS, "\n".join(parts))
         _remove(jobs)
 
 

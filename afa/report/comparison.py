@@ -12,7 +12,7 @@ import pandas as pd
 
 from afa.csvfile import marked_table
 from afa.errors import ConfigError, Fault, ReportError
-from afa.files import atomic_folder
+from afa.files import atomic_folder, write_csv
 from afa.report.answers import Answer, Answers, Facts, Found, Reader
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
 from afa.report.verdicts import (
@@ -117,8 +117,7 @@ def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFram
     with atomic_folder(folder, ["comparison.csv", *(f"{name}.parquet" for name in tables)]) as temporary:
         for name, table in tables.items():
             write_parquet(table, temporary / f"{name}.parquet")
-        lines = marked_table(comparison)
-        lines.to_csv(temporary / "comparison.csv", index=False, float_format="%.10g", lineterminator="\n")
+        write_csv(marked_table(comparison), temporary / "comparison.csv", float_format="%.10g")
 
 
 def load_printed(folder: Path) -> dict[str, pd.DataFrame]:

@@ -13,7 +13,7 @@ import bokeh
 from bokeh.resources import Resources
 from markupsafe import Markup
 
-from afa.files import atomic_file
+from afa.files import write_text
 from afa.report.explored import Explored
 from afa.report.page_parts import packed, page
 
@@ -24,8 +24,7 @@ UNSAFE = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&"})
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
     """Write the page; it appears when it is complete."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(explorer_page(explored), encoding="utf-8")
+    write_text(path, explorer_page(explored))
 
 
 def explorer_page(explored: Explored) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from afa.files import atomic_folder
+from afa.files import atomic_folder, write_csv
 from afa.report.figures import new_figure, save_figure
 from afa.report.page_parts import page
 from afa.stages.league import FIXED, HEADLINE, PLANNER, RANDOM
@@ -165,7 +165,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
     names = ["league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES))]
     with atomic_folder(out, names, "league.html") as made:
         for name, table in {"league": rows, **tables}.items():
-            table.to_csv(made / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+            write_csv(table, made / f"{name}.csv", float_format="%.6g")
         picture = draw(tables, rows, len(fields), made / "league.svg") if tables else ""
         text = page(
             "league.html",

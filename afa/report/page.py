@@ -20,7 +20,7 @@ from afa import __version__
 from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
-from afa.files import atomic_file, sha256_of
+from afa.files import sha256_of, write_text
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.comparison import counted, digits, every_line
 from afa.report.notebook import notebook_caption, notebook_figure, notebook_page
@@ -88,11 +88,9 @@ def write_page(
     ReportError : something that the page is made of is not there.
 
     """
-    with atomic_file(out) as temporary:
-        temporary.write_text(report_page(run, parts, texts, left_out or {}, field), encoding="utf-8")
+    write_text(out, report_page(run, parts, texts, left_out or {}, field))
     if readme is not None:
-        with atomic_file(readme) as temporary:
-            temporary.write_text(run_readme(run), encoding="utf-8")
+        write_text(readme, run_readme(run))
 
 
 def report_page(

@@ -24,7 +24,7 @@ from snakemake.persistence.file import FilePersistence
 
 from afa.codedigest import DIGEST_LENGTH
 from afa.errors import Fault, ReportError
-from afa.files import atomic_file, sha256_of
+from afa.files import atomic_file, sha256_of, write_text
 from afa.workflow import AGAIN, Contents
 
 PACKAGES = (
@@ -173,8 +173,7 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
         "environment": environment(lock),
         "jobs": [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs],
     }
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(told, indent=1) + "\n")
 
 
 def environment(lock: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from afa.csvfile import marked_table
 from afa.errors import Fault, ReportError
-from afa.files import atomic_folder
+from afa.files import atomic_folder, write_csv
 from afa.orders import PAPER_ROUNDS
 from afa.report.paper_tables import TABLES, Lines, binary_form, paper_table
 from afa.stages import stages
@@ -138,8 +138,7 @@ def publish(
     tables[DICTIONARY] = dictionary_of(schemas)
     with atomic_folder(folder, [f"{name}.csv" for name in (*tables, *TABLES)]) as temporary:
         for name, table in tables.items():
-            file = temporary / f"{name}.csv"
-            marked_table(table).to_csv(file, index=False, float_format="%.10g", lineterminator="\n")
+            write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
 
 
 def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from afa.csvfile import marked_table
 from afa.engine.course import MISSING
 from afa.engine.follow import choose, follow
 from afa.errors import CohortError, Fault
-from afa.files import atomic_folder, sha256_of
+from afa.files import atomic_folder, sha256_of, write_csv
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
@@ -159,8 +159,7 @@ def write_simulation(
     title = f"bundle {card['bundle']['name']}, {of}; cohort {cohort['name']}, {cohort['simulated_on']} patients"
     with atomic_folder(folder, FILES, CARD) as temporary:
         for name, table in simulation._asdict().items():
-            path = temporary / f"{name}.csv"
-            marked_table(table).to_csv(path, index=False, float_format="%.10g", lineterminator="\n")
+            write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
         if draw is not None:
             draw(simulation.curves, title, temporary / "curves")
         if write_page is not None:
