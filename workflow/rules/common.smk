@@ -155,7 +155,7 @@ def command_digest(command):
 def template_digest(pattern):
     """Digest of what a page is written in beside Python, so that its rule runs again when that changes."""
     templates = PACKAGE / "report" / "templates"
-    parts = [templates / "page.css", *sorted(templates.glob(pattern))]
+    parts = [templates / "base.html", *sorted(templates.glob(pattern))]
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
 
