@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
@@ -95,6 +95,26 @@ def series_folder(series: str) -> str:
     return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 
+class Place(NamedTuple):
+    """Where a file of a series may lie below the series' folder, the SHA-256 that it must have, and its form."""
+
+    name: str
+    sha256: str | None
+    form: str
+
+
+def places(config: CohortConfig) -> tuple[list[Place], list[Place]]:
+    """Where sample descriptions and values may lie in a mirror, GEO's own file first."""
+    kind, values = "soft" if _is_soft(config.metadata_file) else "matrix", config.expression
+    of_samples = [Place(f"{kind}/{config.metadata_file}", None, "mirror")]
+    of_values = [Place(f"suppl/{values.file}", values.sha256, "mirror")]
+    if config.mirror_metadata_file is not None:
+        of_samples.append(Place(f"metadata/{config.mirror_metadata_file}", None, "mirror_joined"))
+    if values.joined_file is not None:
+        of_values.append(Place(f"suppl/{values.joined_file}", values.joined_sha256, "mirror_joined"))
+    return of_samples, of_values
+
+
 def fetch(
     config: CohortConfig,
     *,
@@ -112,15 +132,13 @@ def fetch(
     if extract is not None:
         return _from_extract(config, extract)
     folder = series_folder(config.series)
-    metadata = f"{'soft' if _is_soft(config.metadata_file) else 'matrix'}/{config.metadata_file}"
-    expression = f"suppl/{config.expression.file}"
     if mirror is not None:
-        return _from_mirror(config, Path(mirror) / folder, metadata, expression)
+        return _from_mirror(config, Path(mirror) / folder)
     if config.origin == "simulated":
         step = "write the simulated series first and give its folder as the mirror"
         raise CohortError(Fault(f"series {config.series}", "a simulated series and no folder", "its folder", step))
     files = []
-    for name, sha256 in ((metadata, None), (expression, config.expression.sha256)):
+    for name, sha256, _ in (choices[0] for choices in places(config)):
         target = Path(cache).absolute() / folder / name
         download(f"{base_url.rstrip('/')}/{folder}/{quote(name)}", target, sha256=sha256)
         files.append(_described(target, sha256, "geo"))
@@ -183,16 +201,8 @@ def _from_extract(config: CohortConfig, folder: Path) -> Source:
     return Source(config.series, *files)
 
 
-def _from_mirror(config: CohortConfig, folder: Path, metadata: str, expression: str) -> Source:
-    wanted: list[list[tuple[Path, str | None, str]]] = [
-        [(folder / metadata, None, "mirror")],
-        [(folder / expression, config.expression.sha256, "mirror")],
-    ]
-    if config.mirror_metadata_file is not None:
-        wanted[0].append((folder / "metadata" / config.mirror_metadata_file, None, "mirror_joined"))
-    if config.expression.joined_file is not None:
-        joined = folder / "suppl" / config.expression.joined_file
-        wanted[1].append((joined, config.expression.joined_sha256, "mirror_joined"))
+def _from_mirror(config: CohortConfig, folder: Path) -> Source:
+    wanted = [[(folder / name, sha256, form) for name, sha256, form in choices] for choices in places(config)]
     try:
         found = [next((choice for choice in choices if choice[0].is_file()), None) for choices in wanted]
     except OSError as error:

@@ -15,7 +15,7 @@ from afa.cohort.build import read_values
 from afa.cohort.config import CohortConfig, simulation_config
 from afa.cohort.encode import encode
 from afa.cohort.genes import Names, read_aliases, read_ensembl
-from afa.cohort.geo import GEO_URL, Source, SourceFile, fetch, read_samples, series_folder
+from afa.cohort.geo import GEO_URL, Place, Source, SourceFile, fetch, places, read_samples, series_folder
 from afa.cohort.select import make_labels, select
 from afa.config import RunConfig
 from afa.doctor.facts import Facts, Finding, fault, of_error, ok, size_text, warning
@@ -71,17 +71,6 @@ def check_genes(config: CohortConfig, series: Series, features: Names) -> list[F
     return []
 
 
-def places(config: CohortConfig) -> tuple[list[str], list[str]]:
-    """Where sample descriptions and values may lie in a mirror, below the series' folder, GEO's own file first."""
-    kind = "soft" if config.metadata_file.endswith((".soft", ".soft.gz")) else "matrix"
-    samples, values = [f"{kind}/{config.metadata_file}"], [f"suppl/{config.expression.file}"]
-    if config.mirror_metadata_file is not None:
-        samples.append(f"metadata/{config.mirror_metadata_file}")
-    if config.expression.joined_file is not None:
-        values.append(f"suppl/{config.expression.joined_file}")
-    return samples, values
-
-
 def _in_mirror(config: CohortConfig, mirror: Path, cache: Path) -> tuple[list[Finding], Series]:
     """Both files as the run would find them; the sample descriptions are of use even where the values are amiss."""
     if not mirror.is_dir():
@@ -90,10 +79,11 @@ def _in_mirror(config: CohortConfig, mirror: Path, cache: Path) -> tuple[list[Fi
         wrong = fault("series", f"geo_mirror {mirror}: found {found}; expected a folder in GEO's layout", step)
         return [wrong], Series(to_fetch=None)
     folder = mirror / series_folder(config.series)
-    present = [[folder / name for name in names if (folder / name).is_file()] for names in places(config)]
-    samples = _descriptions(config, present[0][0], folder) if present[0] else None
-    if all(present) and max(_size_mb(paths[0]) for paths in present) > LARGEST_READ_MB:
-        found = ", ".join(f"{paths[0]} ({size_text(_size_mb(paths[0]))})" for paths in present)
+    present = [[place for place in choices if (folder / place.name).is_file()] for choices in places(config)]
+    samples = _descriptions(config, folder, present[0][0]) if present[0] else None
+    paths = [folder / choices[0].name for choices in present if choices]
+    if all(present) and max(map(_size_mb, paths)) > LARGEST_READ_MB:
+        found = ", ".join(f"{path} ({size_text(_size_mb(path))})" for path in paths)
         note = warning("series", f"{found}: there, but too large to be read to the end here; the run will")
         return [note], Series(samples)
     try:
@@ -109,13 +99,13 @@ def _in_mirror(config: CohortConfig, mirror: Path, cache: Path) -> tuple[list[Fi
 def _in_cache(config: CohortConfig, cache: Path) -> tuple[list[Finding], Series]:
     """Files of the cache were whole when they came; a hash that the cohort's file gives is held against them."""
     folder = series_folder(config.series)
-    names, hashes = [paths[0] for paths in places(config)], [None, config.expression.sha256]
+    wanted = [choices[0] for choices in places(config)]
     kept = [
         (cache / folder / name).is_file() and sha256 in {None, sha256_of(cache / folder / name)}
-        for name, sha256 in zip(names, hashes, strict=True)
+        for name, sha256, _ in wanted
     ]
-    lacking = tuple(f"{GEO_URL}/{folder}/{quote(name)}" for name, there in zip(names, kept, strict=True) if not there)
-    samples = _descriptions(config, cache / folder / names[0], cache / folder) if kept[0] else None
+    lacking = tuple(f"{GEO_URL}/{folder}/{quote(wanted[i].name)}" for i, there in enumerate(kept) if not there)
+    samples = _descriptions(config, cache / folder, wanted[0]) if kept[0] else None
     if lacking:
         return [ok("series", f"{config.series}: {len(lacking)} of 2 files not in {cache} yet")], Series(
             samples, lacking
@@ -123,10 +113,10 @@ def _in_cache(config: CohortConfig, cache: Path) -> tuple[list[Finding], Series]
     return [ok("series", f"{config.series} is in {cache}")], Series(samples)
 
 
-def _descriptions(config: CohortConfig, path: Path, folder: Path) -> Source:
+def _descriptions(config: CohortConfig, folder: Path, place: Place) -> Source:
     """A source of which only the sample descriptions are to be read."""
-    form = "mirror" if path == folder / places(config)[0][0] else "mirror_joined"
-    part = SourceFile(path, "", path.stat().st_size, form)
+    path = folder / place.name
+    part = SourceFile(path, "", path.stat().st_size, place.form)
     return Source(config.series, part, part)
 
 

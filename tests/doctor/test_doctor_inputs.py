@@ -13,7 +13,7 @@ from cohort.geo_layout import config, put, series_matrix
 
 from afa.bundle import load_bundle, save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.cohort.geo import GEO_URL, fetch, series_folder
+from afa.cohort.geo import GEO_URL, fetch, places, series_folder
 from afa.config import carried_extract, check_run_config
 from afa.doctor import series as series_module
 from afa.doctor.facts import Reply, this_machine
@@ -26,7 +26,7 @@ from afa.doctor.inputs import (
     check_project,
     shards_text,
 )
-from afa.doctor.series import check_genes, check_network, check_samples, check_series, places
+from afa.doctor.series import check_genes, check_network, check_samples, check_series
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -199,7 +199,7 @@ def test_a_whole_mirror_has_nothing_left_to_fetch(mirror):
 @pytest.mark.parametrize("metadata", ["GSE123456_series_matrix.txt.gz", "GSE123456_family.soft.gz"])
 def test_files_are_looked_for_where_the_run_will_look(tmp_path, metadata):
     settings = config(metadata_file=metadata)
-    samples, values = places(settings)
+    samples, values = ([place.name for place in choices] for choices in places(settings))
     for chosen in ((samples[0], values[0]), (samples[1], values[1])):
         folder = tmp_path / chosen[0].replace("/", "_")
         for name in chosen:
