@@ -131,12 +131,6 @@ def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
         table.to_csv(temporary, **form)
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write a text in UTF-8; the file appears when it is complete."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
 def _held(folder: Path) -> Iterator[str]:
     """What is in a folder at any depth, but folders that hold something themselves, as paths inside it."""
     for path in sorted(folder.iterdir()):

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from operator import methodcaller
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+from pydantic import BeforeValidator, Field, RootModel
 
 import afa
 from afa.dialogue.sessions import Keeper, all_or_nothing
@@ -34,7 +34,7 @@ from afa.planner import Planner, TopKPlanner
 from afa.planner.log import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
 from afa.planner.why import outcomes
-from afa.yamlfile import check_model
+from afa.yamlfile import Strict, check_model
 
 PROTOCOL = 1
 LONGEST_LINE = 1_000_000
@@ -51,38 +51,34 @@ def _ternary(value: Any) -> int:
 Value = Annotated[int, BeforeValidator(_ternary)]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class _Show(_Request):
+class _Show(Strict):
     do: Literal["show", "view", "undo", "ranking", "history", "quit"]
 
 
-class _Observe(_Request):
+class _Observe(Strict):
     do: Literal["observe"]
     values: dict[str, Value] = Field(default={}, min_length=1)
     numbers: dict[str, float] = Field(default={}, min_length=1)
     cost: float | None = Field(None, ge=0)
 
 
-class _Correct(_Request):
+class _Correct(Strict):
     do: Literal["correct"]
     feature: str
     value: Value
 
 
-class _Skip(_Request):
+class _Skip(Strict):
     do: Literal["skip"]
     feature: str
 
 
-class _Explain(_Request):
+class _Explain(Strict):
     do: Literal["explain"]
     most: int = Field(10, ge=1)
 
 
-class _Save(_Request):
+class _Save(Strict):
     do: Literal["save"]
     file: str
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.session import load_session, save_session
-from afa.yamlfile import check_model, read_mapping
+from afa.yamlfile import Strict, check_model, read_mapping
 
 KEPT_AS = {
     **{
@@ -36,9 +36,7 @@ PATIENCE = 5.0
 """Seconds to wait for another process that has the same session open."""
 
 
-class _Panel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
+class _Panel(Strict):
     features: tuple[str, ...] = Field(min_length=1)
     cost: float | None = Field(None, ge=0)
 

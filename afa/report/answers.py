@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError, Fault
 from afa.report.paper_tables import Lines
 from afa.report.verdicts import DIFFERENCE, OPERATORS, Number, Relation, number
 from afa.stats.summary import KEYS
-from afa.yamlfile import load_model
+from afa.yamlfile import Strict, load_model
 
 Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
 READ: tuple[Kind, ...] = ("row", "paired", "erratum")
@@ -34,12 +34,6 @@ END = "M"
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
 """Metrics that are shares; `gap` is a difference of two."""
 HUNDREDTHS = ("percent", DIFFERENCE)
-
-
-class Strict(BaseModel):
-    """What a file of people's answers holds: no other keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Answer(Strict):

@@ -17,7 +17,7 @@ from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import ConfigError, Fault
 from afa.files import sha256_of
-from afa.report.answers import Reader, Strict
+from afa.report.answers import Reader
 from afa.report.verdicts import (
     CLOSE,
     DIFFERENCE,
@@ -33,7 +33,7 @@ from afa.report.verdicts import (
 from afa.stages import stages
 from afa.stats.summary import headline
 from afa.stats.tables import read_table
-from afa.yamlfile import load_model
+from afa.yamlfile import Strict, load_model
 
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
