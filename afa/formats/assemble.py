@@ -85,17 +85,6 @@ def assemble(
     )
 
 
-def check_directions_alone(bundle: Bundle, form: str) -> None:
-    """Refuse a bundle that says more than directions and couplings, which `form` has no place for."""
-    if bundle.rates is not None or bundle.packed.scope is not None:
-        found, expected = (
-            "a bundle that says how often, or what can occur",
-            f"directions alone, all that {form} can hold",
-        )
-        step = "keep it as a folder (afa.bundle.save_bundle)"
-        raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
-
-
 def _twice(where: str, kind: str, names: Sequence[str]) -> list[Fault]:
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     return [

@@ -19,7 +19,7 @@ import numpy as np
 from afa.bundle import Bundle
 from afa.errors import BundleError, Fault
 from afa.files import write_text
-from afa.formats.assemble import Pair, assemble, check_directions_alone, library
+from afa.formats.assemble import Pair, assemble, library
 from afa.mrf import Floats
 
 FORMAT = "afa-bundle"
@@ -37,7 +37,10 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     >>> graph.nodes["MUC2"]["unary"], graph.edges["CXCL8", "MUC2"]["coupling"]
     (-1.0, -1.0)
     """
-    check_directions_alone(bundle, "a graph")
+    if bundle.rates is not None or bundle.packed.scope is not None:
+        found, step = "a bundle that says how often, or what can occur", "keep it as a folder (afa.bundle.save_bundle)"
+        expected = "directions alone, all that a graph can hold"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
     networkx = library("networkx")
     chosen = bundle if entity is None else bundle.restrict_entities([bundle.entities[bundle.index(entity)]])
     graph = networkx.MultiGraph() if entity is None else networkx.Graph()

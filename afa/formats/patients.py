@@ -28,7 +28,6 @@ class Phenopacket:
     observed: tuple[str, ...]
     excluded: tuple[str, ...]
     diseases: tuple[str, ...]
-    sex: str
     others: tuple[str, ...] = ()
 
 
@@ -58,10 +57,8 @@ def read_phenopacket(path: str | Path) -> Phenopacket:
         faults.append(Fault(where, f"{', '.join(both[:5])} observed and excluded", "one of the two", step))
     if faults:
         raise CohortError(faults)
-    subject = document.get("subject")
-    sex = str(subject.get("sex", "")) if isinstance(subject, dict) else ""
     name = str(document.get("id") or Path(path).stem)
-    return Phenopacket(name, observed, excluded, tuple(_diagnoses(document)), sex.lower(), others)
+    return Phenopacket(name, observed, excluded, tuple(_diagnoses(document)), others)
 
 
 class Said(NamedTuple):
