@@ -99,8 +99,7 @@ class Answers:
     def log_evidence(self) -> Floats:
         """(N,) log prior plus tau times `log_likelihood`."""
         prior = self.hierarchy.prior
-        evidence: Floats = self.tau * self.log_likelihood + (0.0 if prior is None else prior)
-        return evidence
+        return self.tau * self.log_likelihood + (0.0 if prior is None else prior)
 
     @cached_property
     def posterior(self) -> Floats:

@@ -114,8 +114,7 @@ class Enumerated:
         """E[x_j x_l] of all pairs, (n, n), E[x_j^2] on the diagonal."""
         x_a, x_b = self.halves.a.values, self.halves.b.values
         inside_a, inside_b = x_a.T @ (self.p_a[:, None] * x_a), x_b.T @ (self.p_b[:, None] * x_b)
-        pairs: Floats = np.block([[inside_a, self.cross], [self.cross.T, inside_b]])
-        return pairs
+        return np.block([[inside_a, self.cross], [self.cross.T, inside_b]])
 
     def draw(self, uniforms: Floats) -> NDArray[np.int8]:
         """Independent samples, (n_samples, n), from uniforms in [0, 1) of the same shape."""

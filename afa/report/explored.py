@@ -167,10 +167,12 @@ def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> li
     certified = run[run["certified"]].groupby("patient")["t"].min()
     rounds = {str(name): int(t) for name, t in certified.items()}
     ordered = sorted(patients, key=lambda name: (rounds.get(name, len(run)), name))
-    if len(ordered) <= most:
-        return sorted(ordered)
-    places = [i * (len(ordered) - 1) // max(most - 1, 1) for i in range(most)]
-    return sorted(ordered[place] for place in places)
+    return sorted(ordered[place] for place in evenly(len(ordered), most))
+
+
+def evenly(n: int, most: int) -> list[int]:
+    """At most `most` of n places, the first and the last among them."""
+    return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
 def _cell(
@@ -218,8 +220,7 @@ def walked_of(found: Followed, bundle: Bundle, k: int) -> Walked:
     path, row = np.ogrid[: len(inside), : inside.shape[1]]
 
     def expected(under: NDArray[np.int64], score: NDArray[np.int64]) -> Floats:
-        cross: Floats = found.cross[path, row, under, score]
-        return cross
+        return found.cross[path, row, under, score]
 
     own = expected(inside, inside) - expected(outside, outside)
     lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D

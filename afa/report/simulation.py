@@ -33,7 +33,7 @@ from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
-from afa.report.explored import RANKED, READ, Explored, Walked, boundary_of, explored_of, walked_of
+from afa.report.explored import RANKED, READ, Explored, Walked, boundary_of, evenly, explored_of, walked_of
 from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate import Simulation, ways_of
 from afa.stages.simulate import simulate as followed
@@ -69,7 +69,7 @@ def explore_simulation(
     measured, costs : as of `afa.stages.simulate.simulate`. gauge : with a closure that is known.
     """
     n = len(cohort.patients)
-    rows = sorted({i * (n - 1) // max(most - 1, 1) for i in range(most)} if n > most else range(n))
+    rows = evenly(n, most)
     names = [cohort.patients[row] for row in rows]
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
     prices, solver = prices_of(bundle, costs), Solver()
