@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -230,14 +231,11 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
         (line for _, line in lines), delimiter=mark, quoting=csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE
     )
     header = next(reader)
+    numbered: Iterator[tuple[int, list[str]]] = zip((number for number, _ in lines[1:]), reader, strict=True)
     at = {key: next((header.index(name) for name in names if name in header), None) for key, names in _COLUMNS.items()}
-    numbers = iter([number for number, _ in lines[1:]])
     if at["term"] is None and len(header) >= len(_OLD) and TERM.fullmatch(header[_OLD.index("term")]):
         at = {key: _OLD.index(key) for key in ("name", "term", "frequency", "negated")} | {"disease": None}
-        reader, numbers = (
-            csv.reader((line for _, line in lines), delimiter=mark, quoting=csv.QUOTE_NONE),
-            iter(n for n, _ in lines),
-        )
+        numbered = chain([(lines[0][0], header)], numbered)
     elif lacking := [names[0] for key, names in _COLUMNS.items() if at[key] is None]:
         step = suggestion(lacking[0], header)
         faults.append(
@@ -245,7 +243,7 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
         )
         return []
     rows = []
-    for number, row in zip(numbers, reader, strict=True):
+    for number, row in numbered:
         cells = {key: row[place].strip() if place is not None and place < len(row) else "" for key, place in at.items()}
         if at["disease"] is None:
             cells["disease"] = f"{row[0]}:{row[1]}"

@@ -17,7 +17,6 @@ from afa.report.resources import STORED_COLUMNS
 JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
 HEAD = "== "
 FOLDED, LOGS = "jobs.csv", "jobs.log"
-RULE_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "cpu_seconds", "max_rss_mb"]
 
 
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
@@ -89,7 +88,7 @@ def _remove(files: list[Path]) -> None:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `read_jobs` summed by rule, the one with the longest total first, with the columns of `RULE_COLUMNS`.
+    """The rows of `read_jobs` summed by rule, the one with the longest total first.
 
     seconds, cpu_seconds : sums over the rule's jobs. longest_seconds, max_rss_mb : of its longest and its largest job.
     """
@@ -100,9 +99,7 @@ def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
         cpu_seconds=("cpu_seconds", "sum"),
         max_rss_mb=("max_rss_mb", "max"),
     )
-    return rules.reset_index().sort_values(["seconds", "rule"], ascending=[False, True], ignore_index=True)[
-        RULE_COLUMNS
-    ]
+    return rules.reset_index().sort_values(["seconds", "rule"], ascending=[False, True], ignore_index=True)
 
 
 def store_run(run: Path, path: str | Path) -> None:
