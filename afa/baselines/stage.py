@@ -186,7 +186,7 @@ class Setting:
         entities = protocol.entities_of(bundle) if BINARY in protocol.tasks else []
         top_k = None
         if TOP_K in protocol.tasks:
-            clinical = clinical_k(bundle, cohort, protocol.k)
+            clinical = clinical_k(labels_of(bundle, cohort), protocol.k)
             top_k = TopK.of(bundle, chosen, clinical, k=protocol.k, solver=solver, threads=threads)
         by_entity = {name: OneTask.of(bundle, name, chosen.values, solver, threads) for name in entities}
         return cls(bundle, chosen, protocol, by_entity, top_k)

@@ -46,7 +46,8 @@ def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> 
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, cohort.values, solver=solver)
-    targets = Targets.of(truth, labels_of(bundle, cohort), k, clinical_k(bundle, cohort, k))
+    labels = labels_of(bundle, cohort)
+    targets = Targets.of(truth, labels, k, clinical_k(labels, k))
     duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
         winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()
     )

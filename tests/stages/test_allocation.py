@@ -22,6 +22,7 @@ from afa.stages.allocation.tables import (
     clinical_k,
     follow_own_rule,
 )
+from afa.stages.inputs import labels_of
 from afa.stages.settings import Allocation, Inference
 
 SOLVER = Solver()
@@ -100,7 +101,7 @@ def test_precisions_by_hand():
     labels = pd.DataFrame([[0, 1, 1]], index=["p0"], columns=list(bundle.entities), dtype="Int8")
     cohort = Cohort("made", bundle.features, ("p0",), np.array([[1, 1]], dtype=np.int8), labels)
     tables = grid(bundle, cohort, [Cell("largest_unary", "", "every")])
-    assert clinical_k(bundle, cohort, 2) == 1
+    assert clinical_k(labels_of(bundle, cohort), 2) == 1
     wald = tables["rounds"].query("method == 'wald'").set_index("t")
     # before any observation all three tie: the top 2 holds 2 x 2/3 of the right ones, the top 1 a positive in 2 of 3
     assert wald["p_at_k"].tolist() == pytest.approx([2 / 3, 1, 1])

@@ -82,7 +82,8 @@ def allocation_grid(
     names = [cohort.patients[p] for p in patients]
     values = cohort.values[list(patients)]
     truth = full_observation(bundle, values, solver=solver)
-    targets = Targets.of(truth, labels_of(bundle, cohort)[list(patients)], k, clinical_k(bundle, cohort, k))
+    labels = labels_of(bundle, cohort)
+    targets = Targets.of(truth, labels[list(patients)], k, clinical_k(labels, k))
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
     for cell in cells:
         began = time.perf_counter()
@@ -132,10 +133,9 @@ class Targets:
         }
 
 
-def clinical_k(bundle: Bundle, cohort: Cohort, k: int) -> int:
-    """Size k' = min(k, floor(L / 2)) of the top set where a cohort labels L of the entities (decisions.md S10)."""
-    labelled = int((~np.isnan(labels_of(bundle, cohort))).any(axis=0).sum())
-    return min(k, labelled // 2)
+def clinical_k(labels: NDArray[np.float64], k: int) -> int:
+    """Size k' = min(k, floor(L / 2)) of the top set where labels (P, N) are of L of the entities (decisions.md S10)."""
+    return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)
 
 
 def _follow(

@@ -267,16 +267,12 @@ def _stability(held: Votes) -> Iterator[pd.DataFrame]:
     for runs in range(1, n):
         for min_agree in range(1, runs + 1):
             for other_runs, shared_runs in ((runs, max(0, 2 * runs - n)), (n, runs)):
-                totals = {"shared": np.zeros(len(held.entities), dtype=np.int64)}
-                totals["union"] = totals["shared"].copy()
-                for order in orders:
-                    one = _first(held, order, runs, min_agree)
-                    other = _first(held, order[::-1], other_runs, min_agree)
-                    same = (one * other > 0).sum(axis=1)
-                    totals["shared"] += same
-                    totals["union"] += np.abs(one).sum(axis=1) + np.abs(other).sum(axis=1) - same
+                one = np.stack([_first(held, order, runs, min_agree) for order in orders], axis=1)
+                other = np.stack([_first(held, order[::-1], other_runs, min_agree) for order in orders], axis=1)
+                same = (one * other > 0).sum(axis=(1, 2))
+                either = np.abs(one).sum(axis=(1, 2)) + np.abs(other).sum(axis=(1, 2)) - same
                 keys = {"runs": runs, "min_agree": min_agree, "other_runs": other_runs, "shared_runs": shared_runs}
-                table = pd.DataFrame({"entity": held.entities, **totals})
+                table = pd.DataFrame({"entity": held.entities, "shared": same, "union": either})
                 yield table.assign(wording=held.wording, orders=len(orders), **keys)
 
 

@@ -256,7 +256,7 @@ class Aims:
     def of(cls, bundle: Bundle, cohort: Cohort, k: int) -> Aims:
         sizes = np.array([len(bundle.support(entity)) for entity in bundle.entities])
         pairs, labels = all_pairs(len(bundle.entities)), labels_of(bundle, cohort)
-        return cls(pairs, sizes, labels, k, clinical_k(bundle, cohort, k))
+        return cls(pairs, sizes, labels, k, clinical_k(labels, k))
 
     def against_labels(self, place: NDArray[np.int64], threads: int | None) -> dict[str, Floats]:
         """Precision at k' and at all positives, and AUROC, of rankings (P, R, N); each (P, R) (decisions.md S10).

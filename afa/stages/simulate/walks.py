@@ -32,7 +32,7 @@ from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
-from afa.stages.allocation.tables import Targets
+from afa.stages.allocation.tables import Targets, clinical_k
 from afa.stats.accuracy import overlap, precisions_by_prevalence
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
@@ -132,7 +132,7 @@ class TopKTask(Asked):
     @cached_property
     def k_labels(self) -> int:
         """The size of the top set among the labelled entities (decisions.md S10)."""
-        return min(self.k, int((~np.isnan(self.labels)).any(axis=0).sum()) // 2)
+        return clinical_k(self.labels, self.k)
 
     @cached_property
     def usual(self) -> tuple[NDArray[np.int8], list[int]]:
