@@ -73,10 +73,8 @@ def rows_of(
     shape = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
     batch: tuple[int, ...] = values.shape[: max(values.ndim - len(shape), 0)]
     if values.shape != (*batch, *shape) or int(np.prod(shape)) != len(names):
-        expected, step = (
-            f"{len(names)} features on the last axes",
-            "pass feature_shape, or name the columns by features",
-        )
+        expected = f"{len(names)} features on the last axes"
+        step = "pass feature_shape, or name the columns by features"
         raise PlannerError(Fault("masked_features", f"{values.shape}, feature_shape {shape}", expected, step))
     if mask.shape != values.shape or mask.dtype != np.bool_:
         found, expected = f"{mask.dtype} {mask.shape}", f"bool {values.shape}, as masked_features"

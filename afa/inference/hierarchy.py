@@ -71,12 +71,10 @@ class Hierarchy:
         """
         bare = cls(entities, features, stated, background, parents, floor, prior)
         said = _with_ancestors(stated, bare.ancestors, floor)
-        starts, rows, largest = (
-            said.indptr.astype(np.int64),
-            said.indices.astype(np.int64),
-            np.where(np.isnan(said.data), 0.0, said.data),
-        )
-        silent, tree, p = np.isnan(said.data), bare.parent, largest.copy()
+        starts, rows = said.indptr.astype(np.int64), said.indices.astype(np.int64)
+        silent, tree = np.isnan(said.data), bare.parent
+        largest = np.where(silent, 0.0, said.data)
+        p = largest.copy()
         absent, below = np.zeros(len(p)), np.zeros(len(p))
         columns = [slice(*starts[at : at + 2]) for at in range(len(features))]
         up = _places_above(starts, rows, tree)

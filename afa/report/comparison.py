@@ -160,14 +160,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
             verdict = Verdict(IDENTITY, reason=note)
         else:
             verdict = judge(paper, ours, reader.facts.numbers["patients"])
-        line = {
-            "also": cell["also"],
-            "kind": CELL,
-            "table": name,
-            "row": cell["row"],
-            "column": cell["column"],
-            "unit": unit,
-        }
+        line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         if rule is not None:
             line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
         found = None if ours is None else Found(ours, unit, cell["n"])
