@@ -14,15 +14,9 @@ if TYPE_CHECKING:
     from afa.formats.markov_network import from_markov_networks, to_markov_network
 
 _HOME = {
-    "REGISTRY": "afa.formats.afabench",
-    "BinaryMethod": "afa.formats.afabench",
-    "TopKMethod": "afa.formats.afabench",
-    "from_markov_networks": "afa.formats.markov_network",
-    "from_networkx": "afa.formats.graph",
-    "read_graph": "afa.formats.graph",
-    "to_markov_network": "afa.formats.markov_network",
-    "to_networkx": "afa.formats.graph",
-    "write_graph": "afa.formats.graph",
+    **dict.fromkeys(("REGISTRY", "BinaryMethod", "TopKMethod"), "afa.formats.afabench"),
+    **dict.fromkeys(("from_networkx", "read_graph", "to_networkx", "write_graph"), "afa.formats.graph"),
+    **dict.fromkeys(("from_markov_networks", "to_markov_network"), "afa.formats.markov_network"),
 }
 
 __all__ = [
