@@ -166,6 +166,7 @@ def assemble(
         raise CohortError(_missing_genes(config, needed or absent, tiers))
     values, read_from = choose_rows(log, found_in, chosen.controls)
     coded = encoded(coding, values, chosen)
+    because = {name: allowed[name] for name in absent} if isinstance(allowed, dict) else {}
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
     record = {
@@ -178,11 +179,7 @@ def assemble(
         "patients": len(chosen.patients),
         "selection": [{"step": step, "samples": left} for step, left in chosen.steps],
         "dropped_features": absent,
-        **(
-            {"dropped_because": {name: allowed[name] for name in absent}}
-            if absent and isinstance(allowed, dict)
-            else {}
-        ),
+        **({"dropped_because": because} if because else {}),
         "genes_without_spread": [str(gene) for gene in values.index[coded.flat]],
         "aliases_used": {name: row_id for name, row_id in read_from.items() if row_id not in tiers[name][0]},
         "labels": describe_labels(patients, config.labels, labels),
@@ -201,30 +198,17 @@ def _columns(values: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataF
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) -> list[Fault]:
     """One fault for the genes of which the series has no row, one for those whose row id nobody gave."""
-    groups = (
-        (
-            [feature for feature in absent if tiers[feature]],
-            "no row of",
-            "a row for each feature of the bundle",
-            "add another name to the gene aliases",
-        ),
-        (
-            [feature for feature in absent if not tiers[feature]],
-            "no Ensembl id known for",
-            "an id for each feature, the rows of this series being Ensembl ids",
-            "add the id to the Ensembl table",
-        ),
-    )
-    return [
-        Fault(
-            f"cohort {config.name}, series {config.series}",
-            f"{found} {len(genes)} features: {', '.join(genes)}",
-            expected,
-            f"{step}, or name them in `allow_missing_genes`, which drops them from cohort and bundle",
-        )
-        for genes, found, expected, step in groups
-        if genes
-    ]
+    where = f"cohort {config.name}, series {config.series}"
+    or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
+    faults = []
+    if genes := [feature for feature in absent if tiers[feature]]:
+        found, step = f"no row of {len(genes)} features: {', '.join(genes)}", "add another name to the gene aliases"
+        faults.append(Fault(where, found, "a row for each feature of the bundle", f"{step}, {or_drop}"))
+    if genes := [feature for feature in absent if not tiers[feature]]:
+        found = f"no Ensembl id known for {len(genes)} features: {', '.join(genes)}"
+        expected = "an id for each feature, the rows of this series being Ensembl ids"
+        faults.append(Fault(where, found, expected, f"add the id to the Ensembl table, {or_drop}"))
+    return faults
 
 
 def _shares(coded: np.ndarray) -> dict[str, Any]:

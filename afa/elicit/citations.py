@@ -15,7 +15,16 @@ from typing import Literal, get_args
 import pandas as pd
 
 from afa.elicit.abstracts import Abstract, names_gene, words
-from afa.elicit.answers import AnchorAnswer, Answer, BinaryTurn, ConditionalAnswer, PairAnswer, Reference, UnaryAnswer
+from afa.elicit.answers import (
+    AnchorAnswer,
+    Answer,
+    BinaryTurn,
+    ConditionalAnswer,
+    GeneAnswer,
+    PairAnswer,
+    Reference,
+    UnaryAnswer,
+)
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.study import Study
 from afa.elicit.tables import REFERENCE_COLUMNS, answer_of, plain
@@ -96,25 +105,17 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
 def parts(answer: Answer) -> list[Part]:
     """Where an answer may cite; a ranking of phenotypes cites nowhere."""
     if isinstance(answer, UnaryAnswer):
-        genes = [
-            Part(
-                gene.gene_symbol,
-                gene.reference_indices,
-                (gene.mechanism_of_action, gene.snippet),
-                gene.evidence_source == "literature",
-            )
-            for gene in answer.genes
-        ]
+        genes = [_part(gene.gene_symbol, gene, gene.mechanism_of_action, gene.snippet) for gene in answer.genes]
         return [*genes, *([Part("", (), (), False, answer.references)] if answer.references else [])]
     if isinstance(answer, AnchorAnswer):
-        return [_part(pair.gene2, pair) for pair in answer.pairs]
+        return [_part(pair.gene2, pair, pair.supporting_text) for pair in answer.pairs]
     if isinstance(answer, PairAnswer | ConditionalAnswer):
-        return [_part("", answer)]
+        return [_part("", answer, answer.supporting_text)]
     return [Part("", (), (answer.supporting_text,), False)] if isinstance(answer, BinaryTurn) else []
 
 
-def _part(item: str, answer: PairAnswer | ConditionalAnswer) -> Part:
-    return Part(item, answer.reference_indices, (answer.supporting_text,), answer.evidence_source == "literature")
+def _part(item: str, answer: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Part:
+    return Part(item, answer.reference_indices, texts, answer.evidence_source == "literature")
 
 
 def reference_table(
