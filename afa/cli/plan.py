@@ -74,19 +74,16 @@ class Question:
 
         panels = read_panels(self.panels) if self.panels else None
         first = [name.strip() for name in self.first.split(",")] if self.first else None
-        names = ("coupling", "holds", "tau", "score", "gain", "allocation", "patient")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {
-            "first": first,
-            "tau": tau_of(self.tau),
-        }
+        names = ("coupling", "holds", "score", "gain", "allocation", "patient")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options |= {"first": first, "tau": tau_of(self.tau)}
         if session is not None and keeper.found:
             if self.phenopacket is not None:
                 found, step = f"{session}, which has its own steps", "leave it out, or name another session"
                 raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
-            stops = ("budget", "certain", "posterior", "probability")
-            given = {f"--{name}": value for name, value in options.items()}
-            given |= {f"--{name}": getattr(self, name) for name in ("k", "entity", "costs", *stops)}
-            return resumed_planner(session, bundle, given | {"--panels": panels, "--min-gain": self.min_gain})
+            given = vars(self) | options | {"panels": panels}
+            by_option = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+            return resumed_planner(session, bundle, by_option)
         planner = new_planner(
             bundle,
             k=self.k,
