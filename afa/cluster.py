@@ -29,7 +29,7 @@ Clusters = tuple[tuple[int, ...], ...]
 class Clustering:
     """The clusters of one patient over time, made when they are first asked for in a span of `T_RE` observations.
 
-    Compiled: those of `clusters` from the distances of `parameters`, which are equal if equal but for rounding.
+    Compiled: those of `clusters` from `distances`, where distances that are equal but for rounding are equal.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -114,6 +114,11 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
     couplings = sp.coo_array((packed.value[left], (entity[left], place.ravel())), shape=shape)
     rows = sp.csr_array(sp.hstack([sp.csr_array(fields), couplings.tocsr()]))
     return Parameters(bundle, rows, known // n_features, known % n_features)
+
+
+def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
+    """(N, N) l1 distances between what is left of the entities' models, as `Parameters.distances`."""
+    return parameters(bundle, observations).distances
 
 
 def paper_clusters(n_entities: int) -> int:

@@ -13,7 +13,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from afa.bundle import Bundle
-from afa.cluster import C_MIN, T_RE, Clustering, clusters, parameters
+from afa.cluster import C_MIN, T_RE, Clustering, clusters, distances, parameters
 from afa.errors import PlannerError
 from afa.mrf import Evidence
 
@@ -43,7 +43,7 @@ def test_two_entities_are_as_far_apart_as_their_parameters_each_pair_once() -> N
     couplings = np.zeros((2, 3, 3))
     couplings[0, 0, 1] = couplings[1, 0, 2] = 2.0
     bundle = bundle_of([[1, 0, -1], [0.5, 1, -1]], couplings)
-    assert parameters(bundle).distances.tolist() == [[0, 0.5 + 1 + 2 + 2], [5.5, 0]]
+    assert distances(bundle).tolist() == [[0, 0.5 + 1 + 2 + 2], [5.5, 0]]
 
 
 def test_an_observation_moves_unaries_and_takes_its_couplings_away() -> None:
@@ -51,16 +51,16 @@ def test_an_observation_moves_unaries_and_takes_its_couplings_away() -> None:
     couplings[0, 0, 1] = couplings[1, 0, 2] = 2.0
     bundle = bundle_of([[1, 0, -1], [0.5, 1, -1]], couplings)
     # f0 = -1: the unaries left at f1, f2 are (-2, -1) and (1, -3), and no coupling
-    assert parameters(bundle, {"f0": -1}).distances[0, 1] == 3 + 2
+    assert distances(bundle, {"f0": -1})[0, 1] == 3 + 2
     assert parameters(bundle, {"f0": -1}).values.toarray().tolist() == [[0, -2, -1], [0, 1, -3]]
-    assert parameters(bundle, {"f0": 1, "f1": 0, "f2": -1}).distances.tolist() == [[0, 0], [0, 0]]
+    assert distances(bundle, {"f0": 1, "f1": 0, "f2": -1}).tolist() == [[0, 0], [0, 0]]
 
 
 @given(observed_bundles())
 def test_distances_are_those_of_the_conditioned_models(case: tuple[Bundle, dict[int, int]]) -> None:
     bundle, observed = case
     known = {bundle.features[j]: value for j, value in observed.items()}
-    found = parameters(bundle, known).distances
+    found = distances(bundle, known)
     left = [Evidence.of(model, known) for model in models_of(bundle)]
     for a, b in combinations(range(len(left)), 2):
         hidden = ~left[a].observed
@@ -74,7 +74,7 @@ def test_distances_are_those_of_the_conditioned_models(case: tuple[Bundle, dict[
 def test_an_unknown_feature_or_value_is_refused(bundle_tiny: Bundle) -> None:
     for observations in ({"nosuch": 1}, {"MUC2": 2}):
         with pytest.raises(PlannerError, match="a feature of the bundle with the value"):
-            parameters(bundle_tiny, observations)
+            distances(bundle_tiny, observations)
 
 
 def test_ceil_sqrt_clusters_are_made_where_none_is_small() -> None:
@@ -145,9 +145,7 @@ def test_neither_the_order_of_entities_nor_of_features_shows(bundle: Bundle, dat
     entities, features = data.draw(st.permutations(bundle.entities)), data.draw(st.permutations(bundle.features))
     other = rearranged(bundle, entities, features)
     known = {bundle.features[0]: 1}
-    found = [
-        named(clusters(parameters(b, known).distances, b.entities, smallest=2), b.entities) for b in (bundle, other)
-    ]
+    found = [named(clusters(distances(b, known), b.entities, smallest=2), b.entities) for b in (bundle, other)]
     assert found[0] == found[1]
 
 
@@ -194,5 +192,5 @@ def test_clusters_are_made_anew_at_every_multiple_of_the_span_from_the_first_obs
 
 
 def test_the_recorded_bundle_falls_into_two_clusters(recorded_bundle: Bundle) -> None:
-    found = clusters(parameters(recorded_bundle).distances, recorded_bundle.entities)
+    found = clusters(distances(recorded_bundle), recorded_bundle.entities)
     assert sorted(map(len, found)) == [5, 20]

@@ -12,7 +12,7 @@ from test_engine_gains import readable_gains, readable_scores
 from afa.allocate import RULES, View
 from afa.allocate.base import view_of
 from afa.bracket import l1_interval
-from afa.cluster import Clustering, clusters, parameters
+from afa.cluster import Clustering, clusters, distances
 from afa.copeland import ranking
 from afa.engine.crossing import new_mirror, new_table, observe_among, refresh_table, solve_every
 from afa.engine.duels import all_pairs, sides_of
@@ -72,7 +72,7 @@ def readable_view(bundle, observed, gain, k) -> View:
         find_lead=lambda duels: lead[duels],
         find_resolved=lambda duels: resolved[duels],
         find_intervals=lambda: np.array([l1_interval(state) for state in evidence]),
-        find_clusters=lambda: clusters(parameters(bundle, {}).distances, bundle.entities),
+        find_clusters=lambda: clusters(distances(bundle, {}), bundle.entities),
         k=k,
         patient="p",
         seed=0,
@@ -251,7 +251,7 @@ def test_compiled_distances_are_those_of_the_parameters(case):
     values[list(observed)], known[list(observed)] = list(observed.values()), True
     found = model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, known)
     named = {bundle.features[j]: value for j, value in observed.items()}
-    np.testing.assert_allclose(found, parameters(bundle, named).distances, atol=1e-12)
+    np.testing.assert_allclose(found, distances(bundle, named), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -261,7 +261,7 @@ def test_clusters_over_time_are_the_readable_ones(seed):
     clustering = Clustering(bundle)
     for t in range(len(bundle.features) + 1):
         if t % 50 == 0:
-            expected = clusters(parameters(bundle, seen).distances, bundle.entities)
+            expected = clusters(distances(bundle, seen), bundle.entities)
             assert len(expected) > 1
         assert clustering.at(seen) == expected
         if t < len(bundle.features):

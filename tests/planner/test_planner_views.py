@@ -16,7 +16,7 @@ from test_planner import fault
 from afa.allocate import Choice, View
 from afa.bracket import l1_interval
 from afa.bundle import Bundle
-from afa.cluster import clusters, parameters
+from afa.cluster import clusters, distances
 from afa.copeland import ranking
 from afa.errors import PlannerError
 from afa.mrf import Evidence
@@ -122,7 +122,7 @@ def test_a_view_clusters_by_the_observations_of_the_last_multiple_of_50(recorded
     for t, made in ((0, 0), (49, 0), (57, 50), (100, 100)):
         known = {name: values[name] for name in names[:t]}
         first = {name: values[name] for name in names[:made]}
-        expected = clusters(parameters(recorded_bundle, first).distances, recorded_bundle.entities)
+        expected = clusters(distances(recorded_bundle, first), recorded_bundle.entities)
         assert view_of(recorded_bundle, known).clusters == expected
 
 
