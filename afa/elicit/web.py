@@ -89,9 +89,8 @@ def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str],
     ReplyError : there is no whole reply, or it is larger than `bounds.largest` bytes.
 
     """
-    end = time.monotonic() + bounds.deadline
     late = ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
-    return within(bounds.deadline, lambda: _called(method, url, bounds, end, headers, sent), late)
+    return within(bounds.deadline, lambda: _called(method, url, bounds, late, headers, sent), late)
 
 
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
@@ -114,8 +113,9 @@ def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parse
 
 
 def _called(
-    method: str, url: str, bounds: Bounds, end: float, headers: Mapping[str, str], sent: Mapping[str, Any]
+    method: str, url: str, bounds: Bounds, late: ReplyError, headers: Mapping[str, str], sent: Mapping[str, Any]
 ) -> HttpReply:
+    end = time.monotonic() + bounds.deadline
     try:
         with requests.request(
             method,
@@ -137,12 +137,13 @@ def _called(
                     found = f"a reply of more than {bounds.largest} bytes"
                     raise ReplyError(found, "less, for what was asked", again=False)
                 if time.monotonic() > end:
-                    raise ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
+                    raise late
             return HttpReply(reply.status_code, reply.headers, bytes(body))
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
         raise ReplyError("an address that cannot be asked", "http or https", again=False) from None
     except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
-        raise ReplyError(f"silence for {bounds.timeout:g} seconds", again=True) from None
+        silent = ReplyError(f"silence for {bounds.timeout:g} seconds", again=True)
+        raise (silent if bounds.timeout < bounds.deadline else late) from None
     except requests.RequestException as error:
         raise ReplyError(f"no answer ({_cause(error)})", again=True) from None
     except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError):
