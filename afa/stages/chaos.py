@@ -27,8 +27,9 @@ from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Section, Seeds, Stage
 from afa.stages.columns import columns
-from afa.stats.accuracy import Moments, Part, Resampled, by_t, constant_answers, right_of, sums_of
+from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of, sums_of
 from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.resampling import Moments
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from afa.orders import random_orders
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import labels_of, rounds_up_to
-from afa.stats.accuracy import Moments, Part, Resampled, Signs, by_t, interval, percentiles, sums_of
+from afa.stats.accuracy import Part, Resampled, Signs, by_t, sums_of
 from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.resampling import Moments, interval, percentiles
 from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Accuracy over a cohort from signs and targets: shares, their intervals over patients, and what stands beside them.
 
-Intervals resample patients, the unit that a new cohort would draw again; correlations are from sums, for it.
-
 Decisions are cubes: patients first, everything else of a patient after that. A score of 0 is half right (decisions.md
 S5); a target of 0, or a missing label, leaves the decision out (decisions.md S11). Measures under weights (R, P), whole
 numbers, take one row a resample and give (R,); NaN where a resample has one class only.
@@ -19,48 +17,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.mrf import Floats
-from afa.orders import generator_of
+from afa.stats.resampling import interval, patient_weights
 
 Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
 Mask = NDArray[np.bool_]
 SURE, TIED = 2, 1
 """Surely in a patient's top k at full observation; tied across rank k."""
-
-
-def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Percentile interval of resampled statistics, (R, C) -> low and high (C,); NaN where all resamples are."""
-    tail = 100 * (1 - confidence) / 2
-    low, high = percentiles(statistics, [tail, 100 - tail])
-    return low, high
-
-
-def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
-    """`value`, `low`, `high` of statistics (1 + R, C), the first row the values, the others their resamples."""
-    low, high = interval(every[1:], confidence=confidence)
-    return pd.DataFrame({"value": every[0], "low": low, "high": high})
-
-
-def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Percentiles of the known values of each column, (R, C) -> (L, C); NaN where there is none.
-
-    Interpolated as by `np.percentile`, which takes three times as long, and far longer where a value is missing.
-    """
-    ranked = np.array(statistics.T, order="C")
-    ranked.sort(axis=1)  # puts NaN last
-    last = np.maximum(np.count_nonzero(~np.isnan(ranked), axis=1) - 1, 0)[:, None]
-    place = last * (np.asarray(levels) / 100)
-    before = np.floor(place).astype(np.int64)
-    low, high = (np.take_along_axis(ranked, at, axis=1) for at in (before, np.minimum(before + 1, last)))
-    part, step = place - before, high - low
-    found: Floats = np.where(part < 0.5, low + step * part, high - step * (1 - part)).T
-    return found
-
-
-def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
-    """(R, P) how often each patient is drawn in each resample; whole numbers, so that weighted sums are exact."""
-    drawn = generator_of("bootstrap", purpose)
-    return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -321,41 +284,3 @@ class ProbabilitySums:
     def brier(self, weights: Floats) -> Floats:
         """Mean of (probability - truth)^2, (R,)."""
         return (weights @ self.squares) / (weights @ self.n)
-
-
-NO_SPREAD = 1e-12
-"""A sum of squares about the mean below this share of that about a fixed origin is rounding: nothing varies."""
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Sums over a patient's runs of two scalars x and y, from a fixed origin: each (P, C), C cells apart."""
-
-    n: Floats
-    x: Floats
-    y: Floats
-    xx: Floats
-    yy: Floats
-    xy: Floats
-
-    @classmethod
-    def of(cls, x: Floats, y: Floats) -> Moments:
-        """Of scalars (P, runs, C); the origin is the first tuple's value, so that what never varies is exactly 0."""
-        x, y = x - x[0, 0], y - y[0, 0]
-        n = np.full((len(x), x.shape[2]), float(x.shape[1]))
-        return cls(n, x.sum(axis=1), y.sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1))
-
-    def correlation(self, weights: Floats) -> Floats:
-        """(R, C) Pearson's r under weights (R, P) of the patients; NaN where x or y does not vary."""
-        # einsum, not a matrix product: its sums do not depend on the number of threads
-        n, x, y, xx, yy, xy = (
-            np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
-        )
-        spread_x, spread_y = n * xx - x * x, n * yy - y * y
-        varies = (spread_x > NO_SPREAD * n * xx) & (spread_y > NO_SPREAD * n * yy)
-        scale = np.sqrt(np.where(varies, spread_x * spread_y, 1.0))
-        return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
-
-    def only(self, weights: Floats) -> Floats:
-        """(R,) the correlation of the first cell."""
-        return self.correlation(weights)[:, 0]

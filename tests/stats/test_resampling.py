@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afa.stats.accuracy import Resampled, interval, patient_weights, percentiles
+from afa.stats.accuracy import Resampled
+from afa.stats.resampling import interval, patient_weights, percentiles
 
 
 def ratio_interval(right, total):

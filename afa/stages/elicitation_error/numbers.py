@@ -11,7 +11,8 @@ from scipy.special import ndtri
 
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stats.accuracy import Part, Resampled, interval, mean_ratio, sums_of
+from afa.stats.accuracy import Part, Resampled, mean_ratio, sums_of
+from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pandas as pd
 from afa.elicit.study import PAIRWISE, UNARY
 from afa.mrf import Floats
 from afa.stages.elicitation_health.signs import EXPERIMENT
-from afa.stats.accuracy import Part, Resampled, interval, share_of
+from afa.stats.accuracy import Part, Resampled, share_of
+from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:

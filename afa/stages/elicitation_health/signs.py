@@ -18,7 +18,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stats.accuracy import patient_weights
+from afa.stats.resampling import patient_weights
 from afa.stats.tables import joined
 
 EXPERIMENT = "elicitation_health"

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from afa.mrf import Floats
 from afa.stages.labels.tasks import GREEDY, RANDOM
-from afa.stats.accuracy import Mask, Resampled, accuracies, interval, ranking, with_interval
+from afa.stats.accuracy import Mask, Resampled, accuracies, ranking
 from afa.stats.arrays import axis_among, rows_by
+from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:

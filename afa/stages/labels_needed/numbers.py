@@ -21,8 +21,9 @@ from afa.mrf import Floats
 from afa.orders import generator_of
 from afa.stages.labels.tasks import GREEDY, RANDOM
 from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS
-from afa.stats.accuracy import Resampled, interval, share_of, with_interval
+from afa.stats.accuracy import Resampled, share_of
 from afa.stats.arrays import axis_among, rows_by
+from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from afa.stages.league.readings import (
     with_and_without,
 )
 from afa.stages.simulate.walks import measured_first
-from afa.stats.accuracy import accuracies, patient_weights, ranking, with_interval
+from afa.stats.accuracy import accuracies, ranking
+from afa.stats.resampling import patient_weights, with_interval
 from afa.stats.tables import joined
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"

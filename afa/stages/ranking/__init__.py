@@ -15,8 +15,9 @@ from afa.stages.base import Column, Rounds, Section, Seeds, Stage
 from afa.stages.columns import columns, described
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
-from afa.stats.accuracy import Part, Resampled, interval, precisions_by_prevalence
+from afa.stats.accuracy import Part, Resampled, precisions_by_prevalence
 from afa.stats.arrays import Complete, axis_among, axis_of
+from afa.stats.resampling import interval
 from afa.stats.summary import count_rows, summary_rows
 
 if TYPE_CHECKING:

@@ -39,7 +39,8 @@ from afa.stages.simulate.walks import (
     planner_of,
     prices_of,
 )
-from afa.stats.accuracy import patient_weights, ranking, share_of, with_interval
+from afa.stats.accuracy import ranking, share_of
+from afa.stats.resampling import patient_weights, with_interval
 
 
 class Simulation(NamedTuple):
