@@ -53,15 +53,16 @@ def test_it_is_the_top_1_of_two_entities_at_every_round(score, kind, case):
     options = {"score": score, "gain": kind[0], "target": kind[1]}
     binary = BinaryPlanner(bundle, entity=entity, **options)
     duel = TopKPlanner(two_entities(bundle, entity), k=1, allocation="greedy", **options)
-    while (feature := binary.next_feature()) is not None:
+    # the duel of two entities settles the sign of S, the task that of its posterior, one perhaps before the other
+    while not (binary.resolved() or duel.resolved()):
+        feature = binary.next_feature()
         assert duel.next_feature() == feature
+        if feature is None:
+            return
         assert binary.reason == duel.reason
         for planner in (binary, duel):
             planner.observe(feature, patient[feature])
         assert binary.score() == duel.scores()[0, 1]
-        if binary.resolved() or duel.resolved():
-            return  # the duel of two entities settles the sign of S, the task that of its posterior
-    assert duel.next_feature() is None
 
 
 @QUICK
