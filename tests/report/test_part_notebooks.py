@@ -11,8 +11,11 @@ import pytest
 from bundles import bundle_of
 
 from afa.bundle import save_bundle
-from afa.cohort.cohort import Cohort, write_cohort
+from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.report.notebook import notebook_figure, run_notebook
+from afa.stages.labels import Settings, label_tables, summarise
+from afa.stages.settings import Bootstrap
+from afa.stats.summary import write_summary
 
 ROOT = Path(__file__).parents[2]
 VALUES = np.array([[0, 0, 0, 0, 0], [1, -1, 0, 0, 1], [0, 0, 1, -1, 0]], dtype=np.int8)
@@ -53,6 +56,20 @@ def test_a_missing_label_is_not_counted_as_negative(bundle_tiny, tmp_path):
     drawn = (tmp_path / "cohort.svg").read_text(encoding="utf-8")
     assert "1 / 2" in drawn
     assert drawn.count("no label in this cohort") == len(bundle_tiny.entities) - 1
+
+
+def test_a_label_that_nobody_has_leaves_the_healthy_their_table(bundle_tiny, tmp_path):
+    run = run_of(tmp_path / "run", bundle_tiny, {"bleeding": [0, 0, 0]})
+    healthy = pd.DataFrame(VALUES[:2], ["h0", "h1"], list(bundle_tiny.features))
+    cohort = replace(load_cohort(run / "cohort"), controls=healthy)
+    few = Settings(thresholds=(0.5,), percents=(50,), seeds=(0,), permutations=2, whole_permutations=3)
+    rows = summarise(label_tables(bundle_tiny, cohort, {0.5: cohort}, few), bootstrap=Bootstrap())
+    (run / "curves").mkdir()
+    write_summary([rows], run / "curves" / "labels.parquet")
+    text = shown(run, "labels", tmp_path)
+    assert "0 labels, 1 of one class left out" in text
+    assert "healthy, no" in text
+    assert "no label with both classes" in (tmp_path / "labels.svg").read_text(encoding="utf-8")
 
 
 def test_the_bundles_page_counts_what_is_in_the_files(bundle_tiny, tmp_path):
