@@ -26,7 +26,10 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("afa", "tests", "resources", "docs", "config", "pyproject.toml")
-ENGINE = "allocate/test_allocating engine/test_scale engine/test_engine engine/test_engine_brackets"
+ENGINE = (
+    "engine/test_engine engine/test_engine_brackets engine/test_walk engine/test_explicit_engine"
+    " engine/test_exclusive_engine engine/test_scale allocate/test_allocating"
+)
 TESTS = {  # the first pattern that fits a file names its tests
     "mrf": "test_mrf test_base_rates inference/test_meanfield",
     "closure": "test_closure test_shared_closure",
@@ -36,21 +39,22 @@ TESTS = {  # the first pattern that fits a file names its tests
     "copeland": "test_copeland",
     "inference/meanfield": "inference/test_meanfield",
     "inference/exact": "inference/test_exact",
-    "allocate/*": "allocate/test_allocate allocate/test_check_policy",
+    "allocate/*": "allocate/test_allocate allocate/test_allocating",
     "engine/elimination*": "engine/test_engine_elimination inference/test_exact engine/test_score_distribution",
     "engine/sweeps": "engine/test_engine_sweeps engine/test_engine",
     "engine/paths": "engine/test_stopping_engine engine/test_engine stages/test_layer0_lift",
     "engine/ranks": "engine/test_precision allocate/test_allocating",
     "engine/gauges": "engine/test_engine_gauges",
-    "engine/gains": "engine/test_engine_gains engine/test_engine",
+    "engine/gains": "engine/test_engine_gains engine/test_engine engine/test_explicit_engine",
+    "engine/implications": "planner/test_implied_planner engine/test_exclusive_engine",
     "engine/tasks": "engine/test_engine_tasks engine/test_stopping_engine test_shared_closure",
     "engine/rounds": "stages/test_layer1 allocate/test_allocating",
     "engine/walk": "engine/test_walk engine/test_engine",
     "engine/*": ENGINE,
 }
 NOT_MATHEMATICS = ("engine/warm", "engine/compile", "engine/kept", "*/__init__", "allocate/check")
-SECONDS = 300
-"""Of processor time that the tests of a mutant may take."""
+AS_PYTHON, SECONDS = 200, 300
+"""Of processor time that the tests of a mutant may take, with kernels as Python and with kernels compiled."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -120,7 +124,10 @@ def tests_of(name: str) -> list[str]:
 
 
 def outcome(tests: list[str], mutant: Mutant | None) -> str:
-    """`killed`, `late` or `survived`: what the tests make of a mutant, or of no change."""
+    """`killed`, `late` or `survived`: what the tests make of a mutant, or of no change.
+
+    A kernel is run as the Python that it is written in; only where that takes too long is it compiled, with all others.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "project"
         copy.mkdir()
@@ -136,16 +143,20 @@ def outcome(tests: list[str], mutant: Mutant | None) -> str:
             node, field, value, _ = list(places(tree))[mutant.number]
             setattr(node, field, value)
             path.write_text(ast.unparse(tree), encoding="utf-8")
-        command = [
-            "bash",
-            "-c",
-            f'ulimit -t {SECONDS}; exec "$0" -m pytest -x -q -m "not slow" -p no:cacheprovider "$@"',
-        ]
-        command += [sys.executable, *tests]
-        environment = {**os.environ, "CI": "true", "PYTHONPATH": str(copy)}
-        if mutant is not None and mutant.file.startswith("engine/"):
-            environment["NUMBA_CACHE_DIR"] = str(Path(folder) / "kernels")
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, check=False)
+        found = tried(tests, copy, AS_PYTHON, NUMBA_DISABLE_JIT="1")
+        return found if found != "late" else tried(tests, copy, SECONDS, NUMBA_CACHE_DIR=str(Path(folder) / "kernels"))
+
+
+def tried(tests: list[str], copy: Path, seconds: int, **environment: str) -> str:
+    """What the tests of a copy make of it in so many seconds of processor time."""
+    command = ["bash", "-c", f'ulimit -t {seconds}; exec "$0" -m pytest -x -q -m "not slow" -p no:cacheprovider "$@"']
+    done = subprocess.run(
+        [*command, sys.executable, *tests],
+        cwd=copy,
+        env={**os.environ, "CI": "true", "PYTHONPATH": str(copy), **environment},
+        capture_output=True,
+        check=False,
+    )
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return "late"
     return "survived" if done.returncode == 0 else "killed"
