@@ -103,13 +103,14 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
         CLINICAL_R: clinical,
     }
     totals = {name: mask.sum(axis=1).astype(np.float64) for name, mask in cases.items()}
-    rounds = _by_run(tables, "rounds", patients, {"method": axis_of(tables["rounds"], ["method"])})
-    choices = _by_run(tables, "choices", patients, {})
+    rounds = _by_run("rounds", tables["rounds"], patients, ["method"])
+    last_round = rounds.shape[-1] - 1
+    choices = _by_run("choices", tables["choices"], patients, [], last_round)
     if set(choices.axes["run"].labels) != set(rounds.axes["run"].labels):
         raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", AGAIN))
     members = _members(rounds)
     return Grid(
-        last_round=rounds.shape[-1] - 1,
+        last_round=last_round,
         methods=[str(name) for (name,) in rounds.axes["method"].labels],
         runs={cell: len(runs) for cell, runs in members.items()},
         counted={name: _counted(rounds, name, totals[name], members) for name in (*DUELS, *PRECISIONS)},
@@ -128,12 +129,16 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 
 
 def _by_run(
-    tables: Mapping[str, pd.DataFrame], name: str, patients: Sequence[str], more: Mapping[str, Axis]
+    name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> Complete:
-    """A table by run, what is in `more`, patient and t; both tables have the rounds of `rounds`."""
-    table, last_round = tables[name], int(tables["rounds"]["t"].max())
+    """A table by run, more keys, patient and t, to its own last round where none is given; without its texts.
+
+    Of millions of rows the texts would take more memory than all numbers.
+    """
+    last_round = int(table["t"].max()) if last_round is None else last_round
     place = {"patient": axis_among(table["patient"], patients), "t": axis_of_rounds(table["t"], last_round)}
-    return Complete.of(f"table {name}", table, {"run": axis_of(table, RUN), **more, **place})
+    axes = {"run": axis_of(table, RUN), **{key: axis_of(table, [key]) for key in more}, **place}
+    return Complete.of(f"table {name}", table.select_dtypes(["number", "bool"]), axes)
 
 
 def _members(whole: Complete) -> dict[Cell, list[int]]:
