@@ -19,6 +19,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.engine.duels import all_pairs
+from afa.engine.follow import blocks
 from afa.engine.paths import Signs, sign_paths
 from afa.engine.rounds import right_by_kind
 from afa.errors import ConfigError, Fault
@@ -64,8 +65,6 @@ METHODS = ("linearity", "wald")
 SELECTING, MEASURING = "selecting", "measuring"
 EARLY = 50
 """The last round that the early definitions look at."""
-BLOCK_BYTES = 64 * 2**20
-"""Signs held at once, patients being followed block by block."""
 
 
 class Definition(NamedTuple):
@@ -136,8 +135,9 @@ def run(
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
     sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
     parts: dict[str, list[pd.DataFrame]] = {"flips": [], "rounds": [], "duels": []}
-    for block in _blocks(bundle, patients, len(seeds)):
-        names, values = [cohort.patients[p] for p in block], cohort.values[list(block)]
+    signs_each = len(SCORES) * len(seeds) * (len(bundle.features) + 1) * len(all_pairs(len(bundle.entities)))
+    for rows in blocks(max(1, len(patients)), signs_each):
+        names, values = [cohort.patients[p] for p in patients[rows]], cohort.values[list(patients[rows])]
         orders = random_orders(bundle.features, names, seeds)
         paths = sign_paths(bundle, values, orders, solver=Solver(**dict(inference)), threads=threads)
         winners = paths.signs["wald"][:, 0, -1]
@@ -146,16 +146,8 @@ def run(
             parts["flips"] += _flips(bundle, values, orders[:, among], signs, names, seed_set)
             parts["rounds"] += _rounds(signs, winners, names, seed_set)
         parts["duels"].append(duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel()))
-    whole = {name: pd.concat(blocks, ignore_index=True) for name, blocks in parts.items()}
+    whole = {name: pd.concat(tables, ignore_index=True) for name, tables in parts.items()}
     return {name: table.sort_values("patient", kind="stable", ignore_index=True) for name, table in whole.items()}
-
-
-def _blocks(bundle: Bundle, patients: Sequence[int], n_orders: int) -> Iterator[Sequence[int]]:
-    """The patients in runs whose signs fit into `BLOCK_BYTES`; one empty run where there is no patient."""
-    rounds, pairs = len(bundle.features) + 1, len(all_pairs(len(bundle.entities)))
-    size = max(1, BLOCK_BYTES // max(1, len(SCORES) * n_orders * rounds * pairs))
-    for first in range(0, max(1, len(patients)), size):
-        yield patients[first : first + size]
 
 
 def _flips(

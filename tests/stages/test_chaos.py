@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine import follow
 from afa.errors import ConfigError
 from afa.orders import random_order
 from afa.planner import TopKPlanner
@@ -198,7 +199,7 @@ def test_shards_joined_are_the_whole_byte_for_byte(
 def test_the_size_of_blocks_and_the_number_of_threads_do_not_show(
     bundle_tiny: Bundle, cohort: Cohort, whole: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chaos_module, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(follow, "BLOCK_BYTES", 1)
     split = run(bundle_tiny, cohort, range(PATIENTS), threads=2)
     for name in NAMES:
         pd.testing.assert_frame_equal(split[name], whole[name])
