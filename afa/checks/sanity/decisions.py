@@ -19,11 +19,12 @@ from afa.bundle import Bundle
 from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject
 from afa.copeland import copeland_wins, ranking
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
-from afa.engine.paths import Snapshots, snapshots
+from afa.engine.paths import Snapshots
 from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
 from afa.mrf import ROUNDING, Evidence, Floats
 from afa.orders import generator_of
 from afa.preference import duels_of, tie_of
+from afa.stats.arrays import rows_of
 
 READABLE_PATIENTS = 3
 SHUFFLES, TIED_MATRICES = 2, 20
@@ -45,7 +46,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
         # the binary task of an entity is the duel of its two classes, whose difference is S
-        read, direct, names = _at_the_end(subject, closed), energy[:, [v]], [subject.tasks[v]]
+        read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
         bound = read.elbo[:, 0, [0]] - read.elbo[:, 0, [1]]
         total += _compare(subject, names, "two_elbo", bound, direct, 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
@@ -61,13 +62,7 @@ def one_potential_changed(bundle: Bundle) -> Bundle:
 
 def full_readings(subject: Subject) -> Snapshots:
     """All patients with every feature observed, in the order of the first seed."""
-    return _at_the_end(subject, subject.bundle)
-
-
-def _at_the_end(subject: Subject, bundle: Bundle) -> Snapshots:
-    rounds = [len(bundle.features)]
-    values, orders = subject.values, subject.orders[:, 0]
-    return snapshots(bundle, values, orders, rounds, solver=subject.solver, threads=subject.threads)
+    return subject.read(subject.bundle, [len(subject.bundle.features)])
 
 
 def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
@@ -128,9 +123,7 @@ def _of_patients(subject: Subject) -> Iterator[tuple[str, Floats, float]]:
     """`wald` and `linearity` before any observation, halfway and at the end."""
     m = len(subject.bundle.features)
     rounds = sorted({0, m // 2, m})
-    orders = subject.orders[:, 0]
-    values, solver, threads = subject.values, subject.solver, subject.threads
-    read = snapshots(subject.bundle, values, orders, rounds, solver=solver, duels=False, threads=threads)
+    read = subject.read(subject.bundle, rounds, duels=False)
     for p, patient in enumerate(subject.patients):
         for r, t in enumerate(rounds):
             constant = read.constant[p, r]
@@ -245,10 +238,9 @@ def _counted(
     """Counts of the calls of both populations, summed over these axes."""
     duels, tasks = subject.once(all_calls)
     summed = [paths.counts.sum(axis=axes, dtype=np.int64) for paths in (duels, *tasks)]
-    index = pd.MultiIndex.from_product([POPULATIONS, cells, BRACKETS], names=["population", by, "bracket"])
-    flat = np.stack([summed[0], np.sum(summed[1:], axis=0)]).reshape(len(index), -1)
-    columns = {"decided": decided, "called": flat[:, CALLED], "wrong": flat[:, WRONG], "tied_called": flat[:, TIED]}
-    return pd.DataFrame(columns, index=index).reset_index()
+    calls = np.stack([summed[0], np.sum(summed[1:], axis=0)]).reshape(len(decided), -1)
+    table = rows_of(**{"population": POPULATIONS, by: cells, "bracket": BRACKETS}).assign(decided=decided)
+    return table.assign(called=calls[:, CALLED], wrong=calls[:, WRONG], tied_called=calls[:, TIED])
 
 
 FULL_OBSERVATION = Gate(

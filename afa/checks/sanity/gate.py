@@ -23,6 +23,7 @@ from afa.bundle import Bundle
 from afa.bundle.format import Potentials
 from afa.bundle.model import packed_couplings
 from afa.closure import closed_bundle
+from afa.engine.paths import Snapshots, snapshots
 from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
@@ -30,6 +31,7 @@ from afa.orders import generator_of, random_orders
 
 FEW = 3
 T = TypeVar("T")
+Patients = NDArray[np.intp] | slice
 N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
 
 
@@ -81,6 +83,13 @@ class Subject:
             row, column, value = bundle.packed.of(v)
             columns.append(prior + x @ bundle.unary[v] + (x[:, row] * x[:, column]) @ value)
         return np.stack(columns, axis=1)
+
+    def read(
+        self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
+    ) -> Snapshots:
+        """A bundle on the same features at some rounds of the first seed's orders, of all or some patients."""
+        values, orders = self.values[patients], self.orders[patients, 0]
+        return snapshots(bundle, values, orders, rounds, solver=self.solver, duels=duels, threads=self.threads)
 
     @cached_property
     def names(self) -> list[str]:

@@ -20,7 +20,7 @@ from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject, bundle_of
 from afa.engine.duels import BRACKETS, Duel
-from afa.engine.paths import Snapshots, snapshots
+from afa.engine.paths import Snapshots
 from afa.mrf import ROUNDING, Floats
 from afa.orders import generator_of
 
@@ -101,9 +101,7 @@ def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
 
 
 def _read(subject: Subject, bundle: Bundle) -> Snapshots:
-    chosen = subject.some(PATIENTS)
-    values, orders = subject.values[chosen], subject.orders[chosen, 0]
-    return snapshots(bundle, values, orders, subject.rounds(ROUNDS), solver=subject.solver, threads=subject.threads)
+    return subject.read(bundle, subject.rounds(ROUNDS), subject.some(PATIENTS))
 
 
 def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:

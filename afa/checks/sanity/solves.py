@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject
 from afa.closure import contraction, half_potentials
-from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, Snapshots, SolvePaths, snapshots, solve_paths
+from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, Snapshots, SolvePaths, solve_paths
 from afa.inference.exact import exact
 from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy
 from afa.mrf import Evidence, Floats
+from afa.stats.arrays import rows_of
 
 MODELS = ("entity", "class_1", "class_0")
 SMALL, PATIENTS, ROUNDS = 7, 2, 17
@@ -92,7 +93,7 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
     """
     chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
-    read = snapshots(bundle, values, orders, rounds, solver=subject.solver, duels=False, threads=subject.threads)
+    read = subject.read(bundle, rounds, chosen, duels=False)
     bound = read.elbo + (entropies - 1.0) * _entropies(read)
     total = Outcome()
     for v, entity in enumerate(bundle.entities):
@@ -128,14 +129,11 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
     left out.
     """
     counts = subject.once(solve_log).by_round
-    index = pd.MultiIndex.from_product(
-        [MODELS, range(counts.shape[1]), subject.bundle.entities], names=["model", "t", "entity"]
-    )
-    by_case = counts.reshape(len(index), -1)
-    columns = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
-    table = pd.DataFrame({name: by_case[:, column] for name, column in columns.items()}, index=index)
-    table["finished"] = table["capped"] - by_case[:, UNFINISHED]
-    return table[table["solves"] > 0].reset_index()
+    kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
+    table = rows_of(model=MODELS, t=range(counts.shape[1]), entity=subject.bundle.entities)
+    table = table.assign(**{name: counts[..., kind].ravel() for name, kind in kinds.items()})
+    table["finished"] = table["capped"] - counts[..., UNFINISHED].ravel()
+    return table[table["solves"] > 0].reset_index(drop=True)
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
@@ -146,13 +144,11 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
-    summed = by_patient.sum(axis=2)
-    index = pd.MultiIndex.from_product(
-        [MODELS, subject.patients, subject.bundle.entities], names=["model", "patient", "entity"]
+    counts = by_patient.sum(axis=2)
+    table = rows_of(model=MODELS, patient=subject.patients, entity=subject.bundle.entities).assign(
+        solves=counts[..., N_SOLVES].ravel(), capped=counts[..., CAPPED].ravel(), persistent=persistent.ravel()
     )
-    columns = {"solves": summed[..., N_SOLVES], "capped": summed[..., CAPPED], "persistent": persistent}
-    table = pd.DataFrame({name: values.ravel() for name, values in columns.items()}, index=index)
-    return table[table["capped"] > 0].reset_index()
+    return table[table["capped"] > 0].reset_index(drop=True)
 
 
 def contraction_table(bundle: Bundle) -> pd.DataFrame:
