@@ -34,7 +34,7 @@ HALVES = (0.5, -0.5)
 def allocation_stage(inputs: Inputs, _: str) -> dict[str, Any]:
     """Every cell of the grid for the whole cohort, after one patient of each cell that warms the kernels up."""
     bundle, cohort = inputs.bundle, inputs.cohort
-    cells = [cell for _, part in cells_of(RULE_NAMES, GAINS, tuple(SCHEDULES)) for cell in part]
+    cells = cells_of(RULE_NAMES, GAINS, tuple(SCHEDULES))
     patients = range(min(2 if inputs.quick else len(cohort.patients), len(cohort.patients)))
     options = {"k": min(5, len(bundle.entities) - 1), "seeds": SEEDS, "solver": Solver()}
     allocation_grid(bundle, cohort, patients[:1], cells, **options)

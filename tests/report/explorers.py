@@ -36,8 +36,7 @@ PATIENTS = (ATTACK, 'O\'Brien "Bob"', "p&x;", "Zoë", "p_4")
 
 
 def tables_of(bundle, cohort, *, k, rules, gains=("cmi",), schedules=("every",), seeds=(0,)):
-    cells = [cell for _, part in cells_of(rules, gains, schedules) for cell in part]
-    everyone = range(len(cohort.patients))
+    cells, everyone = cells_of(rules, gains, schedules), range(len(cohort.patients))
     return allocation_grid(bundle, cohort, everyone, cells, k=k, seeds=seeds, solver=Solver(), threads=1)
 
 

@@ -235,11 +235,8 @@ def small_run(bundle_tiny, tmp_path_factory):
     cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
     write_cohort(cohort, folder / "cohort")
     rules = ("random", "largest_unary", "greedy", "priority_clusters", "afa.allocate:Boundary")
-    parts = [
-        allocation_grid(bundle_tiny, cohort, range(6), cells, k=2, seeds=(0, 1), solver=Solver())
-        for _, cells in cells_of(rules, ("cmi",), ("every", "paper"))
-    ]
-    tables = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in ("rounds", "choices")}
+    cells = cells_of(rules, ("cmi",), ("every", "paper"))
+    tables = allocation_grid(bundle_tiny, cohort, range(6), cells, k=2, seeds=(0, 1), solver=Solver())
     tables |= allocation_truth.run(bundle_tiny, cohort, top_k=2, inference=Inference())
     (folder / "curves").mkdir()
     rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))

@@ -84,12 +84,11 @@ def run(
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """The tables of `allocation_grid`."""
-    cells = [cell for _, part in cells_of(allocation.rules, allocation.gains, allocation.schedules) for cell in part]
     return allocation_grid(
         bundle,
         cohort,
         patients,
-        cells,
+        cells_of(allocation.rules, allocation.gains, allocation.schedules),
         k=top_k_size(bundle, top_k),
         seeds=allocation.seeds,
         solver=Solver(**dict(inference)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -40,15 +40,12 @@ TARGET = {"f_target": "linearity"}
 SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUNDS}
 
 
-def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> Iterator[tuple[str, list[Cell]]]:
-    """The grid, part by part: the name of each part and its cells; `random` has no schedule but `every`."""
+def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[Cell]:
+    """The grid, in the order of `Allocation.parts`; `random` has no schedule but `every`."""
     without = [rule for rule in WITHOUT_GAIN if rule in rules]
     others = [rule for rule in rules if rule not in WITHOUT_GAIN]
-    for gain in ("", *gains):
-        each = product(others if gain else without, schedules)
-        cells = dict.fromkeys(Cell(rule, gain, "every" if rule == "random" else schedule) for rule, schedule in each)
-        if cells:
-            yield gain or "none", list(cells)
+    every = (*product([""], without, schedules), *product(gains, others, schedules))
+    return list(dict.fromkeys(Cell(rule, gain, "every" if rule == "random" else when) for gain, rule, when in every))
 
 
 def allocation_grid(
