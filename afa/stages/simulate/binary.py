@@ -89,7 +89,7 @@ class BinaryTask(Asked):
         coupling, explicit = self.gauge.coupling or "differential", self.gauge.coupling == "explicit"
         if explicit and (bool(self.bundle.exclusive) or self.gauge.tau not in (None, 1.0)):
             return None
-        return task_of(self.bundle, self.entity, solver=self.solver, coupling=coupling, strength=self.gauge.strength)
+        return task_of(self.bundle, self.entity, solver=self.solver, coupling=coupling)
 
     @cached_property
     def majority(self) -> tuple[int, int]:
@@ -220,7 +220,6 @@ def planner_of(bundle: Bundle, entity: str, way: Way, gauge: Gauge, solver: Solv
         allocation="greedy" if way.allocation in DRAWN else way.allocation,
         solver=solver,
         coupling=gauge.coupling,
-        strength=gauge.strength,
         tau=gauge.tau,
     )
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from afa.allocate.base import name_places
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Closure
+from afa.closure import Closure
 from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import ranks_of
@@ -58,7 +58,6 @@ class Gauge(NamedTuple):
     """How a bundle is taken: the closure, what holds, how far it is believed; None as planners do (`afa.planner`)."""
 
     coupling: Closure | None = None
-    strength: float = STRENGTH
     holds: str | None = None
     tau: float | str | None = None
 
