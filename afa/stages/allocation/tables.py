@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.allocate import Rule
-from afa.allocate.base import Choice, View, fall_back, view_of
+from afa.allocate.base import Choice, View, fall_back, name_places, view_of
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
@@ -209,9 +209,8 @@ def follow_own_rule(
 def _answered(state: Patient, bundle: Bundle, k: int) -> Rounds:
     """What one round of one patient answers."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
-    name_rank = np.argsort(sorted(range(n), key=bundle.entities.__getitem__))
     tables = [state.scores(score) for score in READOUTS]
-    ranked = [ranks_of(table, np.arange(n), name_rank, tie) for table in tables]
+    ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
     signs = np.array([np.sign(table[pairs[:, 0], pairs[:, 1]]) for table in tables], dtype=np.int8)
     place = np.array([standing.place for standing in ranked], dtype=np.int16)
     resolved = state.resolved()

@@ -194,9 +194,8 @@ class TopKTask(Asked):
 
     def _away_from_last(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(B, M + 1) whether the top k, as a set, is another than after the last observation."""
-        entities = self.bundle.entities
-        by_name = np.argsort(np.argsort(np.array(entities, dtype=object)))
-        inside = np.argsort(np.argsort(place * len(entities) + by_name, axis=2), axis=2) < self.k
+        rank = place * len(self.bundle.entities) + name_places(self.bundle.entities)
+        inside = np.argsort(np.argsort(rank, axis=2), axis=2) < self.k
         away: NDArray[np.bool_] = (inside != inside[:, -1:]).any(axis=2)
         return away
 
