@@ -1,4 +1,4 @@
-"""Intervals by resampling patients, the unit that a new cohort would draw again; and correlations from sums, for it."""
+"""Intervals by resampling patients, the unit that a new cohort would draw again; rounds and correlations, for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from afa.mrf import Floats
 from afa.orders import generator_of
@@ -45,6 +46,43 @@ def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     """(R, P) how often each patient is drawn in each resample; whole numbers, so that weighted sums are exact."""
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
+
+
+QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
+
+
+def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
+    """The rounds by which `QUARTILES` of the cases are there: `table_of_rounds`, with `quantity` and `n`.
+
+    reached, among : (P, M + 1) each patient's cases that are there by then, and all of them. weights : (1 + R, P), the
+    first row plain.
+    """
+    by_then, cases = weights @ reached, weights @ among
+    first = np.stack([first_where(by_then >= share * cases) for share in QUARTILES.values()], axis=1)
+    table = table_of_rounds(first.astype(np.float64), reached.shape[1] - 1, confidence=confidence)
+    return table.assign(quantity=np.array([*QUARTILES], dtype=object), n=int(among[:, 0].sum()))
+
+
+def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
+    """`value`, `low`, `high` of rounds (1 + R, C), the first row plain; missing where beyond the last round.
+
+    The interval widens to whole rounds: between two of them a statistic cannot lie.
+    """
+    plain, drawn = statistics[0], statistics[1:]
+    low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
+    known = ~np.isnan(drawn).all(axis=0)
+    if known.any():
+        tail = 100 * (1 - confidence) / 2
+        low[known] = np.nanpercentile(drawn[:, known], tail, axis=0, method="lower")
+        high[known] = np.nanpercentile(drawn[:, known], 100 - tail, axis=0, method="higher")
+    table = pd.DataFrame({"value": plain, "low": low, "high": high})
+    return table.where(table <= last_round)
+
+
+def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(R,) the first column where each row holds; the number of columns where none does."""
+    first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
+    return first
 
 
 NO_SPREAD = 1e-12

@@ -20,7 +20,8 @@ from grids import (
 )
 
 from afa.errors import SanityError
-from afa.stages.allocation import LEVELS, table_of_rounds
+from afa.stages.allocation import LEVELS
+from afa.stats.resampling import table_of_rounds
 
 
 def certified_from(*rounds: int | None, last: int = 4) -> dict[str, Any]:

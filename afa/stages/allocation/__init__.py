@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -25,6 +24,7 @@ from afa.stages.base import Column, Stage
 from afa.stages.columns import columns
 from afa.stages.inputs import note, rounds_up_to, top_k_size
 from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
+from afa.stats.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ STAGE = Stage(
 RANDOM = Cell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
 """Rules that every other is compared with under the same gain and schedule: the paper's baselines."""
-QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 LEVELS = (0.9, 0.95, 0.99)
 QUANTITIES = (
     ("accuracy", "likelihood", "right"),
@@ -224,11 +223,8 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
         certified, runs = grid.choice_part("certified", 1.0, cell)
-        by_then, among = weights @ certified, weights @ runs
-        first = [_first(by_then >= share * among) for share in QUARTILES.values()]
-        quartiles = table_of_rounds(np.stack(first, axis=1), resampled.confidence, grid.last_round)
-        n = int(runs[:, 0].sum())
-        yield quartiles.assign(quantity=np.array([*QUARTILES], dtype=object), n=n), {"metric": "count", **cell.label}
+        quartiles = quartiles_of_rounds(certified, runs, weights, confidence=resampled.confidence)
+        yield quartiles, {"metric": "count", **cell.label}
         last = runs[:, -1:] - certified[:, -1:], runs[:, -1:]
         yield resampled.mean([last]), {"metric": "rate", "quantity": "never", **cell.label}
         some = resampled.mean([grid.choice_part("certified", 1.0, cell, shown)])
@@ -252,10 +248,10 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             for cell, rounds in needed.items():
                 label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
                 n = int(parts[cell][1][:, 0].sum())
-                own = table_of_rounds(rounds, resampled.confidence, grid.last_round)
+                own = table_of_rounds(rounds, grid.last_round, confidence=resampled.confidence)
                 yield own.assign(level=LEVELS, n=n), label
                 if RANDOM in needed and cell != RANDOM:
-                    saved = table_of_rounds(needed[RANDOM] - rounds, resampled.confidence, grid.last_round)
+                    saved = table_of_rounds(needed[RANDOM] - rounds, grid.last_round, confidence=resampled.confidence)
                     yield saved.assign(level=LEVELS, n=n), {**label, "reference": "random"}
 
 
@@ -281,31 +277,9 @@ def _needed(part: Part, weights: Floats) -> Floats:
     needed = np.empty((len(weights), len(LEVELS)))
     for i, level in enumerate(LEVELS):
         below = curve < level * end * (1 - SINGLE)
-        needed[:, i] = below.shape[1] - _first(below[:, ::-1])
+        needed[:, i] = below.shape[1] - first_where(below[:, ::-1])
     needed[np.isnan(end[:, 0])] = np.nan
     return needed
-
-
-def _first(holds: NDArray[np.bool_]) -> Floats:
-    """(R,) first column where each row holds; the number of columns where none does."""
-    first: Floats = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1]).astype(np.float64)
-    return first
-
-
-def table_of_rounds(statistics: Floats, confidence: float, last_round: int) -> pd.DataFrame:
-    """`value`, `low`, `high` of rounds (1 + R, C), the first row plain; missing where beyond the last round.
-
-    The interval widens to whole rounds: between two of them a statistic cannot lie.
-    """
-    plain, drawn = statistics[0], statistics[1:]
-    low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
-    known = ~np.isnan(drawn).all(axis=0)
-    if known.any():
-        tail = 100 * (1 - confidence) / 2
-        low[known] = np.nanpercentile(drawn[:, known], tail, axis=0, method="lower")
-        high[known] = np.nanpercentile(drawn[:, known], 100 - tail, axis=0, method="higher")
-    table = pd.DataFrame({"value": plain, "low": low, "high": high})
-    return table.where(table <= last_round)
 
 
 def shown_rounds(last_round: int) -> list[int]:

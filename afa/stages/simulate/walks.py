@@ -34,6 +34,7 @@ from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.allocation.tables import Targets, clinical_k
 from afa.stats.accuracy import overlap, precisions_by_prevalence
+from afa.stats.resampling import first_where
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
 DRAWN = ("random", "random_own")
@@ -369,8 +370,7 @@ def ends(
 
 def rounds_until(missing: NDArray[np.bool_]) -> Floats:
     """(B,) the first t from which on nothing is missing, of masks (B, M + 1); inf where something is missing at M."""
-    last = missing.shape[1] - np.argmax(missing[:, ::-1], axis=1)
-    until = np.where(missing.any(axis=1), last, 0).astype(np.float64)
+    until: Floats = (missing.shape[1] - first_where(missing[:, ::-1])).astype(np.float64)
     until[missing[:, -1]] = np.inf
     return until
 

@@ -33,6 +33,7 @@ from afa.stages.inputs import closures_beside, note, top_k_size
 from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
 from afa.stages.stopping.numbers import summarise as summarise
 from afa.stats.arrays import by_patient
+from afa.stats.resampling import first_where
 from afa.stats.tables import Tables, read_table
 
 if TYPE_CHECKING:
@@ -120,22 +121,16 @@ class Halt(NamedTuple):
 def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
     """Each rule with the first round at which it holds, (P,); M where none before the last does."""
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
-    yield Halt("certain", 1.0), _first(watched.certain)
+    yield Halt("certain", 1.0), first_where(watched.certain[:, :-1])
     for level in levels.probabilities:
-        yield Halt("probability", level), _first(watched.probability >= level)
+        yield Halt("probability", level), first_where(watched.probability[:, :-1] >= level)
     if isinstance(watched, Watched):  # of one task it is the same as the probability
         for level in levels.probabilities:
-            yield Halt("posterior", level), _first(watched.posterior >= level)
+            yield Halt("posterior", level), first_where(watched.posterior[:, :-1] >= level)
     for level in levels.gains:
-        yield Halt("gain", level), _first(watched.gain <= level)
+        yield Halt("gain", level), first_where(watched.gain[:, :-1] <= level)
     for level in levels.budgets:
         yield Halt("budget", level), np.full(n_patients, int(level * last_round * (1 + 1e-12)), dtype=np.int64)
-
-
-def _first(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    before = holds[:, :-1]
-    first: NDArray[np.int64] = np.where(before.any(axis=1), before.argmax(axis=1), before.shape[1]).astype(np.int64)
-    return first
 
 
 RANDOM, GREEDY = "random", "greedy"

@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.mrf import Floats
-from afa.stages.allocation import QUARTILES, table_of_rounds
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.arrays import Complete, axis_among, axis_of
+from afa.stats.resampling import quartiles_of_rounds
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
@@ -109,10 +109,8 @@ def _features_used(
     weights, rounds = resampled.every, np.arange(last_round + 1)
     for i in range(t.shape[-1]):
         by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
-        reached = weights @ by_then
-        first = [(reached >= share * reached[:, -1:]).argmax(axis=1) for share in QUARTILES.values()]
-        table = table_of_rounds(np.stack(first, axis=1).astype(np.float64), resampled.confidence, last_round)
-        table = table.assign(quantity=np.array([*QUARTILES], dtype=object), n=t.shape[0] * t.shape[1], metric="count")
+        every = np.full(by_then.shape, float(t.shape[1]))
+        table = quartiles_of_rounds(by_then, every, weights, confidence=resampled.confidence).assign(metric="count")
         yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True))
 
 
