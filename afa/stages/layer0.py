@@ -6,9 +6,8 @@ And what it gains for the first choices. Both sides of this lift are followed wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -78,15 +77,36 @@ FOLLOWED = {
 ROUNDS = 10
 Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
 """By number of clusters, criterion and rule, the names of the entities that Layer 0 eliminates."""
-Lift = Callable[[Bundle, Cohort, Removed], pd.DataFrame]
-"""What removing these entities does to acquisition, as `layer0_lift` has it."""
 
 
 def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """The tables of `layer0_bundle`, with the lift."""
-    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
-    lift = partial(layer0_lift, solver=solver)
-    return layer0_bundle(bundle, cohort, counts=layer0.clusters, k=k, solver=solver, lift=lift)
+    """Layer 0 at each of these numbers of clusters and at the paper's, checked on every patient.
+
+    Numbers above that of the entities are left out. A variant is (criterion, rule): `f1` and `f2` with the paper's
+    centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Returns four tables, each
+    with the columns `cohort` and `bundle`.
+
+    `layer0`, by (n_clusters, criterion, rule): whether that is the `paper`'s number; `entities` in all; `needed`
+    dominating ones and the `most_dominators` that any entity has; `clusters_out`, `entities_out`; `contradicted`,
+    certificates that some patient's full observation contradicts.
+
+    `patients`, by (n_clusters, criterion, rule, patient): `certificates`, entities said to be out of the top-k, and
+    `false_certificates`, those of them in it; `duels`, dominations of entities that have a winner at full observation,
+    and `false_duels`, those that the other one wins.
+
+    `clusters`, by (n_clusters, cluster), the cluster named by its first member: `members`, their number; `radius` and
+    `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the centroid;
+    `contraction`; `eligible_f2` and `lipschitz_f2` (missing where not eligible); of all clusters together `gap`, the
+    smallest l1 distance between centroids, `separation`, the gap over the largest radius, and `within` and `between`,
+    the two sides of the activation condition. Distances are in nats, as potentials are.
+
+    `lift` is that of `layer0_lift`, for the entities that each variant removes at each number of clusters.
+    """
+    n, k, solver = len(bundle.entities), top_k_size(bundle, top_k), Solver(**dict(inference))
+    counts = sorted({count for count in (*layer0.clusters, paper_clusters(n)) if count <= n})
+    tables = layer0_tables(bundle, cohort, counts, k=k, solver=solver)
+    tables["layer0"]["paper"] = tables["layer0"]["n_clusters"] == paper_clusters(n)
+    return tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,56 +133,13 @@ def full_observation(bundle: Bundle, values: NDArray[np.int8], k: int) -> FullOb
     return FullObservation(energy, top, tie)
 
 
-def layer0_bundle(
-    bundle: Bundle,
-    cohort: Cohort,
-    *,
-    counts: Sequence[int],
-    k: int = 5,
-    solver: Solver | None = None,
-    lift: Lift | None = None,
+def layer0_tables(
+    bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver, threads: int | None = 1
 ) -> dict[str, pd.DataFrame]:
-    """Layer 0 at each of these numbers of clusters and at the paper's, checked on every patient.
-
-    Numbers above that of the entities are left out. A variant is (criterion, rule): `f1` and `f2` with the paper's
-    centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Returns three tables, each
-    with the columns `cohort` and `bundle`.
-
-    `layer0`, by (n_clusters, criterion, rule): whether that is the `paper`'s number; `entities` in all; `needed`
-    dominating ones and the `most_dominators` that any entity has; `clusters_out`, `entities_out`; `contradicted`,
-    certificates that some patient's full observation contradicts.
-
-    `patients`, by (n_clusters, criterion, rule, patient): `certificates`, entities said to be out of the top-k, and
-    `false_certificates`, those of them in it; `duels`, dominations of entities that have a winner at full observation,
-    and `false_duels`, those that the other one wins.
-
-    `clusters`, by (n_clusters, cluster), the cluster named by its first member: `members`, their number; `radius` and
-    `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the centroid;
-    `contraction`; `eligible_f2` and `lipschitz_f2` (missing where not eligible); of all clusters together `gap`, the
-    smallest l1 distance between centroids, `separation`, the gap over the largest radius, and `within` and `between`,
-    the two sides of the activation condition. Distances are in nats, as potentials are.
-
-    With `lift` also its table `lift`, for the entities that each variant removes at each number of clusters.
+    """The tables of `run` at exactly these numbers of clusters, without its column `paper`.
 
     Raises `PlannerError` where k is not below the number of entities.
     """
-    n = len(bundle.entities)
-    chosen = sorted({count for count in (*counts, paper_clusters(n)) if count <= n})
-    tables = layer0_tables(bundle, cohort, chosen, k=k, solver=solver, lift=lift)
-    tables["layer0"]["paper"] = tables["layer0"]["n_clusters"] == paper_clusters(n)
-    return tables
-
-
-def layer0_tables(
-    bundle: Bundle,
-    cohort: Cohort,
-    counts: Sequence[int],
-    *,
-    k: int,
-    solver: Solver | None = None,
-    lift: Lift | None = None,
-) -> dict[str, pd.DataFrame]:
-    """The tables of `layer0_bundle` at exactly these numbers of clusters, without its column `paper`."""
     entities, truth = parameters(bundle), full_observation(bundle, cohort.values, k)
     sound = sound_certificates(entities, k, bounds=completion_bounds(bundle))
     variants, patients, clusters = [], [], []
@@ -183,9 +160,8 @@ def layer0_tables(
         "layer0": pd.DataFrame(variants),
         "patients": pd.concat(patients, ignore_index=True),
         "clusters": pd.concat(clusters, ignore_index=True),
+        "lift": layer0_lift(bundle, cohort, removed, solver=solver, threads=threads),
     }
-    if lift is not None:
-        tables["lift"] = lift(bundle, cohort, removed)
     return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
@@ -284,8 +260,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     certificates of all patients that are false; `harmed`, patients who lose an entity of their top-k; `contradicted`,
     certificates that some patient contradicts; `duels`, dominations that the other side wins. Per number of clusters
     `rate` of `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation and of activation.
-    With the table `lift` also, by t, the `accuracy` of `greedy` on all duels, which knows no clusters, and the `gap` to
-    it of `greedy` on the entities that criterion and rule leave.
+    By t also the `accuracy` of `greedy` on all duels, which knows no clusters, and the `gap` to it of `greedy` on the
+    entities that criterion and rule leave.
     """
     layer0 = tables["layer0"]
     resampled = resampled_patients(tables, bootstrap, "layer0_bundle")
@@ -295,8 +271,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     for count, label in [(paper, {}), *sweep]:
         chosen = where(tables, "n_clusters", count)
         rows += [(table, label) for table in (*removal(chosen, resampled), geometry(chosen["clusters"]))]
-    if "lift" in tables:
-        rows.append((greedy_accuracy(where(tables, "n_clusters", paper)["lift"], resampled), {}))
+    rows.append((greedy_accuracy(where(tables, "n_clusters", paper)["lift"], resampled), {}))
     return summary_rows("layer0_bundle", labelled(rows))
 
 
@@ -305,16 +280,14 @@ def resampled_patients(tables: Mapping[str, pd.DataFrame], bootstrap: Bootstrap,
 
 
 def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dict[str, pd.DataFrame]:
-    names = [name for name in ("layer0", "patients", "clusters", "lift") if name in tables]
-    return {name: tables[name][tables[name][column] == value] for name in names}
+    return {name: tables[name][tables[name][column] == value] for name in ("layer0", "patients", "clusters", "lift")}
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """What is removed, what of that is wrong and, where it was followed, what it adds to `greedy`."""
+    """What is removed, what of that is wrong, and what it adds to `greedy`."""
     yield _removed(tables["layer0"])
     yield _false(tables["patients"], resampled)
-    if "lift" in tables:
-        yield _gap_to_greedy(tables["lift"], resampled)
+    yield _gap_to_greedy(tables["lift"], resampled)
 
 
 def _removed(layer0: pd.DataFrame) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,23 +13,15 @@ from afa.stages.base import Stage
 from afa.stages.columns import LAYER0, columns
 from afa.stages.layer0 import (
     ELIMINATION,
-    Lift,
     geometry,
     greedy_accuracy,
-    layer0_lift,
     layer0_tables,
     named,
     removal,
     resampled_patients,
     where,
 )
-from afa.stages.layer0_synthetic.portfolio import (
-    N_PATIENTS,
-    Configuration,
-    load_portfolio,
-    simulated_bundle,
-    simulated_cohort,
-)
+from afa.stages.layer0_synthetic.portfolio import Configuration, load_portfolio, simulated_bundle, simulated_cohort
 from afa.stats.summary import Labelled, labelled, summary_rows
 
 if TYPE_CHECKING:
@@ -50,36 +41,32 @@ STAGE = Stage(
     rows={"layer0_synthetic": "the same on synthetic entities"},
     space_mb=0.2,
 )
+K = 5
+"""Size of the top set."""
 
 
 def run(
     portfolio: Path, *, layer0: Layer0, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `layer0_portfolio`, with the lift; portfolio : a file such as `config/portfolio.yaml`."""
+    """The tables of `layer0_portfolio`; portfolio : a file such as `config/portfolio.yaml`."""
     solver = Solver(**dict(inference))
-    lift = partial(layer0_lift, solver=solver, threads=threads)
-    return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, lift=lift)
+    return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, threads=threads)
 
 
 def layer0_portfolio(
-    configurations: Sequence[Configuration],
-    *,
-    k: int = 5,
-    n_patients: int = N_PATIENTS,
-    solver: Solver | None = None,
-    lift: Lift | None = None,
+    configurations: Sequence[Configuration], *, n_patients: int, solver: Solver, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
     """Layer 0 on synthetic entities, each configuration in as many clusters as it was made of (tab:layer0_synthetic).
 
-    The tables of `layer0_bundle`, `bundle` and `cohort` being the configuration's name, and `configurations`, by
-    `bundle`: `letter`, `story`, `entities`, `features`, `patients`, the `printed_separation` that the spread was solved
-    for. With `lift` also its table `lift`, for the entities that each variant removes.
+    The tables of `layer0_tables` for the top 5, `bundle` and `cohort` being the configuration's name, and
+    `configurations`, by `bundle`: `letter`, `story`, `entities`, `features`, `patients`, the `printed_separation` that
+    the spread was solved for.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
         bundle = simulated_bundle(config)
         cohort = simulated_cohort(config, bundle, n_patients)
-        tables = layer0_tables(bundle, cohort, [len(config.sizes)], k=k, solver=solver, lift=lift)
+        tables = layer0_tables(bundle, cohort, [len(config.sizes)], k=K, solver=solver, threads=threads)
         made = {
             "bundle": config.name,
             "letter": config.letter,
@@ -98,8 +85,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Summary rows `layer0_synthetic` of the tables of `layer0_portfolio`: all configurations, then each.
 
     As `layer0_bundle`, `stratum` being the configuration; the headline adds up all of them, and `configurations` counts
-    those in which something is removed. With the table `lift` also, by t, the `accuracy` of `greedy` on all duels, and
-    the `gap` to it of `greedy` on the entities that are left; the headline is a mean over configurations.
+    those in which something is removed. By t also the `accuracy` of `greedy` on all duels, and the `gap` to it of
+    `greedy` on the entities that are left; the headline is a mean over configurations.
     """
     layer0 = tables["layer0"]
     resampled = resampled_patients(tables, bootstrap, "layer0_synthetic")
@@ -112,6 +99,5 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         rows += [(table, label) for table in removal(chosen, resampled)]
         if config is not None:
             rows.append((geometry(chosen["clusters"]), label))
-        if "lift" in chosen:
-            rows.append((greedy_accuracy(chosen["lift"], resampled), label))
+        rows.append((greedy_accuracy(chosen["lift"], resampled), label))
     return summary_rows("layer0_synthetic", labelled(rows))
