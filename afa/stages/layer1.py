@@ -24,6 +24,7 @@ from afa.engine.rounds import (
     TO_THE_END,
     WRONG,
     CallPaths,
+    held_by_either,
     own_order_calls,
     shared_order_calls,
 )
@@ -37,6 +38,7 @@ from afa.stages.inputs import final_differences
 from afa.stats.accuracy import Part, Resampled, by_t, sums_of
 from afa.stats.arrays import rows_of
 from afa.stats.summary import summary_rows
+from afa.stats.tables import joined
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -164,15 +166,10 @@ def informed_order(bundle: Bundle) -> NDArray[np.int64]:
 
 def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
     """(Q, M) features by descending abs(alpha_a - alpha_b), then those of the two supports, then by name."""
-    supported = np.zeros(bundle.unary.shape, dtype=np.bool_)
-    for v, entity in enumerate(bundle.entities):
-        supported[v, bundle.support(entity)] = True
+    a, b = all_pairs(len(bundle.entities)).T
+    weight, supported = np.abs(bundle.unary[a] - bundle.unary[b]), held_by_either(bundle)
     by_name = np.argsort(np.argsort(np.array(bundle.features, dtype=object), kind="stable"), kind="stable")
-    orders = [
-        np.lexsort((by_name, ~(supported[a] | supported[b]), -np.abs(bundle.unary[a] - bundle.unary[b])))
-        for a, b in all_pairs(len(bundle.entities))
-    ]
-    return np.array(orders, dtype=np.int64).reshape(-1, len(bundle.features))
+    return np.lexsort((np.broadcast_to(by_name, weight.shape), ~supported, -weight), axis=-1)
 
 
 def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differences: Floats) -> Iterator[Fault]:
@@ -200,22 +197,17 @@ def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -
 
 
 def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) -> pd.DataFrame:
-    keys = ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"]
     parts = []
     for p, name in enumerate(names):
         magnitudes, level = two_digits(np.abs(differences[p]))
-        duels = np.bincount(level, minlength=len(magnitudes))
+        of_level = np.equal.outer(np.arange(len(magnitudes)), level).astype(np.int32)
         for one in runs:
-            still_open = one.calls.open[p].sum(axis=0, dtype=np.int64)
-            for i, bracket in enumerate(BRACKETS):
-                never, never_support = (
-                    np.bincount(level, weights=still_open[:, i, kind], minlength=len(magnitudes)).astype(np.int32)
-                    for kind in (TO_THE_END, TO_ITS_END)
-                )
-                total = (len(one.seeds) * duels).astype(np.int32)
-                row = (name, one.allocation, bracket, magnitudes, total, never, never_support)
-                parts.append(pd.DataFrame(dict(zip(keys, row, strict=True))))
-    return pd.concat(parts or [pd.DataFrame(columns=keys)], ignore_index=True)
+            duels = np.int32(len(one.seeds)) * of_level.sum(axis=1, dtype=np.int32)
+            still_open = np.einsum("lq,qbk->kbl", of_level, one.calls.open[p].sum(axis=0, dtype=np.int32))
+            table = rows_of(patient=[name], allocation=[one.allocation], bracket=BRACKETS, magnitude=magnitudes)
+            counts = {"never": still_open[TO_THE_END].ravel(), "never_support": still_open[TO_ITS_END].ravel()}
+            parts.append(table.assign(duels=np.tile(duels, len(BRACKETS)), **counts))
+    return joined(parts, ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"])
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
