@@ -19,10 +19,11 @@ MANY = 20_000
 """Different numbers in a column, beyond which a list of them does not pay where they are a third of all."""
 
 
-def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str]) -> pd.DataFrame:
-    """One table of the parts that have a row, with these columns in order, whether or not any part has one."""
+def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) -> pd.DataFrame:
+    """One table of the parts that have a row; with these columns in order, where given, even if no part has a row."""
     filled = [part for part in parts if len(part)]
-    return (pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()).reindex(columns=list(columns))
+    whole = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+    return whole if columns is None else whole.reindex(columns=list(columns))
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:

@@ -205,8 +205,8 @@ def record_agreement(answers: Answers) -> dict[str, pd.DataFrame]:
     return {
         "asked": answers.asked,
         "answers": _with_others(answers),
-        **{name: _together(part for each in found for part in made(each)) for name, made in by_votes.items()},
-        "wordings": _together([*_gene_wordings(found), *_pair_wordings(answers)]),
+        **{name: joined(part for each in found for part in made(each)) for name, made in by_votes.items()},
+        "wordings": joined([*_gene_wordings(found), *_pair_wordings(answers)]),
     }
 
 
@@ -308,8 +308,3 @@ def _shared(one: Counts, other: Counts) -> dict[str, Counts]:
     shared = np.abs(one * other).sum(axis=places)
     union = np.abs(one).sum(axis=places) + np.abs(other).sum(axis=places) - shared
     return {"shared": shared, "union": union, "same": (one * other > 0).sum(axis=places)}
-
-
-def _together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    filled = [part for part in parts if len(part)]
-    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()

@@ -171,8 +171,7 @@ def _drawn(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]
     """Signs that are right, as observed and against the shuffles."""
     keys = ["stratum", "variant", "level", "entity"]
     for key, part in draws.groupby(keys, sort=False, dropna=False):
-        shares = {kind: _divided(own["right"], own["n"]) for kind, own in part.groupby("kind")}
-        n = int(part.loc[part["kind"] == "observed", "n"].iloc[0])
+        shares, n = _by_kind(part)
         if not n:
             continue
         value = float(shares["observed"][0])
@@ -197,14 +196,17 @@ def _drawn(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]
 
 
 def _gap_of_halves(halves: Sequence[pd.DataFrame], confidence: float) -> Row:
-    shares = []
-    for half in halves:
-        by_kind = {kind: own.sort_values("draw") for kind, own in half.groupby("kind")}
-        shares.append({kind: _divided(own["right"], own["n"]) for kind, own in by_kind.items()})
-    low, high = interval((shares[0]["resampled"] - shares[1]["resampled"])[:, None], confidence=confidence)
-    n = sum(int(half.loc[half["kind"] == "observed", "n"].iloc[0]) for half in halves)
-    value = float(shares[0]["observed"][0] - shares[1]["observed"][0])
-    return {"value": value, "low": low[0], "high": high[0], "n": n}
+    (upper, n_upper), (lower, n_lower) = (_by_kind(half) for half in halves)
+    low, high = interval((upper["resampled"] - lower["resampled"])[:, None], confidence=confidence)
+    value = float(upper["observed"][0] - lower["observed"][0])
+    return {"value": value, "low": low[0], "high": high[0], "n": n_upper + n_lower}
+
+
+def _by_kind(draws: pd.DataFrame) -> tuple[dict[str, Floats], int]:
+    """The share of signs that are right by kind, draw after draw, and how many signs the data decide."""
+    ordered = draws.sort_values("draw", kind="stable").groupby("kind")
+    shares = {str(kind): _divided(own["right"], own["n"]) for kind, own in ordered}
+    return shares, int(draws.loc[draws["kind"] == "observed", "n"].iloc[0])
 
 
 def _constants(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:

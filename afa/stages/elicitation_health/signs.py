@@ -18,6 +18,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.mrf import Floats
 from afa.orders import generator_of
+from afa.stats.accuracy import share_of
 from afa.stats.resampling import patient_weights
 from afa.stats.tables import joined
 
@@ -61,7 +62,7 @@ def pair_signs(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
         "feature_b": np.array(bundle.features, dtype=object)[column],
         "sign": np.sign(bundle.packed.value).astype(np.int64),
         "unary_product": (signs[entity, row] * signs[entity, column]).astype(np.int64),
-        "correlation": np.divide(covariance, scale, out=np.full(len(row), np.nan), where=scale > 0),
+        "correlation": share_of(covariance, scale),
     }
     return pd.DataFrame(table)
 
