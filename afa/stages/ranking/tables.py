@@ -43,7 +43,7 @@ from afa.stages.ranking.ways import (
     uniform_scale,
     whole_scores,
 )
-from afa.stats.accuracy import constant_answers
+from afa.stats.accuracy import constant_answers, share_of
 from afa.stats.arrays import rows_of
 
 if TYPE_CHECKING:
@@ -201,12 +201,8 @@ def _null_table(
 def mean_of(metric: str, values: Floats, one: Measured) -> Floats:
     """(R,) one number of all patients: duels together, all else a mean over the patients who have it, NaN if none."""
     if metric == "accuracy" and one.duels is not None:
-        return np.asarray(values.sum(axis=0) / one.duels.sum()) if one.duels.any() else np.full(values.shape[1], np.nan)
-    has = ~np.isnan(values)
-    count = has.sum(axis=0)
-    total = np.where(has, values, 0.0).sum(axis=0)
-    mean: Floats = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-    return mean
+        return share_of(values.sum(axis=0), one.duels.sum(keepdims=True))
+    return share_of(np.nansum(values, axis=0), (~np.isnan(values)).sum(axis=0, dtype=np.float64))
 
 
 def _whole_null(
@@ -371,9 +367,7 @@ def patient_auroc(place: NDArray[np.int64], labels: Floats) -> Floats:
     behind = here.sum(axis=2, keepdims=True) - np.cumsum(here, axis=2)
     beaten = np.take_along_axis(behind + here / 2, place, axis=2)
     pairs = (positive.sum(axis=1) * negative.sum(axis=1))[:, None].astype(np.float64)
-    ahead = (beaten * positive[:, None, :]).sum(axis=2)
-    area: Floats = np.divide(ahead, pairs, out=np.full((p, r), np.nan), where=pairs > 0)
-    return area
+    return share_of((beaten * positive[:, None, :]).sum(axis=2), pairs)
 
 
 def size_correlation(place: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floats:
@@ -386,5 +380,4 @@ def size_correlation(place: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floa
     standing -= standing.mean(axis=-1, keepdims=True)
     size = size - size.mean()
     norm = np.sqrt((standing**2).sum(axis=-1) * (size**2).sum())
-    correlation: Floats = np.divide(standing @ size, norm, out=np.full(norm.shape, np.nan), where=norm > 0)
-    return correlation
+    return share_of(standing @ size, norm)

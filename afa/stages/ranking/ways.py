@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from scipy.stats import rankdata
 
 from afa.bundle import Bundle
@@ -237,9 +238,7 @@ def posterior_of(bundle: Bundle, elbo: Floats, rounds: Sequence[int]) -> Floats:
     """(P, R, N + 1) `afa.preference.population_posterior`, of ELBOs (P, R, N) of which the first are those at 0."""
     of_null = np.broadcast_to(-np.log(3.0) * np.array(rounds, dtype=np.float64)[:, None], (*elbo.shape[:2], 1))
     log = np.concatenate([bundle.priors + elbo - elbo[:, :1], of_null], axis=2)
-    weights = np.exp(log - log.max(axis=2, keepdims=True))
-    posterior: Floats = weights / weights.sum(axis=2, keepdims=True)
-    return posterior
+    return np.asarray(softmax(log, axis=2))
 
 
 def leads(known: Known, method: str, scale: Scale, pairs: NDArray[np.int64]) -> Floats:
