@@ -152,16 +152,12 @@ def ranks(probability: Floats, labels: NDArray[np.int8], uniforms: Floats) -> ND
     return rank
 
 
-def ranks_by(draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> Floats:
-    """(P, 100) draws of each unit with each rank."""
-    rank = draws["rank"].to_numpy(np.int64)
-    return sums_by(unit, rank, n_units, LABELS_DRAWN + 1, np.ones(len(rank)))
-
-
-def sums_of(draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
-    """Sums of a part of the table `draws`; `unit` is the unit of each row."""
+def summed(draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> tuple[ProbabilitySums, Floats]:
+    """Sums of a part of the table `draws` by the unit (n,) of each row, and (P, 100) draws of each with each rank."""
     probability, label = draws["probability"].to_numpy(np.float64), draws["label"].to_numpy(np.float64)
-    return ProbabilitySums.of(probability, label, unit, n_units)
+    rank = draws["rank"].to_numpy(np.int64)
+    counts = sums_by(unit, rank, n_units, LABELS_DRAWN + 1, np.ones(len(rank)))
+    return ProbabilitySums.of(probability, label, unit, n_units), counts
 
 
 def uniformity(counts: Floats) -> tuple[NDArray[np.int64], float, float]:
@@ -191,8 +187,7 @@ def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
     histograms, rows, one = [], [], np.ones((1, 1))
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
         label = {"inference": str(inference), "step": str(step)}
-        everything = part, np.zeros(len(part), dtype=np.int64), 1
-        sums, counts = sums_of(*everything), ranks_by(*everything)
+        sums, counts = summed(part, np.zeros(len(part), dtype=np.int64), 1)
         binned, chi_square, p_value = uniformity(counts)
         test = {"draws": len(part), "chi_square": chi_square, "p_value": p_value, "gap": gap_to_uniform(counts)[0]}
         rows.append({**label, **test, "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]})
@@ -216,8 +211,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     resampled = Resampled.of(n_units, **dict(bootstrap), purpose=EXPERIMENT)
     rows = []
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
-        unit = part["draw"].to_numpy(np.int64)
-        sums, counts = sums_of(part, unit, n_units), ranks_by(part, unit, n_units)
+        sums, counts = summed(part, part["draw"].to_numpy(np.int64), n_units)
         stratum = "simulated_whole" if step == WHOLE else "simulated"
         t = np.nan if step == WHOLE else int(str(step))
         ece, brier = (resampled.statistic(of, len(part)) for of in (sums.calibration_error, sums.brier))
