@@ -100,7 +100,7 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Places of a column's values among known labels."""
+    """Places of a column's values, as texts, among known labels."""
     each, names = pd.factorize(column)
     place_of = {label: place for place, label in enumerate(labels)}
     of_names = [place_of.get(str(name), -1) for name in names]
@@ -131,13 +131,6 @@ def rows_by(table: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...]
     axis = axis_of(table[list(columns)].fillna(-1), columns)
     rows = np.split(np.argsort(axis.codes, kind="stable"), np.cumsum(np.bincount(axis.codes)))[:-1]
     return dict(zip(axis.labels, rows, strict=True))
-
-
-def axis_of_rounds(t: pd.Series, last_round: int) -> Axis:
-    """Places of the rounds 0 to the last."""
-    rounds = t.to_numpy(np.int64)
-    inside = (rounds >= 0) & (rounds <= last_round)
-    return Axis(np.where(inside, rounds, -1), range(last_round + 1))
 
 
 ORDER_KEYS = ["allocation", "gain", "guide"]

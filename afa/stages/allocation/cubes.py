@@ -12,7 +12,7 @@ import pandas as pd
 from afa.errors import ConfigError, Fault, SanityError
 from afa.mrf import Floats
 from afa.stats.accuracy import Part, Signs
-from afa.stats.arrays import AGAIN, Axis, Complete, Singles, axis_among, axis_of, axis_of_rounds
+from afa.stats.arrays import AGAIN, Axis, Complete, Singles, axis_among, axis_of
 
 RUN = ["allocation", "gain", "schedule", "seed"]
 DUELS = ("right", "right_first", "right_prior_wrong")
@@ -135,8 +135,8 @@ def _by_run(
 
     Of millions of rows the texts would take more memory than all numbers.
     """
-    last_round = int(table["t"].max()) if last_round is None else last_round
-    place = {"patient": axis_among(table["patient"], patients), "t": axis_of_rounds(table["t"], last_round)}
+    rounds = [str(t) for t in range((int(table["t"].max()) if last_round is None else last_round) + 1)]
+    place = {"patient": axis_among(table["patient"], patients), "t": axis_among(table["t"], rounds)}
     axes = {"run": axis_of(table, RUN), **{key: axis_of(table, [key]) for key in more}, **place}
     return Complete.of(f"table {name}", table.select_dtypes(["number", "bool"]), axes)
 
