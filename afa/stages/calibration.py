@@ -33,7 +33,7 @@ from afa.stages.binary import targets_of
 from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, rounds_up_to
 from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of, sums_of
-from afa.stats.arrays import Cube, axis_among
+from afa.stats.arrays import Cube, axis_among, rows_of
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def run(
     rounds = rounds_up_to(calibration.rounds, len(bundle.features))
     random = steps[steps["allocation"] == "random"]
     seeds, solver = sorted(int(seed) for seed in random["seed"].unique()), Solver(**dict(inference))
-    keys = pd.MultiIndex.from_product([patients, entities, seeds, rounds], names=["patient", "entity", "seed", "t"])
+    keys = rows_of(patient=patients, entity=entities, seed=seeds, t=rounds)
     asked = _Asked(bundle, cohort, _observed(bundle, patients, seeds, rounds), solver, closure.strength, threads)
     tables, targets, left_out = [], [], []
     for coupling in closures_beside(bundle, cohort, closure.coupling):
@@ -118,14 +118,12 @@ def run(
         exact, dense = asked.exactly(entities, coupling)
         prior = np.array([bundle.priors[bundle.index(entity)] for entity in entities])[None, :, None, None]
         tables += [
-            pd.DataFrame({"raw": raw.ravel(), "calibrated": (raw - empty).ravel()}, index=keys).assign(
-                inference=name, coupling=coupling
-            )
+            keys.assign(raw=raw.ravel(), calibrated=(raw - empty).ravel(), inference=name, coupling=coupling)
             for name, raw, empty in (("mean_field", rough, shift), ("exact", exact, exact[..., :1] - prior))
         ]
         targets.append(truth[["patient", "entity", "likelihood", "clinical"]].assign(coupling=coupling))
         left_out += [{"coupling": coupling, "entity": entity, "reason": reason} for entity, reason in dense.items()]
-    odds, answers = pd.concat(tables).dropna().reset_index(), pd.concat(targets, ignore_index=True)
+    odds, answers = pd.concat(tables).dropna().reset_index(drop=True), pd.concat(targets, ignore_index=True)
     lacking = pd.DataFrame(left_out, columns=["coupling", "entity", "reason"])
     return {"odds": odds, "targets": answers, "left_out": lacking, "reliability": reliability(odds, answers)}
 
