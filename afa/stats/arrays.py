@@ -153,16 +153,9 @@ class Cube:
     @classmethod
     def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
         """`steps` of one kind of order; every patient must have every entity, with the same number of runs."""
-        keys = pd.DataFrame(
-            {
-                "patient": pd.Categorical(steps["patient"], categories=patients).codes,
-                "entity": pd.Categorical(steps["entity"], categories=entities).codes,
-                "seed": steps["seed"].fillna(-1).astype(int).to_numpy(),
-                "step": steps["step"].to_numpy(),
-            }
-        )
-        places = keys.sort_values(["patient", "entity", "seed", "step"]).index.to_numpy()
-        ordered = steps.iloc[places]
+        patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
+        seed = steps["seed"].fillna(-1).to_numpy(np.int64)
+        ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
         step = ordered["step"].to_numpy()
         first = np.flatnonzero(step == 0)
         runs = len(first) // (len(patients) * len(entities))
