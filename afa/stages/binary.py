@@ -7,7 +7,7 @@ summarised.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -211,11 +211,12 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     """
     steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
     entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
+    last_round = int(tasks["features"].iloc[0])
     resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="binary")
     truth = {target: truth_of(targets, target, patients, entities) for target in TARGETS}
     cubes = {
-        _key(key): Cube.of(part, patients, entities, int(tasks["features"].iloc[0]))
-        for key, part in steps.groupby(ORDER_KEYS, sort=False, observed=True)
+        (str(allocation), str(gain) or None, str(guide) or None): Cube.of(part, patients, entities, last_round)
+        for (allocation, gain, guide), part in steps.groupby(ORDER_KEYS, sort=False, observed=True)
     }
     rows: list[Labelled] = []
     random_parts: dict[tuple[str, str], dict[str, list[Part]]] = {}
@@ -235,11 +236,6 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     rows += [(table, {}) for table in (*_leads(random_parts, resampled), _beside(truth, resampled))]
     binary = summary_rows("binary", labelled(rows).assign(schedule="every", start="uniform"))
     return pd.concat([binary, _bracket_rates(cubes, truth["likelihood"], resampled)], ignore_index=True)
-
-
-def _key(key: tuple[Hashable, ...]) -> tuple[str, str | None, str | None]:
-    allocation, gain, guide = map(str, key)
-    return allocation, gain or None, guide or None
 
 
 def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:

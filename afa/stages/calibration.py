@@ -105,7 +105,9 @@ def run(
     random = steps[steps["allocation"] == "random"]
     seeds, solver = sorted(int(seed) for seed in random["seed"].unique()), Solver(**dict(inference))
     keys = rows_of(patient=patients, entity=entities, seed=seeds, t=rounds)
-    asked = _Asked(bundle, cohort, _observed(bundle, patients, seeds, rounds), solver, closure.strength, threads)
+    place = np.argsort(random_orders(bundle.features, patients, seeds), axis=2)
+    observed = place[:, :, None, :] < np.array(rounds)[:, None]
+    asked = _Asked(bundle, cohort, observed, solver, closure.strength, threads)
     tables, targets, left_out = [], [], []
     for coupling in closures_beside(bundle, cohort, closure.coupling):
         if coupling == closure.coupling:
@@ -190,13 +192,6 @@ class _Asked:
         ]
         log_z = np.hstack(parts)
         return np.asarray(log_z[:, 0] - log_z[:, 1])
-
-
-def _observed(bundle: Bundle, patients: Sequence[str], seeds: Sequence[int], rounds: Sequence[int]) -> Seen:
-    """(P, S, T, M) bool: what has been observed after each of the rounds."""
-    orders = random_orders(bundle.features, patients, [int(seed) for seed in seeds])
-    place = np.argsort(orders, axis=2)
-    return place[:, :, None, :] < np.array(rounds)[:, None]
 
 
 def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:

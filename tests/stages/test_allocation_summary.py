@@ -20,8 +20,10 @@ from grids import (
 )
 
 from afa.errors import ConfigError
-from afa.stages.allocation import compared_rounds, references, shown_rounds, summarise
+from afa.orders import PAPER_ROUNDS
+from afa.stages.allocation import references, shown_rounds, summarise
 from afa.stages.allocation.cubes import Cell
+from afa.stages.inputs import rounds_up_to
 from afa.stages.settings import Bootstrap
 
 
@@ -110,10 +112,10 @@ def test_comparisons_need_their_reference_in_the_grid() -> None:
 
 def test_numbers_are_shown_every_tenth_round_and_most_comparisons_at_the_papers() -> None:
     assert shown_rounds(21) == [0, 10, 20, 21]
-    assert compared_rounds(21) == [0, 10, 21]
-    assert compared_rounds(150) == [0, 10, 50, 100, 150]
-    assert compared_rounds(253) == [0, 10, 50, 100, 150, 253]
-    assert shown_rounds(3) == compared_rounds(3) == [0, 3]
+    assert rounds_up_to(PAPER_ROUNDS, 21) == [0, 10, 21]
+    assert rounds_up_to(PAPER_ROUNDS, 150) == [0, 10, 50, 100, 150]
+    assert rounds_up_to(PAPER_ROUNDS, 253) == [0, 10, 50, 100, 150, 253]
+    assert shown_rounds(3) == rounds_up_to(PAPER_ROUNDS, 3) == [0, 3]
 
 
 def test_random_is_the_reference_every_tenth_round_and_the_others_less_often() -> None:

@@ -287,11 +287,6 @@ def shown_rounds(last_round: int) -> list[int]:
     return rounds_up_to(range(0, last_round, 10), last_round)
 
 
-def compared_rounds(last_round: int) -> list[int]:
-    """The paper's rounds, and the last."""
-    return rounds_up_to(PAPER_ROUNDS, last_round)
-
-
 def references(cell: Cell) -> dict[str, Cell]:
     """By name, what a cell is compared with, whether or not the grid has it.
 
@@ -311,7 +306,7 @@ def references(cell: Cell) -> dict[str, Cell]:
 
 def gaps(grid: Grid, part: Callable[[Cell, Sequence[int]], Part], resampled: Resampled) -> Iterator[Labelled]:
     """Rows `gap` of every cell against its references: against `random` every tenth round, else at the paper's."""
-    shown, compared = shown_rounds(grid.last_round), compared_rounds(grid.last_round)
+    shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:
         for name, other in references(cell).items():
             if other in grid.runs:

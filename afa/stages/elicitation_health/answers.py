@@ -210,12 +210,6 @@ def record_agreement(answers: Answers) -> dict[str, pd.DataFrame]:
     }
 
 
-def consensus_signs(signs: Counts, min_agree: int) -> Counts:
-    """(E, G) +1 or -1 where at least `min_agree` runs name a gene, all with that sign, else 0, of votes (E, R, G)."""
-    times, total = np.abs(signs).sum(axis=1), signs.sum(axis=1)
-    return np.where((np.abs(total) == times) & (times >= min_agree), np.sign(total), 0)
-
-
 def run_orders(n_runs: int) -> list[tuple[int, ...]]:
     """Orders of the runs: all of them, or drawn ones where there are too many."""
     if n_runs <= ALL_ORDERS:
@@ -277,7 +271,10 @@ def _stability(held: Votes) -> Iterator[pd.DataFrame]:
 
 
 def _first(held: Votes, order: tuple[int, ...], runs: int, min_agree: int) -> Counts:
-    return consensus_signs(held.signs[:, list(order[:runs])], min_agree)
+    """(E, G) +1 or -1 where at least `min_agree` of the first runs name a gene, all with that sign, else 0."""
+    signs = held.signs[:, list(order[:runs])]
+    times, total = np.abs(signs).sum(axis=1), signs.sum(axis=1)
+    return np.where((np.abs(total) == times) & (times >= min_agree), np.sign(total), 0)
 
 
 def _gene_wordings(found: list[Votes]) -> Iterator[pd.DataFrame]:

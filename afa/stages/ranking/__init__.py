@@ -261,7 +261,8 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
         if cases.any():
             yield resampled.mean([(constant, cases)]).assign(**keys)
             yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "method": "larger_support"})
-    labels, k = _labels(tables["labels"], read)
+    wide = tables["labels"].pivot(index="patient", columns="entity", values="label").loc[read.patients]
+    labels, k = wide.to_numpy(dtype=np.float64, na_value=np.nan), int(tables["labels"]["k_clinical"].iloc[0])
     prevalence = np.nansum(labels, axis=0) / np.maximum((~np.isnan(labels)).sum(axis=0), 1)
     place = (prevalence[:, None] < prevalence).sum(axis=1)
     areas = patient_auroc(np.broadcast_to(place, (len(labels), 1, len(place))), labels)
@@ -273,12 +274,6 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
             values = np.rint(np.where(has, share, 0.0) / GRAIN) * GRAIN
             rows = resampled.mean([(values, has.astype(np.float64))])
             yield rows.assign(metric=metric, target=CLINICAL, method="prevalence_order")
-
-
-def _labels(labels: pd.DataFrame, read: Read) -> tuple[Floats, int]:
-    """(P, N), NaN where missing; and k'."""
-    wide = labels.pivot(index="patient", columns="entity", values="label").loc[read.patients]
-    return wide.to_numpy(dtype=np.float64, na_value=np.nan), int(labels["k_clinical"].iloc[0])
 
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
