@@ -37,7 +37,7 @@ from afa.stages.league.readings import (
     with_and_without,
 )
 from afa.stages.simulate.walks import measured_first
-from afa.stats.accuracy import accuracies, ranking
+from afa.stats.accuracy import accuracies, bins_of, ranking
 from afa.stats.resampling import patient_weights, with_interval
 from afa.stats.tables import joined
 
@@ -164,7 +164,7 @@ class _Question:
     def null(self, reading: Reading) -> pd.DataFrame:
         """The same knowledge, couplings with it, at other features that can take the same values."""
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
-        some = np.sort(drawn[: self.settings.shuffled])
+        some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
         found = []
         for shuffle in range(self.settings.shuffles):
@@ -174,8 +174,8 @@ class _Question:
             found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
         every = {metric: np.concatenate([each[metric] for each in found]) for metric in self.task.metrics}
         lines = {metric: np.vstack([[each.mean() for each in drawn.T], drawn]) for metric, drawn in every.items()}
-        confidence = self.settings.confidence
-        return _rows(self.task, lines, self.rounds, len(values), confidence, model="shuffled", allocation=PLANNER)
+        sample = _Sample(self.entrant, self.task, some, self.settings)
+        return sample.rows(lines, self.rounds, model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Floats) -> pd.DataFrame:
         """Classifiers given labels, and the bundle, on the same other patients; a row for each size and repeat.
@@ -210,7 +210,7 @@ class _Question:
             each = probability[:, place]
             said = each[:, 0] if self.task.entity else each.max(axis=1)
             right = (answers == 0) if self.task.entity else each.argmax(axis=1) == answers
-            tenth = np.minimum((said * 10).astype(int), 9)
+            tenth = bins_of(said)
             for bin_ in np.unique(tenth):
                 of = tenth == bin_
                 row = {"t": t, "bin": bin_, "stated": said[of].mean(), "observed": right[of].mean(), "n": of.sum()}
@@ -247,18 +247,12 @@ class _Sample:
         return statistics(self.task, self.task.answers[self.among], evidence, self.weights)
 
     def rows(self, found: Mapping[str, Floats], rounds: Sequence[int], **keys: str) -> pd.DataFrame:
-        """A row for each metric and round, with its interval."""
-        return _rows(self.task, found, rounds, int(self.among.sum()), self.settings.confidence, **keys)
-
-
-def _rows(
-    task: Task, found: Mapping[str, Floats], rounds: Sequence[int], n: int, confidence: float, **keys: str
-) -> pd.DataFrame:
-    """`CURVES`, a row for each metric and round; found : by metric, the value and its resamples, (1 + R, T)."""
-    tables = [
-        with_interval(every, confidence=confidence).assign(metric=metric, t=rounds) for metric, every in found.items()
-    ]
-    return pd.concat(tables).assign(task=task.name, n=n, **keys)[CURVES]
+        """`CURVES`, a row for each metric and round; found : by metric, the value and its resamples, (1 + R, T)."""
+        tables = [
+            with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=rounds)
+            for metric, every in found.items()
+        ]
+        return pd.concat(tables).assign(task=self.task.name, n=int(self.among.sum()), **keys)[CURVES]
 
 
 def statistics(task: Task, answers: Answers, evidence: Floats, weights: Floats) -> dict[str, Floats]:
