@@ -36,6 +36,7 @@ from afa.stages.columns import described
 from afa.stages.elicitation_error.numbers import EXPERIMENT
 from afa.stages.elicitation_error.numbers import summarise as summarise
 from afa.stages.inputs import drawn_patients, labels_of
+from afa.stats.arrays import rows_of
 from afa.stats.tables import joined
 
 Flip = Annotated[float, Field(ge=0, le=0.5)]
@@ -105,8 +106,9 @@ def run(
     replicates = range(elicitation_error.replicates)
     grid = [(0.0, 0), *((flip, r) for flip in elicitation_error.flips if flip > 0 for r in replicates)]
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in COLUMNS}
-    for entity in bundle.entities:
-        models, groups, left_out = flipped_models(bundle, entity, grid), [_labelled(cohort, entity)], {}
+    labels = labels_of(bundle, cohort)
+    for v, entity in enumerate(bundle.entities):
+        models, groups, left_out = flipped_models(bundle, entity, grid), [_labelled(cohort, labels[:, v])], {}
         shifts: Floats | None = None
         try:
             shifts = models.shifts(threads)
@@ -131,8 +133,7 @@ def run(
                 }
             )
         )
-    known = labels_of(bundle, cohort)
-    counts = {"positive": (known == 1).sum(axis=0), "missing": np.isnan(known).sum(axis=0)}
+    counts = {"positive": (labels == 1).sum(axis=0), "missing": np.isnan(labels).sum(axis=0)}
     parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(cohort.patients), **counts})]
     return {name: joined(parts[name], held.split()[:-2]) for name, held in COLUMNS.items()}
 
@@ -220,13 +221,10 @@ def _drawn(mrf: PairwiseMRF, entity: str, draws: int) -> Group:
     return Group("drawn", names, labels, drawn_patients(mrf, labels, EXPERIMENT, entity))
 
 
-def _labelled(cohort: Cohort, entity: str) -> Group:
-    """The patients of the cohort who have a label for the entity; nobody where it has no labels."""
-    known = np.zeros(len(cohort.patients), dtype=bool)
-    if entity in cohort.labels:
-        known = cohort.labels[entity].notna().to_numpy(bool)
-    labels = cohort.labels.loc[known, entity].to_numpy(np.int8) if known.any() else np.empty(0, dtype=np.int8)
-    return Group("clinical", np.array(cohort.patients, dtype=object)[known], labels, cohort.values[known])
+def _labelled(cohort: Cohort, labels: Floats) -> Group:
+    """The patients of the cohort who have a label for the entity, labels (P,) in {0, 1, NaN}."""
+    known, names = ~np.isnan(labels), np.array(cohort.patients, dtype=object)
+    return Group("clinical", names[known], labels[known].astype(np.int8), cohort.values[known])
 
 
 def _reference(mrf: PairwiseMRF, threads: int | None) -> pd.DataFrame:
@@ -247,14 +245,8 @@ def _decide(models: Flipped, shifts: Floats | None, group: Group) -> dict[str, p
     for decision, margin in margins.items():
         right = _right(margin, positive, ROUNDING * models.mrf.reach)
         by_flip = np.stack([right[:, of_flip == i].sum(axis=1) for i in range(len(flips))], axis=1)
-        each = pd.DataFrame(
-            {
-                "patient": np.repeat(group.names, len(flips)),
-                "label": np.repeat(group.labels, len(flips)),
-                "flip": np.tile(flips, len(group.names)),
-                "right": by_flip.ravel(),
-                "n": np.tile(n_replicates, len(group.names)),
-            }
+        each = rows_of(patient=group.names, flip=flips).assign(
+            label=np.repeat(group.labels, len(flips)), right=by_flip.ravel(), n=np.tile(n_replicates, len(group.names))
         )
         model = pd.DataFrame(
             {
