@@ -93,14 +93,8 @@ class Blocks(Graded, Coupled):
     block: Several
 
 
-class DrugFamily(Blocks):
-    """shared : features that all clusters share."""
-
-    shared: PositiveInt
-
-
-class Hierarchy(Blocks):
-    """shared : features of both orders together."""
+class SharedBlocks(Blocks):
+    """shared : features that all clusters share or, in two orders, those of both orders together."""
 
     shared: PositiveInt
 
@@ -178,7 +172,7 @@ class Model:
     weight: Floats
 
 
-def drug_family(config: DrugFamily, draw: np.random.Generator) -> Model:
+def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
     """Families of drugs: targets of their own, a stress response common to all, off-target effects anywhere.
 
     A family moves `block` targets by its potency, in signs of its own, and all families move the `shared` stress
@@ -215,7 +209,7 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
     return Model(unary, np.empty((0, 2), dtype=np.int64), np.empty((len(unary), 0)))
 
 
-def hierarchy(config: Hierarchy, draw: np.random.Generator) -> Model:
+def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
     """Families in two orders: siblings share the features of their order and have a block of their own.
 
     The first half of the families (rounded up) is of the first order. Entities differ by normal amounts on all features
@@ -274,10 +268,10 @@ def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Mod
 
 
 STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator], Model]]] = {
-    "drug-family": (DrugFamily, drug_family),
+    "drug-family": (SharedBlocks, drug_family),
     "pathway-enrich": (Blocks, pathway_enrichment),
     "strain-id": (StrainIdentification, strain_identification),
-    "hierarchical": (Hierarchy, hierarchy),
+    "hierarchical": (SharedBlocks, hierarchy),
     "compositional": (Composition, composition),
     "adversarial": (BlobAndOutliers, blob_and_outliers),
 }
