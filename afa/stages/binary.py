@@ -176,7 +176,7 @@ def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
 
 def _steps(paths: TaskPaths, patients: Sequence[str], order: Order, seeds: Sequence[int | None]) -> pd.DataFrame:
     n_patients, n_orders, n_steps = paths.t.shape
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "patient": pd.Categorical(np.repeat(list(patients), n_orders * n_steps), categories=list(patients)),
             "allocation": order.allocation,
@@ -185,14 +185,10 @@ def _steps(paths: TaskPaths, patients: Sequence[str], order: Order, seeds: Seque
             "seed": pd.array(np.tile(np.repeat(list(seeds), n_steps), n_patients), dtype="Int64"),
             "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
             "t": paths.t.ravel(),
+            **{method: getattr(paths, method).ravel() for method in METHODS},
+            **{bracket: paths.calls[..., i].ravel() for i, bracket in enumerate(TASK_BRACKETS)},
         }
     )
-    for method in METHODS:
-        values: Floats = getattr(paths, method)
-        table[method] = values.ravel()
-    for i, bracket in enumerate(TASK_BRACKETS):
-        table[bracket] = paths.calls[..., i].ravel()
-    return table
 
 
 TARGETS = ("likelihood", "clinical")
@@ -357,7 +353,6 @@ def _rates_of(cube: Cube, bracket: str, truth: Signs, resampled: Resampled) -> I
         yield by_t(resampled.mean([(wrong, called)])).assign(metric="rate", quantity="wrong", variant=variant)
 
 
-def _count(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _count(mask: NDArray[np.bool_]) -> Floats:
     """(P, T) how often a mask (P, E, R, T) holds."""
-    count: NDArray[np.float64] = mask.sum(axis=(1, 2)).astype(np.float64)
-    return count
+    return np.asarray(mask.sum(axis=(1, 2)), dtype=np.float64)
