@@ -177,9 +177,10 @@ def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
 def numbers(option: str, text: str) -> list[int]:
     """Whole numbers from a comma-separated text, at least one and none twice."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
+    found = [int(part) for part in parts if part.isdecimal()]
+    if len(set(found)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct whole numbers with commas between", "pass e.g. 0,1,2"))
-    return [int(part) for part in parts]
+    return found
 
 
 def amounts(option: str, text: str) -> list[float]:

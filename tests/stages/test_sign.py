@@ -170,7 +170,7 @@ def test_a_shard_that_is_none_is_refused(text: str) -> None:
 
 def test_seeds_are_distinct_whole_numbers() -> None:
     assert numbers("--seeds", "0, 2,1") == [0, 2, 1]
-    for text in ("", "1,", "1,1", "-1", "1.5", "one"):
+    for text in ("", "1,", "1,1", "1,01", "-1", "1.5", "one"):
         with pytest.raises(ConfigError, match="--seeds"):
             numbers("--seeds", text)
 
