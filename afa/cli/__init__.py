@@ -6,11 +6,15 @@ command runs and nothing else.
 
 from __future__ import annotations
 
+import codecs
 import gc
+import io
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -78,6 +82,17 @@ def _root(
     """Options that stand before the subcommand."""
 
 
+def _prepare_streams() -> None:
+    """Have closed streams read nothing and write nowhere, and letters that a stream cannot hold be no error."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (until the end)
+        elif isinstance(stream, io.TextIOWrapper) and stream is not sys.stderr:  # which escapes what it cannot hold
+            keeps_bytes = name == "stdin" or codecs.lookup(stream.encoding).name == "utf-8"
+            stream.reconfigure(errors="surrogateescape" if keeps_bytes else "replace")
+
+
 def main() -> None:
     """Entry point of `afa`: an error of afa's own, or one that its user can mend, is a line and exit code 2.
 
@@ -85,6 +100,7 @@ def main() -> None:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     gc.set_threshold(NEW_OBJECTS)
+    _prepare_streams()
     try:
         sys.exit(app(prog_name="afa", standalone_mode=False))
     except typer.Abort:

@@ -108,7 +108,6 @@ def plan(
     question: Question,
 ) -> None:
     """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
-    _tolerate_any_bytes()
     with _opened(bundle, question, session) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
@@ -261,15 +260,6 @@ def _serve(
         asyncio.run(serve(Served(Conversation(planner, keeper), kept, patient), host, port, told))
     if words := keeper.closing_words(planner):
         typer.echo(words)
-
-
-def _tolerate_any_bytes() -> None:
-    """Bytes that are not UTF-8 become an unknown name, and no traceback."""
-    import io
-
-    for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="surrogateescape")
 
 
 def prepare(bundle: Bundle | None = None) -> str:

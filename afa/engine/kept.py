@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -46,12 +48,43 @@ def compiled(function: Function, folder: str, *, inline: bool, borrows: bool, en
     return cast(Function, kernel)
 
 
+@contextmanager
+def hearing_interrupts() -> Iterator[None]:
+    """Raise at the end of the block what Ctrl-C or a signal raised inside a callback of LLVM.
+
+    There Python tells it to `sys.unraisablehook` and goes on, or fails over a kernel that was not handed back.
+    """
+    lost: list[BaseException] = []
+    told = sys.unraisablehook
+
+    def keep(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
+            lost.append(unraisable.exc_value)
+        else:
+            told(unraisable)
+
+    heard_here = threading.current_thread() is threading.main_thread()
+    if heard_here:
+        sys.unraisablehook = keep
+    try:
+        yield
+    except Exception:
+        if not lost:
+            raise
+    finally:
+        if heard_here:
+            sys.unraisablehook = told
+    if lost:
+        raise lost[0]
+
+
 class _Kernel(CPUDispatcher):
     """A kernel, and its lock while it is compiled."""
 
     def compile(self, signature: Any) -> Any:
         try:
-            return super().compile(signature)
+            with hearing_interrupts():
+                return super().compile(signature)
         finally:
             cast(_CheckedCache, vars(self)["_cache"]).unlock()
 

@@ -171,3 +171,19 @@ def test_the_bundle_is_checked_first(tmp_path: Path) -> None:
     result = afa("plan", tmp_path)
     assert result.returncode == 2
     assert str(tmp_path) in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["plan", "plan --json", "bundle show"])
+def test_a_stream_that_is_closed_is_no_error(closed: str, words: str) -> None:
+    command = f"exec {AFA} {words.replace('plan', f'plan {TINY}').replace('show', f'show {TINY}')} {closed}"
+    done = subprocess.run(["bash", "-c", command], input=b"", capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8:strict"])
+def test_letters_that_a_terminal_lacks_end_no_conversation(encoding: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([AFA, "demo"], input=b"\n\xff=1\n", capture_output=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"an unknown name" in b" ".join(done.stdout.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import logging
 import os
@@ -135,3 +136,26 @@ def test_a_kernel_is_compiled_where_another_process_takes_too_long(folder: Path,
     place.mkdir(parents=True, exist_ok=True)
     with FileLock(place / f"{kernel._cache._impl.filename_base}.lock"):
         assert kernel(np.ones(3)) == 6.0
+
+
+@pytest.mark.parametrize("then", ["nothing", "an error"])
+def test_an_interrupt_in_a_callback_of_the_compiler_is_raised_after_it(then: str) -> None:
+    @ctypes.CFUNCTYPE(None)
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    @kept.hearing_interrupts()
+    def compile_it() -> None:
+        interrupted()
+        if then == "an error":
+            raise RuntimeError("no compiled object yet")
+
+    before = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        compile_it()
+    assert sys.unraisablehook is before
+
+
+def test_an_error_of_the_compiler_stays_what_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), kept.hearing_interrupts():
+        _ = 1 / 0
