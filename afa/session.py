@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import yaml
 from pydantic import Field, model_validator
 
@@ -24,6 +25,13 @@ from afa.yamlfile import Strict, load_model
 FORMAT = 1
 ONE_ENTITY = ("entity", "strength")
 """Settings of the binary question alone."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes NumPy's numbers and texts as those that they are."""
+
+
+_Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
 
 
 class _BundleUsed(Strict):
@@ -127,7 +135,7 @@ def save_session(planner: Planner, path: str | Path) -> None:
         "settings": planner.settings,
         "steps": [asdict(action) for action in planner.actions],
     }
-    contents = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+    contents = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode()
     try:
         with atomic_file(path, private=True) as temporary:
             temporary.write_bytes(contents)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from bundles import bundle_of, random_bundles
@@ -18,6 +19,7 @@ import afa
 from afa.allocate import Greedy
 from afa.bundle import Bundle
 from afa.errors import AfaError, ConfigError, PlannerError
+from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.session import load_session, save_session
 
@@ -318,6 +320,23 @@ def test_a_name_that_no_file_can_have_is_refused(bundle_tiny: Bundle, tmp_path: 
 def test_saving_and_loading_are_part_of_the_interface(bundle_tiny: Bundle, tmp_path: Path) -> None:
     afa.save_session(afa.TopKPlanner(bundle_tiny, k=1, stop=afa.Stop(certain=True)), tmp_path / "s.yaml")
     assert afa.load_session(tmp_path / "s.yaml", bundle_tiny).stop == afa.Stop(certain=True)
+
+
+def test_numbers_and_texts_of_numpy_are_kept_as_what_they_are(bundle_tiny: Bundle, tmp_path: Path) -> None:
+    planner = TopKPlanner(
+        bundle_tiny,
+        k=np.int64(1),
+        costs=dict(pd.Series({"MUC2": 2.5})),
+        panels={"both": np.array(["MUC2", "CXCL8"])},
+        first=np.array(["CXCL8"]),
+        solver=Solver(tolerance=np.float64(1e-6)),
+        stop=Stop(budget=np.float32(4)),
+        seed=np.int64(3),
+    )
+    save_session(planner, tmp_path / "s.yaml")
+    again = load_session(tmp_path / "s.yaml", bundle_tiny)
+    assert again.settings == planner.settings
+    assert planner.settings["panels"] == {"both": ["MUC2", "CXCL8"]}
 
 
 def test_a_copy_goes_its_own_way(bundle_tiny: Bundle) -> None:

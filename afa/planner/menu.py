@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import NamedTuple
@@ -114,9 +114,7 @@ def panels_of(bundle: Bundle, given: Panels) -> dict[str, Sequence[str]]:
     if not isinstance(panels, Mapping):
         step = "give {name: [features]}"
         raise PlannerError(Fault("planner option panels", type(panels).__name__, "features by panel", step))
-    return {
-        name: list(features) if isinstance(features, tuple | list) else features for name, features in panels.items()
-    }
+    return {name: list(features) if is_list(features) else features for name, features in panels.items()}
 
 
 def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
@@ -169,13 +167,18 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Mapping[str, Sequence[str]]) -
     return Menu(names, of_feature, tuple(map(tuple, members)), item_of, cost)
 
 
+def is_list(value: object) -> bool:
+    """Whether a value is several, in any kind of collection; a text is one."""
+    return isinstance(value, Collection) and not isinstance(value, str)
+
+
 def _panel_of(panels: Mapping[str, Sequence[str]], index: Mapping[str, int]) -> dict[str, str]:
     panel_of: dict[str, str] = {}
     for panel, features in panels.items():
         where = f"panel {panel!r}"
         if panel in index:
             raise PlannerError(Fault(where, "the name of a feature", "a name of its own", "rename the panel"))
-        if isinstance(features, str) or not features:
+        if not is_list(features) or not len(features):
             expected = "a list of one or more features"
             raise PlannerError(Fault(where, repr(features), expected, "name the features that come together"))
         for feature in features:
@@ -190,7 +193,7 @@ def _panel_of(panels: Mapping[str, Sequence[str]], index: Mapping[str, int]) -> 
 
 
 def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
-    if costs is None or costs == EQUAL:
+    if costs is None or (isinstance(costs, str) and costs == EQUAL):
         return {}
     where = "planner option costs"
     if not isinstance(costs, Mapping):

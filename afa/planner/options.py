@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from numbers import Real
+from math import inf
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,7 +21,7 @@ from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.implied import ImpliedPatient
-from afa.planner.menu import Costs, Panels
+from afa.planner.menu import Costs, Panels, is_list
 from afa.planner.sides import sides_for
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ class Stop:
 
     def __post_init__(self) -> None:
         for option, value, expected, fits in (
-            ("budget", self.budget, "a number, 0 or more", lambda x: x >= 0),
+            ("budget", self.budget, "a finite number, 0 or more", lambda x: 0 <= x < inf),
             ("probability", self.probability, "a number above 0.5 and below 1", lambda x: 0.5 < x < 1),
             ("posterior", self.posterior, "a number above 0 and below 1", lambda x: 0 < x < 1),
-            ("gain", self.gain, "a number, 0 or more", lambda x: x >= 0),
+            ("gain", self.gain, "a finite number, 0 or more", lambda x: 0 <= x < inf),
         ):
             if value is None:
                 continue
@@ -161,9 +162,14 @@ class Options:
         if self.stop is not None and not isinstance(self.stop, Stop) and not callable(self.stop):
             step = "give afa.Stop(certain=True)"
             raise PlannerError(Fault("planner option stop", repr(self.stop), "an afa.Stop or a function", step))
-        if isinstance(self.first, str):
-            step = f"give [{self.first!r}]"
-            raise PlannerError(Fault("planner option first", repr(self.first), "a list of names", step))
+        for option, value, expected, fits in (
+            ("first", self.first, "a list of names", is_list(self.first)),
+            ("patient", self.patient, "a text", isinstance(self.patient, str)),
+            ("seed", self.seed, "a whole number", isinstance(self.seed, Integral)),
+            ("solver", self.solver, "an afa.Solver", isinstance(self.solver, Solver | None)),
+        ):
+            if not fits:
+                raise PlannerError(Fault(f"planner option {option}", repr(value), expected, f"give {expected}"))
 
     @cached_property
     def rule(self) -> Rule:

@@ -107,7 +107,7 @@ def test_what_is_to_be_measured_first_comes_first_whatever_the_answer_is(three: 
     ("options", "words"),
     [
         ({"first": ["nosuch"]}, "planner option first: found the unknown name 'nosuch'"),
-        ({"first": "a"}, r"found 'a'; expected a list of names. Next step: give \['a'\]"),
+        ({"first": "a"}, r"found 'a'; expected a list of names. Next step: give a list of names"),
         ({"stop": 3}, "planner option stop: found 3; expected an afa.Stop or a function"),
     ],
 )
