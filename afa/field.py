@@ -39,11 +39,12 @@ from afa.elicit.study import (
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
-from afa.files import atomic_folder, sha256_of, write_csv
+from afa.files import atomic_folder, read_text, sha256_of, write_csv
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
 PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
+TEXTS = ("entity", "feature", "feature_a", "feature_b", "scope", "reason")
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
 WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
 """What of a study an imported field says."""
@@ -112,7 +113,7 @@ def import_field(
         remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
     remarks += answers_in_doubt(given.answers["unary"], known, given.dictionary.names)
     remarks += _remarks(given.values, encoded.values.isna().sum(axis=1), labels)
-    text = (source / SOURCE_FILE).read_text(encoding="utf-8") if (source / SOURCE_FILE).is_file() else ""
+    text = read_text(source / SOURCE_FILE) if (source / SOURCE_FILE).is_file() else ""
     voters = tuple(dict.fromkeys(voter for answers in given.answers.values() for voter in answers["voter"]))
     with atomic_folder(target, PARTS, STUDY_FILE) as made:
         if address is None:
@@ -156,11 +157,16 @@ def import_field(
 
 def read_record(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The answers of a field as they were given: cut points, unary and pairwise, each with a column `voter`."""
-    record = Path(folder) / RECORD_FOLDER
-    cuts, unary, pairs = (
-        pd.read_csv(record / f"{name}.csv", dtype={"voter": str}) for name in ("cuts", "unary", "pairs")
-    )
-    return cuts, unary, pairs
+    read = list[pd.DataFrame]()
+    for kind, columns in COLUMNS.items():
+        path = Path(folder) / RECORD_FOLDER / f"{kind}.csv"
+        table = read_table(path, required=("voter", *columns), whole_rows=True, most=1)
+        for name in (name for name in columns if name not in TEXTS):
+            number_column(table, name, empty=np.nan if kind == "cuts" else None)
+        if listed := table.faults.listed():
+            raise CohortError(listed)
+        read.append(pd.read_csv(path, dtype={"voter": str}))
+    return read[0], read[1], read[2]
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:

@@ -108,6 +108,15 @@ def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") ->
         raise ConfigError(Fault(str(path), found, expected, "choose another name"))
 
 
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file, without a mark of the byte order; a `ConfigError` where it holds other bytes."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"bytes that are not UTF-8 ({error.reason})"
+        raise ConfigError(Fault(str(path), found, "UTF-8 text", "save it as UTF-8")) from None
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text as UTF-8, whole or not at all."""
     with atomic_file(path) as temporary:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -213,6 +215,36 @@ def test_another_made_up_field_is_complete_and_loads(leaves: Path, tmp_path: Pat
     assert cohort.values.tolist() == [[1, 0], [0, 1], [0, 0]]
     assert cohort.labels["blight"].tolist() == [0, 1, 0]
     assert cohort.provenance["encoding"] == {"reference": "ranges"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("record/unary.csv", None, "record/unary.csv: found No such file"),
+        ("record/cuts.csv", lambda _: b"", "record/cuts.csv: found no header"),
+        ("record/pairs.csv", lambda data: data.replace(b",", b";"), "separated by ';'"),
+        ("record/unary.csv", lambda data: data.replace(b",-1,", b",down,"), "column direction: found 'down'"),
+        ("record/unary.csv", lambda data: data + b"\xe9", "bytes that are not UTF-8"),
+    ],
+)
+def test_a_record_that_was_edited_wrongly_is_named(
+    pumps: Path, tmp_path: Path, name: str, change: Callable[[bytes], bytes] | None, words: str
+) -> None:
+    import_field(pumps, tmp_path / "pumps")
+    file = tmp_path / "pumps" / name
+    data = file.read_bytes()
+    file.unlink()
+    if change is not None:
+        file.write_bytes(change(data))
+    with pytest.raises(CohortError, match=re.escape(words)):
+        build_field_bundle(tmp_path / "pumps", tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_source_that_is_not_utf_8_is_named(pumps: Path, tmp_path: Path) -> None:
+    (pumps / "SOURCE.md").write_bytes("# Pumps: für alle".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"SOURCE.md: found bytes that are not UTF-8"):
+        import_field(pumps, tmp_path / "pumps")
 
 
 def test_a_table_that_is_not_carried_is_known_by_its_digest(leaves: Path, tmp_path: Path) -> None:

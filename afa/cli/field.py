@@ -27,8 +27,12 @@ def field_import(
     ] = None,
 ) -> None:
     """Check a folder of a table, its dictionary and answers, and write it as a field for the workflow."""
+    from afa.errors import ConfigError, Fault
     from afa.field import import_field
 
+    if address == "":
+        step = "leave it out, if the table may be copied"
+        raise ConfigError(Fault("--address", "nothing", "the address of the original", step))
     for remark in import_field(folder, out, holds=holds, address=address):
         typer.echo(remark)
     typer.echo(f"wrote {out}; next: `afa field bundle {out} --out BUNDLE`")

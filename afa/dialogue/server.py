@@ -12,12 +12,14 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from socket import gaierror
 from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
+from afa.csvfile import quoted
 from afa.dialogue.conversation import Conversation, as_text, refused
 from afa.errors import Fault, PlannerError
 
@@ -155,11 +157,16 @@ async def serve(served: Served, host: str, port: int, told: Callable[[str], None
 
     """
     try:
-        sockets = bind_sockets(port, host)
+        sockets = bind_sockets(port, host) if host else []  # without a host, tornado would take every address
+    except (gaierror, UnicodeError):
+        sockets = []
     except OSError as error:
         found = error.strerror or "an error"
         step = "choose another --port, or leave it out for a free one"
         raise PlannerError(Fault(f"{host}, port {port}", found, "a free port of this machine", step)) from error
+    if not sockets:
+        expected, step = "an address or a name of this machine", f"leave --host out for {HERE}"
+        raise PlannerError(Fault("option --host", quoted(host), expected, step))
     server = HTTPServer(application(served), max_body_size=LARGEST_REQUEST)
     server.add_sockets(sockets)
     try:

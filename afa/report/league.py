@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from afa.errors import Fault, ReportError
 from afa.files import atomic_folder, write_csv
 from afa.report.figures import new_figure, save_figure
 from afa.report.page_parts import page
@@ -154,6 +155,10 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
     A field without its table is listed as not fetched, and the figure says over how many fields it is.
     """
+    for path in fields:
+        if not any((path / name).is_file() for name in (NOT_FETCHED, "facts.parquet")):
+            found, expected = "neither facts.parquet nor " + NOT_FETCHED, "what `afa league field` wrote"
+            raise ReportError(Fault(str(path), found, expected, "name its folder"))
     absent = {
         path.name: (path / NOT_FETCHED).read_text(encoding="utf-8").strip()
         for path in fields
