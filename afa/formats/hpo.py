@@ -9,10 +9,9 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -182,9 +181,11 @@ def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: flo
 
     Raises
     ------
-    BundleError : no disease has a phenotypic term of the ontology.
+    BundleError : no disease has a phenotypic term of the ontology; `unstated` is no such share.
 
     """
+    if not 0 < unstated <= 1:
+        raise BundleError(Fault("--unstated", str(unstated), "a share above 0, at most 1", "give e.g. 0.5"))
     table = annotations.table
     written = {text: ontology.resolve(text) for text in table["term"].unique()}
     unknown = Counter(text for text in table["term"] if written[text] is None)
@@ -230,23 +231,24 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
     reader = csv.reader(
         (line for _, line in lines), delimiter=mark, quoting=csv.QUOTE_MINIMAL if mark == "," else csv.QUOTE_NONE
     )
-    header = next(reader)
-    numbered: Iterator[tuple[int, list[str]]] = zip((number for number, _ in lines[1:]), reader, strict=True)
+    try:
+        (begin, header), *numbered = [(lines[reader.line_num - 1][0], row) for row in reader]
+    except csv.Error as error:
+        faults.append(Fault(str(file), f"text that is not CSV ({error})", "a table of annotations", "check its quotes"))
+        return []
     at = {key: next((header.index(name) for name in names if name in header), None) for key, names in _COLUMNS.items()}
     if at["term"] is None and len(header) >= len(_OLD) and TERM.fullmatch(header[_OLD.index("term")]):
         at = {key: _OLD.index(key) for key in ("name", "term", "frequency", "negated")} | {"disease": None}
-        numbered = chain([(lines[0][0], header)], numbered)
+        numbered = [(begin, header), *numbered]
     elif lacking := [names[0] for key, names in _COLUMNS.items() if at[key] is None]:
         step = suggestion(lacking[0], header)
-        faults.append(
-            Fault(f"{file}, line {lines[0][0]}", f"no column {', '.join(lacking)}", "a table of annotations", step)
-        )
+        faults.append(Fault(f"{file}, line {begin}", f"no column {', '.join(lacking)}", "a table of annotations", step))
         return []
     rows = []
     for number, row in numbered:
         cells = {key: row[place].strip() if place is not None and place < len(row) else "" for key, place in at.items()}
         if at["disease"] is None:
-            cells["disease"] = f"{row[0]}:{row[1]}"
+            cells["disease"] = ":".join(row[:2]) if len(row) > 1 else ""
         if not TERM.fullmatch(cells["term"]) or not cells["disease"]:
             found = f"{quoted(cells['disease'])} and {quoted(cells['term'])}"
             faults.append(Fault(f"{file}, line {number}", found, "a disease and a term", "correct or remove the row"))

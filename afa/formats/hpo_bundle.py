@@ -15,7 +15,6 @@ import yaml
 
 from afa.bundle.write import write_bundle
 from afa.csvfile import LONGEST_NAME
-from afa.errors import BundleError, Fault
 from afa.features import Features, features_of
 from afa.files import sha256_of, write_text
 from afa.formats.hpo import PHENOTYPE, Annotations, DiseaseTerms, disease_terms, read_annotations
@@ -61,8 +60,6 @@ def bundle_from_hpo(
     BundleError : a file is none of its kind; nothing is written then.
 
     """
-    if not 0 < unstated <= 1:
-        raise BundleError(Fault("--unstated", str(unstated), "a share above 0, at most 1", "give e.g. 0.5"))
     read, terms = read_annotations(annotations), read_ontology(ontology)
     known = disease_terms(read, terms, unstated=unstated)
     depth, organ = _places(known)

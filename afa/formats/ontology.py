@@ -17,6 +17,8 @@ from afa.errors import BundleError, Fault
 from afa.files import read_whole
 
 TERM = re.compile(r"HP:\d{7}")
+COLUMNS = ("hpo_id", "name", "parents", "alt_ids")
+"""Of a table of terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,10 @@ def read_ontology(path: str | Path) -> Ontology:
     """
     text = text_of(Path(path))
     if str(path).removesuffix(".gz").endswith(".csv"):
-        rows = csv.DictReader(io.StringIO(text))
+        rows = list(csv.DictReader(io.StringIO(text), restval=""))
+        if lacking := [name for name in COLUMNS if name not in (rows[0] if rows else COLUMNS)]:
+            found, expected = f"no column {', '.join(lacking)}", f"the columns {', '.join(COLUMNS)}"
+            raise BundleError(Fault(f"{path}, line 1", found, expected, "name hp.obo, or such a table"))
         entries = [
             {
                 "id": [row["hpo_id"]],

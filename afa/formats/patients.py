@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from afa.bundle import Bundle
+from afa.csvfile import read_header, read_table
 from afa.errors import CohortError, Fault
 from afa.files import read_whole
 from afa.formats.hpo import DiseaseTerms
@@ -153,12 +154,16 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
 
     Raises
     ------
-    CohortError : a column is missing.
+    CohortError : it is no such table; every fault by line and column.
 
     """
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if lacking := [name for name in COLUMNS if name not in table.columns]:
-        raise CohortError(Fault(str(path), f"no column {', '.join(lacking)}", ", ".join(COLUMNS), "name the table"))
+    others = [name for name in read_header(path) if name not in COLUMNS]
+    read = read_table(path, required=COLUMNS, optional=others, unread=others, whole_rows=True, most=1)
+    unknown = [not text.removeprefix("PMID:").isdecimal() for text in read.columns["pmid"]]
+    read.wrong(unknown, "pmid", "a PubMed number, such as PMID:15266616", "correct the number or remove the row")
+    if faults := read.faults.listed():
+        raise CohortError(faults)
+    table = pd.DataFrame(dict(read.columns), columns=list(COLUMNS))
     rows = {disease: row for row, disease in enumerate(known.diseases)}
     place = _placing(known, ontology, newer)
     ancestors, found = known.hierarchy.ancestors, []

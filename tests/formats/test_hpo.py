@@ -18,7 +18,7 @@ from afa.errors import BundleError, CohortError
 from afa.formats.hpo import Annotations, disease_terms, frequency_of, read_annotations
 from afa.formats.hpo_bundle import bundle_from_hpo
 from afa.formats.ontology import Ontology, read_ontology
-from afa.formats.patients import read_phenopacket
+from afa.formats.patients import read_patients, read_phenopacket
 from afa.inference.hierarchy import hierarchy_of
 
 MIRROR = Path(__file__).parents[3] / "shared" / "fields" / "hpo"
@@ -208,6 +208,61 @@ def test_a_wrong_row_of_annotations_is_named_by_its_line(tmp_path: Path, change,
     assert len(stopped.value.faults) == 1
     with pytest.raises(BundleError, match="No such file"):
         read_annotations(tmp_path / "absent.hpoa")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("cut.tab", "OMIM\t1\tOne\t\tHP:0000006\t\t\t\t\t\tO\nOMIM", "line 2: found nothing and nothing"),
+        (
+            "lines.csv",
+            'disease_id,disease_label,hpo_id,negated,frequency\nOMIM:1,"One\n",HP:6,,\n',
+            "line 3: found 'OMIM:1'",
+        ),
+        (
+            "open.csv",
+            'disease_id,disease_label,hpo_id,negated,frequency\nOMIM:1,"One,HP:6,,\n',
+            "line 2: found 'OMIM:1'",
+        ),
+        ("long.csv", 'disease_id,hpo_id\n"' + "x" * 200_000, "text that is not CSV"),
+    ],
+)
+def test_a_table_of_annotations_that_broke_off_is_named(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BundleError, match=words) as stopped:
+        read_annotations(tmp_path / name)
+    assert len(stopped.value.faults) == 1
+
+
+def test_a_table_of_other_columns_is_no_ontology(tmp_path: Path) -> None:
+    (tmp_path / "terms.csv").write_text("patient,pmid\na,1\n")
+    with pytest.raises(BundleError, match="found no column hpo_id, name, parents, alt_ids"):
+        read_ontology(tmp_path / "terms.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no header"),
+        ("patient;pmid\n", "separated by ';'"),
+        ("patient,pmid,disease_id,observed\na,PMID:1,OMIM:1,\n", "column excluded: found no such column"),
+        ("patient,pmid,disease_id,observed,excluded,sex\na,none,OMIM:1,,,f\n", "line 2, column pmid: found 'none'"),
+        ("patient,pmid,disease_id,observed,excluded\na,PMID:1,OMIM:1\n", "line 2: found 3 fields"),
+    ],
+)
+def test_what_is_no_table_of_patients_is_named(
+    annotations: Annotations, ontology: Ontology, tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "patients.csv").write_text(text)
+    known = disease_terms(annotations, ontology, unstated=0.5)
+    with pytest.raises(CohortError, match=words):
+        read_patients(tmp_path / "patients.csv", known, ontology, ontology)
+
+
+@pytest.mark.parametrize("unstated", [0.0, 5.0, float("nan")])
+def test_a_share_that_is_none_is_refused(annotations: Annotations, ontology: Ontology, unstated: float) -> None:
+    with pytest.raises(BundleError, match="--unstated"):
+        disease_terms(annotations, ontology, unstated=unstated)
 
 
 def test_an_ancestor_has_the_largest_of_its_descendants_and_silence_follows_the_mean(
