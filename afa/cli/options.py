@@ -72,7 +72,7 @@ Unstated = Annotated[
 ]
 Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
 Threads = Annotated[int, typer.Option(min=1, help="number of threads; results do not depend on it")]
-Resamples = Annotated[int, typer.Option(help="bootstrap resamples of the patients")]
+Resamples = Annotated[int, typer.Option(min=1, help="bootstrap resamples of the patients")]
 Confidence = Annotated[float, typer.Option(help="confidence level of the intervals")]
 AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
 PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million tokens of prompts")]

@@ -70,7 +70,7 @@ def simulate(
         Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
     ] = None,
     drop_missing: Annotated[bool, typer.Option(help="drop the features of the bundle that the table lacks")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="first seed of random orders")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="first seed of random orders")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="random orders for each patient")] = 3,
     patients: Annotated[int | None, typer.Option(min=1, help="simulate only so many patients, drawn by --seed")] = None,
     resamples: Resamples = 1000,
@@ -283,7 +283,7 @@ def _tell(given: Given, say: Callable[[str], None]) -> None:
 
     if not given.measured.all():
         share = 100 * (1 - given.measured.mean())
-        say(f"{share:.2g} % of the values were not measured: they are not asked for")
+        say(f"{share:.{2 if share < 99 else 3}g} % of the values were not measured: they are not asked for")
 
     for names, words in (
         (given.ignored, "columns ignored, since the bundle does not know them"),
@@ -292,7 +292,8 @@ def _tell(given: Given, say: Callable[[str], None]) -> None:
     ):
         if names:
             more = ", ..." if len(names) > LISTED else ""
-            say(f"{words} ({len(names)}): {', '.join(map(visible, names[:LISTED]))}{more}")
+            shown = ", ".join(visible(name) or "one without a name" for name in names[:LISTED])
+            say(f"{words} ({len(names)}): {shown}{more}")
 
 
 def phenotypes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -35,6 +36,15 @@ class Coding:
     test: Test = "empirical"
     level: float = 0.05
     threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        for option, value, expected, fits in (
+            ("level", self.level, "a number above 0 and below 1", lambda x: 0 < x < 1),
+            ("threshold", self.threshold, "a finite number, 0 or more", lambda x: 0 <= x < math.inf),
+        ):
+            if not isinstance(value, Real) or not fits(value):
+                step = "leave it out, or give such a number"
+                raise CohortError(Fault(f"encoding option {option}", repr(value), expected, step))
 
 
 def encode(

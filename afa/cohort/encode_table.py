@@ -18,8 +18,8 @@ import pandas as pd
 
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import ROUNDING, Coding, Floats, Reference, Test, encode_controls, least_controls, robust_scale
-from afa.cohort.tables import Cells, cells_fault, cells_of_frame, numbers_of, read_cells
-from afa.csvfile import quoted, suggestion, visible
+from afa.cohort.tables import Cells, cells_fault, cells_of_frame, nearest_column, numbers_of, read_cells
+from afa.csvfile import quoted, visible
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
 from afa.files import atomic_file
@@ -112,6 +112,9 @@ def encode(
     ([-1, 1], [<NA>, 0])
 
     """
+    if not isinstance(X, pd.DataFrame):
+        step = "give pandas.DataFrame(values, index=patients, columns=features)"
+        raise CohortError(Fault("table X", type(X).__name__, "a DataFrame", step))
     chosen = None if controls is None else np.asarray(controls, dtype=bool)
     if chosen is not None and chosen.shape != (len(X),):
         raise CohortError(Fault("controls", f"shape {chosen.shape}", f"({len(X)},)", "say it of every row"))
@@ -306,8 +309,7 @@ def _missing_features(where: Path | str, cells: Cells, features: Features) -> li
     missing = [name for name in features.names if name not in cells.columns]
     if not missing:
         return []
-    close = suggestion(missing[0], cells.unknown)
-    step = f"for {missing[0]}, {close}" if close.startswith("did you mean") else "add them, or leave their rows out"
+    step = nearest_column(missing[0], cells.unknown) or "add them, or leave their rows out"
     found = f"no column for {len(missing)} of {len(features)} features: {few(missing)}"
     return [Fault(str(where), found, "every feature of features.csv", step)]
 
@@ -315,7 +317,7 @@ def _missing_features(where: Path | str, cells: Cells, features: Features) -> li
 def _named_controls(path: Path, cells: Cells, column: str, value: str) -> npt.NDArray[np.bool_]:
     if column not in cells.columns:
         found = f"no column {quoted(column)}"
-        step = suggestion(column, cells.unknown)
+        step = nearest_column(column, cells.unknown) or f"name another column than {cells.first}, or correct the name"
         raise CohortError(Fault(f"{path}, controls", found, "the column that names the controls", step))
     texts = cells.columns[column]
     chosen = np.fromiter((text == value for text in texts), dtype=bool, count=len(texts))

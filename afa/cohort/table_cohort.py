@@ -18,12 +18,12 @@ from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, Reference, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
 from afa.cohort.select import label_counts
-from afa.cohort.tables import cells_fault, numbers_of, read_cells
-from afa.csvfile import read_header, visible
+from afa.cohort.tables import cells_fault, numbers_of, read_cells, read_names
+from afa.csvfile import visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import features_of, read_features
-from afa.files import sha256_of, write_text
+from afa.files import read_text, sha256_of, write_text
 from afa.yamlfile import Strict, check_model, load_model, read_mapping
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
@@ -91,9 +91,14 @@ class TableFiles:
     @classmethod
     def read(cls, path: str | Path) -> TableFiles:
         """What `write` wrote."""
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-        labels = document["labels"]
-        return cls(Path(document["table"]), Path(document["features"]), None if labels is None else Path(labels))
+        try:
+            document = json.loads(read_text(path))
+            labels = document["labels"]
+            return cls(Path(document["table"]), Path(document["features"]), None if labels is None else Path(labels))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = (isinstance(error, OSError) and error.strerror) or f"other content ({error})"
+            step = "check the path, or give `afa cohort fetch` again"
+            raise CohortError(Fault(str(path), found, "what `afa cohort fetch` wrote of a table", step)) from None
 
 
 def load_field(folder: str | Path) -> tuple[Settings, Table]:
@@ -212,7 +217,7 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     CohortError : what is wrong with the file, every fault at once; a patient whom the table of values lacks.
 
     """
-    entities = read_header(path)[1:] if path.suffix != ".parquet" else list(pd.read_parquet(path).columns[1:])
+    entities = read_names(path)[1:]
     cells = read_cells(path, "entity", entities)
     values, faults = numbers_of(path, cells, entities, "0, 1 or nothing")
     for place, name in enumerate(entities):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from afa.cohort.cohort import CARD_FILE, FEATURES_FILE, LABELS_FILE, LARGEST_TABLE, PATIENT, Cohort, load_cohort
-from afa.csvfile import is_name, number, quoted, read_header, read_table, suggestion, visible
+from afa.csvfile import LONGEST_NAME, is_name, number, quoted, read_header, read_table, suggestion, visible
 from afa.errors import CohortError, Fault
 from afa.files import sha256_of
 
@@ -55,7 +56,8 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
     """
     if not path.name.endswith(ENDINGS) and path.exists():
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
-        raise CohortError(Fault(str(path), f"the ending {quoted(path.suffix)}", expected, step))
+        found = f"the ending {quoted(path.suffix)}" if path.suffix else "a name without an ending"
+        raise CohortError(Fault(str(path), found, expected, step))
     wanted = {*known, *others}
     if path.suffix == ".parquet":
         cells = _parquet_cells(path, kind, set(known), wanted)
@@ -105,6 +107,23 @@ def cells_fault(path: Path | str, cells: Cells, column: str, rows: Iterable[int]
     rows = [int(row) for row in rows]
     found = _listed([cells.columns[column][row] for row in rows], [cells.rows[row] for row in rows])
     return Fault(f"{path}, column {visible(column)}", found, expected, step)
+
+
+def nearest_column(name: str, columns: Sequence[str]) -> str:
+    """The next step for a column that a table lacks, where one of others is called alike; else an empty text."""
+    if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
+        return f"remove the blanks around {quoted(spaced)} in the header"
+    close = suggestion(name, columns)
+    return f"for {name}, {close}" if close.startswith("did you mean") else ""
+
+
+def read_names(path: Path) -> list[str]:
+    """The names of a table's columns; none where `read_cells` will say why there are none."""
+    if path.suffix != ".parquet":
+        return read_header(path)
+    with suppress(OSError, ArrowException):
+        return list(pq.read_schema(path).names)
+    return []
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str) -> Cells:
@@ -181,7 +200,8 @@ def _name_faults(where: str, column: str, names: Sequence[str], rows: Sequence[s
     counts = Counter(names)
     strange = [row for row, name in enumerate(names) if not is_name(name)]
     twice = [row for row, name in enumerate(names) if counts[name] > 1 and is_name(name)]
-    printable, remove = "a patient's name, printable, without spaces around it", "name each patient, or remove the rows"
+    printable = f"a patient's name, printable, without spaces around it, of at most {LONGEST_NAME} characters"
+    remove = "name each patient, or remove the rows"
     for places, expected, step in (
         (strange, printable, remove),
         (twice, "each patient once", "remove or rename the repeated rows"),
@@ -259,6 +279,9 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         names = tuple(cells.names)
         nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
         gaps = np.isnan(values)
+        if cells.columns and gaps.all():
+            step = "fill in what was measured: -1, 0 or 1"
+            raise CohortError(Fault(str(path), "no value of any feature", "one or more", step))
         cohort = Cohort(path.stem, tuple(cells.columns), names, np.where(gaps, 0, values).astype(np.int8), nothing)
         unknown, told, files = list(cells.unknown), set[str](), [path]
     have = set(cohort.features)
@@ -329,8 +352,7 @@ def _missing_fault(path: Path, bundle: Bundle, missing: Sequence[str], unknown: 
     if named is not None:
         step = f"rename the column {visible(named)} to {other_names[named]}"
     else:
-        close = suggestion(missing[0], unknown)
-        step = f"for {missing[0]}, {close}" if close.startswith("did you mean") else "add them"
+        step = nearest_column(missing[0], unknown) or "add them"
     if len(missing) < len(bundle.features) and not drop:
         step += ", or leave what is missing out of the bundle too with --drop-missing"
     return Fault(str(path), found, "every feature of the bundle", step)

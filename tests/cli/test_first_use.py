@@ -16,6 +16,7 @@ import afa as package
 from afa.engine import compile as compiling
 
 ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests/data/bundle_tiny"
 EXAMPLE = ROOT / "afa" / "examples" / "anaemia" / "bundle"
 WITHOUT = """
 import json, sys
@@ -126,3 +127,19 @@ def test_what_a_bundle_holds_is_told_to_other_programs() -> None:
 def test_a_name_in_other_letters_is_recognised_as_what_is_meant() -> None:
     ran = afa("plan", EXAMPLE, "--first", "FERITIN")
     assert "Next step: did you mean ferritin" in ran.stderr
+
+
+def test_a_table_without_a_value_and_a_header_with_blanks_are_told(tmp_path: Path) -> None:
+    names = ",".join(package.load_bundle(TINY).features)
+    (tmp_path / "empty.csv").write_text(f"patient,{names}\na,,,,,\n", encoding="utf-8")
+    refused = afa("simulate", TINY, tmp_path / "empty.csv", "--out", tmp_path / "out")
+    assert "found no value of any feature" in refused.stderr
+    (tmp_path / "few.csv").write_text(f"patient,{names},\na,1,,,,,\n", encoding="utf-8")
+    made = afa(
+        "simulate", TINY, tmp_path / "few.csv", "--out", tmp_path / "out", "--resamples", "10", "--explorer", "0"
+    )
+    assert "80 % of the values were not measured" in made.stdout
+    assert "does not know them (1): one without a name" in made.stdout
+    (tmp_path / "blank.csv").write_text(f"patient, {names}\na,1,0,0,0,0\n", encoding="utf-8")
+    refused = afa("simulate", TINY, tmp_path / "blank.csv", "--out", tmp_path / "other")
+    assert "remove the blanks around" in refused.stderr

@@ -11,6 +11,7 @@ from afa.cli.cohort import encode as encode_command
 from afa.cohort.encode import Coding, encode_by_cohort
 from afa.cohort.encode import encode as encode_series
 from afa.cohort.encode_table import encode_cells, read_and_encode, write_encoded
+from afa.cohort.table_cohort import TableFiles, read_table_labels
 from afa.cohort.tables import cells_of_frame
 from afa.errors import CohortError, ConfigError
 from afa.features import features_of
@@ -92,6 +93,30 @@ def test_the_table_that_is_read_is_never_written_over(tmp_path):
     with pytest.raises(ConfigError, match=r"a file without t\.cuts\.csv beside it"):
         encode_command(tmp_path / "t.csv", tmp_path / "f.csv", tmp_path / "sub" / ".." / "t.csv")
     assert (tmp_path / "t.csv").read_text() == "who,heat\na,70\n"
+
+
+def test_blanks_around_the_name_of_a_column_are_seen(tmp_path):
+    path = _written(tmp_path, X.rename(columns={"albumin": " albumin"}))
+    with pytest.raises(CohortError, match=r"Next step: remove the blanks around ' albumin' in the header\."):
+        read_and_encode(path, features_of(FEATURES), Coding())
+
+
+@pytest.mark.parametrize("option", [{"level": 0}, {"level": "x"}, {"threshold": -1}, {"threshold": float("nan")}])
+def test_an_option_of_the_code_that_is_no_such_number_is_refused(option):
+    with pytest.raises(CohortError, match=r"encoding option (level|threshold): found"):
+        afa.encode(X, FEATURES, **option)
+
+
+def test_labels_and_lists_of_files_that_are_none_are_named(tmp_path):
+    (tmp_path / "labels.parquet").write_text("patient,leak")
+    with pytest.raises(CohortError, match="Parquet"):
+        read_table_labels(tmp_path / "labels.parquet", ["a"])
+    for text, words in (("", "other content"), ("{}", "other content"), ("[]", "other content")):
+        (tmp_path / "source.json").write_text(text)
+        with pytest.raises(CohortError, match=words):
+            TableFiles.read(tmp_path / "source.json")
+    with pytest.raises(CohortError, match="No such file"):
+        TableFiles.read(tmp_path / "gone.json")
 
 
 def test_a_column_whose_values_are_nearly_all_beyond_a_cut_asks_for_its_unit(tmp_path):
