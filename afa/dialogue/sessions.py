@@ -157,13 +157,16 @@ class Keeper:
     def save_copy(self, planner: Planner, file: str) -> None:
         """Write the session to a new file, or to one that this conversation has saved before."""
         path = Path(file)
+        if not file.strip():
+            raise PlannerError(Fault("save", "no name", "that of a new file", "name the file"))
         if "\0" in file or not file.isprintable():
             raise PlannerError(Fault("save", repr(file), "a name that a file can have", "choose another name"))
         if not path.parent.is_dir():
             raise PlannerError(Fault(f"save {file}", "no such folder", "a folder that exists", "make the folder first"))
         own = self.path is not None and path.resolve() == self.path.resolve()
         if os.path.lexists(path) and not own and path.resolve() not in self._copies:
-            raise PlannerError(Fault(f"save {file}", "a file of that name", "a new name", "choose another name"))
+            found = f"a {'folder' if path.is_dir() else 'file'} of that name"
+            raise PlannerError(Fault(f"save {file}", found, "a new name", "choose another name"))
         if own:
             self.keep(planner)
         else:

@@ -249,6 +249,30 @@ def test_a_number_is_read_by_its_range(serve, browser, tmp_path):
 
 
 @NEEDS_BROWSER
+def test_numbers_and_choices_of_a_panel_are_taken_in_together(serve, browser):
+    _, address = serve(None, "--page", "--example", "cooling", words=("demo",))
+    opened(browser, address)
+    send = browser.find_element(By.ID, "send")
+    assert not send.is_enabled()
+    fields = browser.find_elements(By.CSS_SELECTOR, ".number input")
+    fields[0].send_keys("20")
+    assert send.is_enabled()
+    fields[1].send_keys("many")
+    send.click()
+    until(browser, lambda: "evaporating_temperature: 'many' is no number" in text(browser, "message"))
+    fields[1].clear()
+    fields[1].send_keys("4,5")
+    button(browser, 0).find_element(By.XPATH, "ancestor::fieldset/following-sibling::fieldset[2]//button").click()
+    fields = browser.find_elements(By.CSS_SELECTOR, ".number input")  # drawn anew, with what was typed
+    assert [field.get_attribute("value") for field in fields] == ["20", "4,5", "", ""]
+    step_by(browser, browser.find_element(By.ID, "send").click)
+    rows = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "#values tbody tr")]
+    assert [row.split()[0] for row in rows] == ["superheat", "condensing_over_ambient", "evaporating_temperature"]
+    chosen = [select.get_attribute("value") for select in browser.find_elements(By.CSS_SELECTOR, "#values select")]
+    assert chosen == ["-1", "1", "0"]
+
+
+@NEEDS_BROWSER
 def test_the_example_is_planned_on_its_page_by_what_is_marked(serve, browser):
     """Ranges, a panel, the marked values of the made-up case; looked at wide, narrow, dark and printed."""
     _, address = serve(None, "--page", "--example", "cooling", words=("demo",))

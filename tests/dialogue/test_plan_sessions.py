@@ -148,7 +148,10 @@ def test_a_copy_is_not_written_over_another_file(bundle_tiny: Bundle, tmp_path: 
     mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
     other.write_text("of somebody else")
     keeper, planner = Keeper(), plain(bundle_tiny)
-    text = talk(planner, f"save '{other}'", f"save '{mine}'", "1", f"save '{mine}'", keeper=keeper)
+    saves = [f"save '{tmp_path}'", "save ''", f"save '{other}'", f"save '{mine}'"]
+    text = talk(planner, *saves, "1", f"save '{mine}'", keeper=keeper)
+    assert f"save {tmp_path}: found a folder of that name" in text
+    assert "save: found no name" in text
     assert f"save {other}: found a file of that name" in text
     assert other.read_text() == "of somebody else"
     assert len(load_session(mine, bundle_tiny).actions) == 1

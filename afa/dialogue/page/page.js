@@ -4,7 +4,7 @@ const token = new URLSearchParams(location.search).get("token") || "";
 const at = (id) => document.getElementById(id);
 const NAMES = { "-1": "low", 0: "as usual", 1: "high" };
 const SHOWN = 12;
-let greeting = null, state = null, chosen = {}, busy = false;
+let greeting = null, state = null, chosen = {}, typed = {}, busy = false;
 
 async function ask(path, body) {
   const options = { headers: { "X-Token": token } };
@@ -33,7 +33,7 @@ async function say(request) {
   try {
     const { answer, state: now } = await ask("say", { step: state.step, request });
     const error = answer.ok ? null : answer.error;
-    tell(error ? `${error.where}: ${error.found}; expected ${error.expected}. ${error.next_step}.` : "");
+    tell(error ? `${error.where}: ${error.found}; expected ${error.expected}. Next step: ${error.next_step}.` : "");
     show(now);
     return answer.ok;
   } catch (error) {
@@ -88,20 +88,40 @@ function choose(feature, value) {
   const asked = state.suggestion.features;
   if (asked.length === 1) return say({ do: "observe", values: { [feature]: value } });
   chosen[feature] = value;
+  delete typed[feature];
   rows();
 }
 
+const isTyped = (feature) => (typed[feature] || "").trim() !== "";
+const nothing = () => !state.suggestion.features.some((feature) => feature in chosen || isTyped(feature));
+
+function take() {
+  const values = {}, numbers = {};
+  for (const feature of state.suggestion.features) {
+    if (isTyped(feature)) numbers[feature] = Number(typed[feature].trim().replace(",", "."));
+    else if (feature in chosen) values[feature] = chosen[feature];
+    if (feature in numbers && !Number.isFinite(numbers[feature])) return tell(`${feature}: '${typed[feature]}' is no number. Write for example 12.5.`);
+  }
+  if (nothing()) return tell("Write a number, for example 12.5.");
+  const some = (name, given) => (Object.keys(given).length ? { [name]: given } : {});
+  say({ do: "observe", ...some("values", values), ...some("numbers", numbers) });
+}
+
 function row(feature) {
-  const scale = greeting.scales[feature], parts = [];
+  const scale = greeting.scales[feature], parts = [], several = state.suggestion.features.length > 1;
   if (scale && scale.kind !== "binary" && (scale.low !== null || scale.high !== null)) {
-    const field = make("input", [], { type: "text", inputMode: "decimal", autocomplete: "off", id: `number-${state.suggestion.features.indexOf(feature)}` });
+    const field = make("input", [], { type: "text", inputMode: "decimal", autocomplete: "off", id: `number-${state.suggestion.features.indexOf(feature)}`, value: typed[feature] || "" });
+    field.addEventListener("input", () => {
+      typed[feature] = field.value;
+      delete chosen[feature];
+      for (const button of field.closest("fieldset").querySelectorAll("[aria-pressed]")) button.setAttribute("aria-pressed", "false");
+      if (several) at("send").disabled = nothing();
+    });
     const label = make("label", `${scale.unit ? `Measured, in ${scale.unit}:` : "Measured:"}`, { htmlFor: field.id });
-    const form = make("form", [label, field, make("button", "Take in", { className: "primary" })], { className: "number" });
+    const form = make("form", [label, field, several ? null : make("button", "Take in", { className: "primary" })], { className: "number" });
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const number = Number(field.value.trim().replace(",", "."));
-      if (field.value.trim() === "" || !Number.isFinite(number)) return tell(`${feature}: '${field.value}' is no number. Write for example 12.5.`);
-      say({ do: "observe", numbers: { [feature]: number } });
+      take();
     });
     parts.push(form);
   }
@@ -117,20 +137,20 @@ function row(feature) {
     return button;
   });
   parts.push(make("div", buttons, { className: "choice" }));
-  return make("fieldset", [make("legend", state.suggestion.features.length > 1 ? feature : ""), ...parts]);
+  return make("fieldset", [make("legend", several ? feature : ""), ...parts]);
 }
 
 function rows() {
   const item = state.suggestion;
   at("rows").replaceChildren(...(item ? item.features.map(row) : []));
   if (!item || item.features.length === 1) return;
-  const send = make("button", "Take these in", { type: "button", className: "primary", id: "send", disabled: !Object.keys(chosen).length });
-  send.addEventListener("click", () => say({ do: "observe", values: chosen }));
+  const send = make("button", "Take these in", { type: "button", className: "primary", id: "send", disabled: nothing() });
+  send.addEventListener("click", take);
   at("rows").append(send);
 }
 
 function show(now) {
-  if (!state || state.step !== now.step) chosen = {};
+  if (!state || state.step !== now.step) chosen = {}, typed = {};
   state = now;
   const item = state.suggestion, answer = state.answer, view = state.view;
   at("next-label").textContent = item ? "Measure next" : "Done";
@@ -206,7 +226,7 @@ document.addEventListener("keydown", (event) => {
   if (event.target.closest("input, select")) return;
   const value = { "-": -1, l: -1, 0: 0, "+": 1, 1: 1, "=": 1, h: 1 }[event.key];
   if (value !== undefined && state.suggestion) {
-    const next = state.suggestion.features.find((feature) => !(feature in chosen));
+    const next = state.suggestion.features.find((feature) => !(feature in chosen) && !isTyped(feature));
     if (next && possible(next).includes(value)) choose(next, value);
   } else if (event.key === "Enter" && at("send") && event.target === document.body) at("send").click();
   else if (event.key === "s") skip();
