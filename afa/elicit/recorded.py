@@ -249,7 +249,7 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
 
     Raises
     ------
-    ElicitationError : a folder that holds no record, or a fault of one.
+    ElicitationError : a folder that holds no record, or a fault of one; no such answer in any.
     ConfigError : a destination with other files than a merged record.
 
     """
@@ -260,6 +260,10 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
         if not entries:
             raise ElicitationError(Fault(str(record), "no answers", "a record", "name folders with files of answers"))
         chosen += [entry for entry in entries if model in ("", entry.model) and entry.prompt_digest.startswith(prompt)]
+    if not chosen:
+        found = f"no answer of the model {model!r} to the prompt {prompt!r}"
+        step = "take them from the lines of the record, or leave the option out"
+        raise ElicitationError(Fault("--model and --prompt", found, "one answer or more", step))
     with atomic_folder(destination, ours, f"{MERGED}{ENTRIES}") as made:
         count = write_record(chosen, made, MERGED)
         for suffix in (WORDINGS, TRIES):

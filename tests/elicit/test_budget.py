@@ -267,6 +267,10 @@ def test_what_two_records_have_used_adds_up_when_they_are_merged(tmp_path):
         budget.begin(budget.record.attempts(next(budget.record.entries()).key)[0].key, TEN, attempts=1)
     merge([tmp_path / "one", tmp_path / "other"], tmp_path / "both")
     assert a_budget(tmp_path / "both").used == used(6, 42, 22)
+    for choice in ({"model": "another"}, {"prompt": "q"}):
+        with pytest.raises(ElicitationError, match="found no answer of the model"):
+            merge([tmp_path / "one"], tmp_path / "none", **choice)
+        assert not (tmp_path / "none").exists()
 
 
 def test_a_line_that_is_no_try_is_named(tmp_path):
