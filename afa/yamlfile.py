@@ -65,7 +65,7 @@ _WORSE_THAN_YAML = (ArithmeticError, AttributeError, LookupError, TypeError, Val
 _OF_KIND = {
     **dict.fromkeys(("model_type", "dict_type", "mapping_type", "dataclass_type"), "a mapping of keys to values"),
     **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list"),
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_type", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_parsing", "float_type"), "a number"),
     "finite_number": "a finite number",
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
@@ -244,6 +244,8 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
             message = _OF_KIND.get(item["type"], message[:1].lower() + message[1:])
+            if item["type"] == "too_short":
+                message = f"at least {item['ctx']['min_length']} of them"
             if item["type"] == "string_type" and isinstance(item["input"], bool | int | float | date):
                 message += "; put it in quotes"
             found = _short(item["input"]) if key else "values that do not go together"

@@ -230,5 +230,5 @@ def test_the_summary_compares_the_same_patients_and_names_its_subsets(
 
 def test_a_table_without_a_column_is_refused(folder: Path, known: DiseaseTerms, ontology: Ontology) -> None:
     (folder / "patients.csv").write_text(PATIENTS.replace("observed", "seen", 1))
-    with pytest.raises(CohortError, match="no column observed"):
+    with pytest.raises(CohortError, match="column observed: found no such column"):
         read_patients(folder / "patients.csv", known, ontology, ontology)

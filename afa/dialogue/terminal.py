@@ -133,7 +133,7 @@ class Terminal:
         """The entities of largest posterior, each with a bar."""
         posterior = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])
         shown = posterior[: min(BARS, len(posterior))]
-        width = max(len(name) for name, _ in shown)
+        width = min(max(len(name) for name, _ in shown), max(self.console.width - 10, 0))  # a longer one wraps alone
         full = min(WIDTH, max(self.console.width - width - 10, 0))
         for name, share in shown:
             self._say(f"  {escape(name.ljust(width))}  {share:.2f}  {'█' * round(full * share)}".rstrip())

@@ -134,6 +134,12 @@ def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
     assert f"bleeding (probability {planner.probability():.2f}, certain)  2 measured" in text
 
 
+def test_a_long_name_takes_no_bar_from_the_line_of_a_short_one() -> None:
+    names = ("long " * 39 + "x", "short")
+    text = talk(plain(bundle_of([[1.0], [-1.0]], [[[0.0]]] * 2, entities=names)), "-1")
+    assert any(line.startswith("  short ") and "  0.88" in line for line in text.splitlines())
+
+
 def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:
     (first,) = converse(plain(bundle_tiny), [], Keeper())
     greeting = json.loads(first)

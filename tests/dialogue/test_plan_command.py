@@ -54,7 +54,7 @@ def test_panels_are_read_from_a_file_with_their_costs(bundle_tiny: Bundle, tmp_p
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mucus: {features: []}", "panel mucus, key features"),
+        ("mucus: {features: []}", "panel mucus, key features: found []; expected at least 1 of them"),
         ("mucus: {features: [MUC2], cost: -1}", "panel mucus, key cost"),
         ("mucus: {feature: [MUC2]}", "rename it to features"),
         ("mucus: 3", "panel mucus, key features"),
