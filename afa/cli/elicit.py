@@ -187,7 +187,10 @@ def elicit_account(
     """Show what the answers of a record have used, by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
     from afa.elicit.record import Record
+    from afa.errors import ElicitationError, Fault
 
+    if not record.is_dir():
+        raise ElicitationError(Fault(str(record), "no such folder", "a record", "check the path"))
     answers = Record(record)
     table = account_table(answers, Prices(prompt_price, answer_price))
     if json:

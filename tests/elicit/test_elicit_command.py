@@ -394,3 +394,6 @@ def test_the_estimate_of_pairs_is_exact_once_genes_are_named(tmp_path: Path, ser
     assert len(endpoint.asked) == asked + expected
     account = CliRunner().invoke(app, ["elicit", "account", str(lab.record)]).output
     assert re.search(rf"pairwise +pairs +scripted-test-model +answered +{expected} ", account)
+    nowhere = CliRunner().invoke(app, ["elicit", "account", str(lab.record / "nowhere")])
+    assert nowhere.exit_code == 2
+    assert "found no such folder" in nowhere.output
