@@ -98,10 +98,6 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def _probabilities(self, planner: AnyPlanner) -> Floats:
         """(n_classes,), summing to 1."""
 
-    @abstractmethod
-    def _certain(self, planner: AnyPlanner) -> bool:
-        """Whether no completion of what is unobserved changes the planner's answer."""
-
     def act(
         self,
         masked_features: Any,
@@ -205,7 +201,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     def _enough(self, planner: AnyPlanner) -> bool:
         risk = self._cost_param
-        return self._certain(planner) or (risk is not None and 1 - self._probabilities(planner).max() <= risk)
+        return planner.certain() or (risk is not None and 1 - self._probabilities(planner).max() <= risk)
 
 
 class BinaryMethod(PlannerMethod[BinaryPlanner]):
@@ -234,9 +230,6 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     def _probabilities(self, planner: BinaryPlanner) -> Floats:
         held = planner.probability()
         return np.array([1 - held, held])
-
-    def _certain(self, planner: BinaryPlanner) -> bool:
-        return planner.resolved()
 
 
 class TopKMethod(PlannerMethod[TopKPlanner]):
@@ -270,9 +263,6 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
 
     def _probabilities(self, planner: TopKPlanner) -> Floats:
         return planner.posterior()
-
-    def _certain(self, planner: TopKPlanner) -> bool:
-        return planner.certified()
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
