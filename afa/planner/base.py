@@ -268,10 +268,7 @@ class Planner(ABC):
         """Take the steps of an earlier session again, in their order, with what was paid and why."""
         for action in actions:
             for feature, value in zip(action.features, action.values, strict=True):
-                if value is None:
-                    checked(self.bundle, feature)
-                else:
-                    checked(self.bundle, feature, value)
+                checked(self.bundle, feature, 0 if value is None else value)
                 if (feature in self._log.observed) != (action.kind == "correct"):
                     found = f"{action.kind} of a feature that is {'' if action.kind == 'correct' else 'already '}"
                     expected = "steps that can follow each other"
