@@ -395,5 +395,4 @@ def test_the_estimate_of_pairs_is_exact_once_genes_are_named(tmp_path: Path, ser
     account = CliRunner().invoke(app, ["elicit", "account", str(lab.record)]).output
     assert re.search(rf"pairwise +pairs +scripted-test-model +answered +{expected} ", account)
     nowhere = CliRunner().invoke(app, ["elicit", "account", str(lab.record / "nowhere")])
-    assert nowhere.exit_code == 2
-    assert "found no such folder" in nowhere.output
+    assert isinstance(nowhere.exception, ElicitationError)
