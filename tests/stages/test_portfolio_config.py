@@ -55,7 +55,7 @@ def test_the_file_has_every_story_and_its_head_every_key() -> None:
         ("drug_C4", {"story": "fairy"}, "key story: found 'fairy'; expected drug-family or pathway-enrich"),
         ("pathway_C4", {"shared": 3}, "pathway_C4, key shared: found an unknown key"),
         ("strain_C3", {"coupling": 0.1}, "strain_C3, key coupling: found an unknown key"),
-        ("hier_C3", {"sizes": [5]}, "hier_C3, key sizes: .* at least 2 items"),
+        ("hier_C3", {"sizes": [5]}, "hier_C3, key sizes: .* at least 2 of them"),
         ("hier_C3", {"sizes": [5, 0]}, "hier_C3, key sizes.1"),
         ("hier_C3", {"loyalty": 1.5}, "hier_C3, key loyalty"),
         ("hier_C3", {"n_true": 16}, "key n_true: found 16; expected no more than the entities"),
