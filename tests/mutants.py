@@ -163,7 +163,7 @@ def tried(tests: list[str], copy: Path, seconds: int, **environment: str) -> str
 
 
 def main() -> None:
-    """Try a sample, and write its outcomes."""
+    """Try a sample, and write each outcome as it comes: what an interrupted run has written is a sample too."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -171,21 +171,25 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     everything = [mutant for mutant in mutants() if fnmatch(mutant.file, given.only)]
-    sample = sorted(random.Random(given.seed).sample(everything, min(given.sample, len(everything))))
+    sample = random.Random(given.seed).sample(everything, min(given.sample, len(everything)))
     groups = sorted({tuple(tests_of(mutant.file)) for mutant in sample})
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    outcomes = []
+    with (
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+        given.out.open("w", newline="", encoding="utf-8", buffering=1) as stream,
+    ):
         for group, found in zip(groups, pool.map(lambda group: outcome(list(group), None), groups), strict=True):
             if found != "survived":
                 sys.exit(f"mutants: {' '.join(group)}: found {found} without a change; expected tests that pass")
-        outcomes = list(pool.map(lambda mutant: outcome(tests_of(mutant.file), mutant), sample))
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    with given.out.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*Mutant._fields, "outcome"])
-        writer.writerows([*mutant, found] for mutant, found in zip(sample, outcomes, strict=True))
-    for mutant, found in zip(sample, outcomes, strict=True):
-        if found == "survived":
-            sys.stdout.write(f"survived: afa/{mutant.file}.py, line {mutant.line}: {mutant.change}\n")
+        tried_ones = pool.map(lambda mutant: outcome(tests_of(mutant.file), mutant), sample)
+        for mutant, found in zip(sample, tried_ones, strict=True):
+            outcomes.append(found)
+            writer.writerow([*mutant, found])
+            if found == "survived":
+                sys.stdout.write(f"survived: afa/{mutant.file}.py, line {mutant.line}: {mutant.change}\n")
     killed = len(sample) - outcomes.count("survived")
     sys.stdout.write(f"{killed} of {len(sample)} killed, {outcomes.count('late')} of them by time\n")
 
