@@ -68,9 +68,10 @@ def hearing_interrupts() -> Iterator[None]:
         sys.unraisablehook = keep
     try:
         yield
-    except Exception:
-        if not lost:
-            raise
+    except Exception as error:
+        if lost:
+            raise lost[0] from error
+        raise
     finally:
         if heard_here:
             sys.unraisablehook = told
