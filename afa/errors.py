@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 LONGEST_PART = 4_000
 
@@ -90,3 +92,16 @@ class ReportError(AfaError):
 
 class ResourceError(AfaError):
     """The machine has no memory, or no room on its disk, for what was asked."""
+
+
+def check_number(
+    kind: type[AfaError],
+    where: str,
+    value: Any,
+    expected: str,
+    fits: Callable[[float], bool],
+    step: str = "leave it out, or give such a number",
+) -> None:
+    """Raise a `kind` unless `value` is a number that fits; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not fits(float(value)):
+        raise kind(Fault(where, repr(value), expected, step))

@@ -277,6 +277,9 @@ class Evidence:
         >>> Evidence.of(model, {"a": 1}).field
         array([0., 0.])
         """
+        if not isinstance(mrf, PairwiseMRF):
+            step = "give that of an entity, bundle.mrf(name)"
+            raise PlannerError(Fault("model", type(mrf).__name__, "a PairwiseMRF", step))
         m = mrf.n_features
         evidence = cls(mrf, np.zeros(m, dtype=bool), np.zeros(m, dtype=np.int8), mrf.prior, np.zeros(m))
         index = {name: j for j, name in enumerate(mrf.features)}

@@ -117,6 +117,8 @@ def entities_of(path: str | Path) -> int:
 
 def read_folder(path: str | Path) -> Reading:
     """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
+    if not isinstance(path, str | Path):
+        return Reading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
     folder = Path(path)
     try:
         if folder.is_dir() and any((folder / name).exists() for name in (HEADER, *USED_IN)):

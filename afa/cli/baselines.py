@@ -71,7 +71,6 @@ def experiment_baselines(
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.study import load_study
     from afa.files import check_place
-    from afa.inference.meanfield import Solver
     from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
     from afa.stats.tables import write_tables
 
@@ -101,7 +100,7 @@ def experiment_baselines(
         source, before, after = _live(record, about, plan, model, terms)
     else:
         source, before, after = _replayed(record, about, plan, model)
-    solver = Solver(solves.damping, solves.tolerance, solves.max_iterations)
+    solver = solves.solver()
     tables = run_baselines(
         Setting.of(potentials, people, plan, solver=solver, threads=solves.threads),
         source,

@@ -22,6 +22,8 @@ from afa.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from afa.inference.meanfield import Solver
+
 FOLDER, FILE = "FOLDER", "FILE"
 """What a command writes is an option with this metavar; a file's goes on with its endings: FILE.csv|.parquet."""
 
@@ -108,6 +110,12 @@ class Solves:
     tolerance: Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")] = 1e-4
     max_iterations: Annotated[int, typer.Option(help="damped sweeps before coordinate ascent takes over")] = 200
     threads: Threads = 1
+
+    def solver(self) -> Solver:
+        """What solves them."""
+        from afa.inference.meanfield import Solver
+
+        return Solver(self.damping, self.tolerance, self.max_iterations)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,6 @@ def explorer_page(
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
     """Write a page that steps through the acquisition of some patients, by any rule: one file that needs no network."""
-    from afa.inference.meanfield import Solver
     from afa.report.explored import explore
     from afa.report.explorer import write_explorer
     from afa.stages.inputs import check_duels, load_inputs, top_k_size
@@ -127,7 +126,7 @@ def explorer_page(
         read_table(tables, "choices"),
         most=patients,
         k=top_k_size(model, k),
-        solver=Solver(solves.damping, solves.tolerance, solves.max_iterations),
+        solver=solves.solver(),
         threads=solves.threads,
     )
     write_explorer(explored, out)

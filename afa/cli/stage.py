@@ -196,7 +196,6 @@ def experiment_errata_computed(
     from afa.cohort.genes import read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
-    from afa.inference.meanfield import Solver
     from afa.stages.inputs import check_duels, load_inputs, paper_tables
     from afa.stats.tables import write_tables
 
@@ -222,7 +221,7 @@ def experiment_errata_computed(
         patients,
         paper=paper_tables(paper),
         expression=expression,
-        solver=Solver(solves.damping, solves.tolerance, solves.max_iterations),
+        solver=solves.solver(),
         threads=solves.threads,
     )
     write_tables({"rows": frame_of(rows)}, out)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from afa.errors import CohortError, Fault
+from afa.errors import CohortError, Fault, check_number
 
 Test = Literal["empirical", "normal", "t"]
 Reference = Literal["controls", "cohort"]
@@ -42,9 +41,7 @@ class Coding:
             ("level", self.level, "a number above 0 and below 1", lambda x: 0 < x < 1),
             ("threshold", self.threshold, "a finite number, 0 or more", lambda x: 0 <= x < math.inf),
         ):
-            if not isinstance(value, Real) or not fits(value):
-                step = "leave it out, or give such a number"
-                raise CohortError(Fault(f"encoding option {option}", repr(value), expected, step))
+            check_number(CohortError, f"encoding option {option}", value, expected, fits)
 
 
 def encode(

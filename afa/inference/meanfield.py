@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import exp
+from math import exp, inf
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
+from afa.errors import ConfigError, check_number
 from afa.inference.result import Marginals, probabilities_of, spread
 from afa.mrf import Evidence, Floats, PairwiseMRF
 
@@ -32,7 +33,7 @@ class Solver:
 
     damping : weight of the new marginals, in (0, 1]. tolerance : largest change of a marginal probability at
     which the iteration stops. max_iterations : damped sweeps before coordinate ascent takes over, which may
-    take `ASCENT_FACTOR` times as many.
+    take `ASCENT_FACTOR` times as many, 1 or more. A `ConfigError` says which of them does not fit.
 
     >>> Solver(tolerance=1e-9)
     Solver(damping=0.5, tolerance=1e-09, max_iterations=200)
@@ -41,6 +42,14 @@ class Solver:
     damping: float = 0.5
     tolerance: float = 1e-4
     max_iterations: int = 200
+
+    def __post_init__(self) -> None:
+        for option, value, expected, fits in (
+            ("damping", self.damping, "a number above 0, at most 1", lambda x: 0 < x <= 1),
+            ("tolerance", self.tolerance, "a finite number above 0", lambda x: 0 < x < inf),
+            ("max_iterations", self.max_iterations, "a whole number, 1 or more", lambda x: x >= 1 and x.is_integer()),
+        ):
+            check_number(ConfigError, f"solver option {option}", value, expected, fits)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from afa.allocate.base import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient
-from afa.errors import Fault, PlannerError
+from afa.errors import Fault, PlannerError, check_number
 from afa.planner.explicit import ExplicitPatient, explicit_view
 from afa.planner.implied import ImpliedPatient
 from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
@@ -215,9 +214,10 @@ class Planner(ABC):
         check_together(self.bundle, self._log.observed | values)
         if cost is None:
             cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in values})].sum())
-        elif not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
+        else:
             step = "leave it out for the price of the menu"
-            raise PlannerError(Fault("cost of an observation", repr(cost), "a finite number, 0 or more", step))
+            expected = "a finite number, 0 or more"
+            check_number(PlannerError, "cost of an observation", cost, expected, lambda x: 0 <= x < np.inf, step)
         affordable(self.spent, cost)
         asked = self._fresh and self._asked is not None and set(values) <= set(self._asked.features)
         names, given = tuple(values), tuple(int(value) for value in values.values())
@@ -302,6 +302,7 @@ class Planner(ABC):
         `gain_per_cost` are those of the feature's panel, and rows go by the last. With implications the gain is the
         information about which entity holds, and there are no duels.
         """
+        check_number(PlannerError, "most", most, "a whole number, 0 or more", lambda x: x >= 0 and x.is_integer())
         open_, duels, price = self._offer().open, self._open_duels(), self._offer().price
         return explained(self._state, self.bundle, self._menu, price=price, open_=open_, duels=duels, most=most)
 

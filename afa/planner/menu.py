@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from afa.allocate import Choice, Rule, View
 from afa.bundle import Bundle
 from afa.csvfile import suggestion
 from afa.engine.patient import DuelWeights
-from afa.errors import Fault, PlannerError
+from afa.errors import Fault, PlannerError, check_number
 from afa.mrf import Floats
 from afa.planner.implied import implied_values
 from afa.planner.log import Log
@@ -203,9 +202,7 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
         if name not in known:
             found = f"a cost of {name!r}"
             raise PlannerError(Fault(where, found, "names of features or panels", suggestion(str(name), known)))
-        if not isinstance(cost, Real) or isinstance(cost, bool) or not 0 <= cost < np.inf:
-            step = "give a finite cost of 0 or more"
-            raise PlannerError(Fault(f"{where}, {name}", repr(cost), "a finite number, 0 or more", step))
+        check_number(PlannerError, f"{where}, {name}", cost, "a finite number, 0 or more", lambda x: 0 <= x < np.inf)
     return {name: float(cost) for name, cost in costs.items()}
 
 

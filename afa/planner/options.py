@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,7 +16,7 @@ from afa.bundle import Bundle, load_bundle
 from afa.bundle.rates import HOLDS
 from afa.closure import Closure
 from afa.engine.gains import GAIN_KINDS
-from afa.errors import Fault, PlannerError
+from afa.errors import Fault, PlannerError, check_number
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
 from afa.planner.explicit import ExplicitPatient
@@ -80,11 +80,8 @@ class Stop:
             ("posterior", self.posterior, "a number above 0 and below 1", lambda x: 0 < x < 1),
             ("gain", self.gain, "a finite number, 0 or more", lambda x: 0 <= x < inf),
         ):
-            if value is None:
-                continue
-            if not isinstance(value, Real) or isinstance(value, bool) or not fits(value):
-                step = "leave it out, or give such a number"
-                raise PlannerError(Fault(f"stop option {option}", repr(value), expected, step))
+            if value is not None:
+                check_number(PlannerError, f"stop option {option}", value, expected, fits)
         if not isinstance(self.certain, bool):
             raise PlannerError(Fault("stop option certain", repr(self.certain), "True or False", "give one of these"))
         if self.own is not None and not callable(self.own):
@@ -262,10 +259,9 @@ class Explicit:
                 step = "give a number, or leave it out"
                 raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
             return
-        if not isinstance(self.tau, Real) or isinstance(self.tau, bool) or not 0 < self.tau <= 1:
-            step = "leave it out to believe the log-odds as they are"
-            expected = f"a number above 0, at most 1, or {EFFECTIVE}"
-            raise PlannerError(Fault("planner option tau", repr(self.tau), expected, step))
+        step = "leave it out to believe the log-odds as they are"
+        expected = f"a number above 0, at most 1, or {EFFECTIVE}"
+        check_number(PlannerError, "planner option tau", self.tau, expected, lambda x: 0 < x <= 1, step)
 
     def plain(self) -> dict[str, Any]:
         """The settings that only this gauge has."""

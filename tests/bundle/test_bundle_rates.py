@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,12 @@ def test_a_folder_that_is_no_bundle_is_one_line(tmp_path: Path) -> None:
     assert (fault.found, fault.next_step) == ("a folder without bundle.yaml", "check the path")
     (tmp_path / "study.yaml").write_text("name: pumps\n")
     assert validate_bundle(tmp_path)[0][0].next_step == f"make its bundle with `afa field bundle {tmp_path}`"
+
+
+@pytest.mark.parametrize("given", [None, 3])
+def test_what_is_no_path_is_one_line(given: Any) -> None:
+    with pytest.raises(BundleError, match=f"^bundle: found {type(given).__name__}; expected the path of its folder"):
+        load_bundle(given)
 
 
 def test_it_reads_as_written(written: Path) -> None:

@@ -1,11 +1,15 @@
 """Mean-field inference, against exact enumeration and its own fixed-point equation."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import models, observed_models, posterior
 
+from afa.errors import ConfigError, PlannerError
+from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, ternary_moments
 from afa.mrf import LOG3, Evidence, PairwiseMRF
 
@@ -99,3 +103,25 @@ def test_a_warm_start_from_the_solution_stays_there():
     warm = mean_field(mrf, start=cold.marginals)
     assert warm.iterations < cold.iterations
     np.testing.assert_allclose(warm.marginals.first, cold.marginals.first, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"damping": 0.0}, "damping: found 0.0; expected a number above 0, at most 1"),
+        ({"damping": True}, "damping: found True"),
+        ({"tolerance": float("nan")}, "tolerance: found nan; expected a finite number above 0"),
+        ({"tolerance": "1e-4"}, "tolerance: found '1e-4'"),
+        ({"max_iterations": 0}, "max_iterations: found 0; expected a whole number, 1 or more"),
+        ({"max_iterations": float("inf")}, "max_iterations: found inf"),
+    ],
+)
+def test_a_solver_says_which_setting_does_not_fit(given, named):
+    with pytest.raises(ConfigError, match=f"^solver option {re.escape(named)}"):
+        Solver(**given)
+
+
+@pytest.mark.parametrize("solve", [mean_field, exact])
+def test_a_bundle_in_the_place_of_a_model_is_told_which_model(solve, bundle_tiny):
+    with pytest.raises(PlannerError, match=r"found Bundle; expected a PairwiseMRF.*bundle.mrf\(name\)"):
+        solve(bundle_tiny)

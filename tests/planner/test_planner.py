@@ -66,6 +66,13 @@ def test_an_unknown_feature_is_refused(bundle_tiny: Bundle) -> None:
     assert fault(error) == ("feature 'MUC5'", "an unknown name", "a feature of the bundle")
 
 
+@pytest.mark.parametrize("most", ["MUC5", 2.5, -1])
+def test_an_explanation_has_a_whole_number_of_rows(bundle_tiny: Bundle, most: Any) -> None:
+    with pytest.raises(PlannerError) as error:
+        TopKPlanner(bundle_tiny, k=1).explain(most)
+    assert fault(error) == ("most", repr(most), "a whole number, 0 or more")
+
+
 @pytest.mark.parametrize("value", [2, -2, 0.5, float("nan"), None, "1"])
 def test_a_value_that_is_not_ternary_is_refused(bundle_tiny: Bundle, value: Any) -> None:
     planner = TopKPlanner(bundle_tiny, k=1)
