@@ -231,6 +231,16 @@ def test_one_starting_point_is_as_good_as_another(case):
         assert other.elbo == pytest.approx(found.elbo, abs=1e-9)
 
 
+@given(tasks())
+def test_coordinate_ascent_ends_where_the_damped_iteration_does(case):
+    models, _, values = case
+    for model in models:
+        state = observed(model, values)
+        found = mean_field(model, state, solver=Solver(damping=0.01, tolerance=1e-12, max_iterations=20))
+        assert found.residual < 1e-12
+        assert found.elbo == pytest.approx(mean_field(model, state, solver=TIGHT).elbo, abs=1e-9)
+
+
 def test_the_variance_of_a_duel_ranges_over_the_values_that_can_occur(worked):
     states = [Evidence.of(model) for model in worked]
     marginals = [mean_field(model).marginals for model in worked]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.copeland import copeland_wins, ranking
+from afa.engine.ranks import ranks_of
 
 
 def duels(n: int, **scores: float) -> np.ndarray:
@@ -82,3 +83,12 @@ def test_the_ranking_does_not_depend_on_the_order_of_the_entities(
 def test_every_entity_is_ranked_once(tournament: tuple[np.ndarray, list[str]]) -> None:
     scores, names = tournament
     assert sorted(ranking(scores, names)) == sorted(names)
+
+
+@given(tournaments(), st.data())
+def test_the_compiled_ranks_of_some_entities_are_those_of_their_own_duels(case, data) -> None:
+    scores, names = case
+    members = np.array(data.draw(st.lists(st.sampled_from(range(len(names))), min_size=1, unique=True)))
+    found = ranks_of(scores, members, np.arange(len(names)), 0.0)
+    own = ranking(scores[np.ix_(members, members)], [names[v] for v in members])
+    assert [names[v] for v in found.order] == own

@@ -1,19 +1,22 @@
 """Models of probabilities in the engine: what it reads on the way is what the readable functions say, also of gaps."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rated import rated
 
 from afa.bracket import duel_interval
-from afa.bundle.rates import explicit_models
+from afa.bundle.rates import explicit_models, hypotheses_of
 from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
 from afa.errors import BundleError
 from afa.gain import cmi, wald_magnitude
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence
+from afa.mrf import Evidence, PairwiseMRF
 from afa.preference import duel_variance, gaussian_sign, linearity, sign_votes, wald
 
 TIGHT = Solver(tolerance=1e-13, max_iterations=4000)
@@ -100,6 +103,32 @@ def test_along_given_orders_the_engine_reads_what_the_readable_functions_say(cas
                 at = int(np.searchsorted(models.at[0], order[t]))
                 expected = 0.0 if found.resolved[i, t, 0] else gains[at]
                 assert found.worth[i, t] == pytest.approx(expected, **CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_entity_that_is_silent_of_a_feature_has_the_background_there(seed):
+    rng = np.random.default_rng(400 + seed)
+    found = rated(rng, n=3, m=4, speaks=0.5, holds="one")
+    bundle, values = found.bundle, np.array([found.values(rng) for _ in range(2)], dtype=np.int8)
+    sparse, full = hypotheses_of(bundle), []
+    for own, (model, at) in zip(found.one, sparse, strict=True):
+        couplings = np.zeros((4, 4))
+        couplings[np.ix_(at, at)] = model.couplings.toarray()
+        full.append(PairwiseMRF.of_probabilities(own, couplings, model.prior))
+    parts, at = zip(*sparse, strict=True)
+    models = Models("rated", bundle.entities, bundle.features, parts, at, bundle.background)
+    orders = np.array([rng.permutation(4) for _ in values])
+    read = follow(models, values, orders, ENTITIES | DUELS, solver=TIGHT, threads=1)
+    for i, t in np.ndindex(len(orders), 5):
+        states = [Evidence.of(model) for model in full]
+        for j in orders[i, :t]:
+            states = [state.observe(int(j), int(values[i, j])) for state in states]
+        marginals = [mean_field(*pair, solver=TIGHT).marginals for pair in zip(full, states, strict=True)]
+        for p, (a, b) in enumerate(combinations(range(3), 2)):
+            lead, sums = read.constant[i, t, a] - read.constant[i, t, b], read.sums[i, t, p]
+            variance = duel_variance(states[a], states[b], marginals[a], marginals[b])
+            expected = (*duel_interval(states[a], states[b]), variance)
+            assert (lead - sums[0], lead + sums[5], sums[2]) == pytest.approx(expected, **CLOSE)
 
 
 @given(cases(), st.data())

@@ -13,6 +13,7 @@ from afa.engine.course import BOUNDARY, CALLS, CERTAIN, CHOICE, DUELS, ENTITIES,
 from afa.engine.follow import choose, follow
 from afa.engine.paths import solve_paths
 from afa.engine.rounds import follow_rule, full_observation, shared_order_calls
+from afa.inference.meanfield import Solver
 
 EVERYTHING = SIGNS | RANKS | SOLVES | CERTAIN | CHOICE | BOUNDARY | LARGEST | ENTITIES | MOMENTS | DUELS | CALLS
 BY_ROUND = set(entrances.Followed._fields) - {"order", "fallback", "worth", "source"}
@@ -89,6 +90,17 @@ def test_rounds_that_change_nothing_can_be_left_out(bundle, values):
         for name in BY_ROUND:
             here, there = getattr(changes, name)[i], getattr(every, name)[i, rounds]
             np.testing.assert_allclose(here, there, rtol=0, atol=1e-12, err_msg=name)
+
+
+def test_solves_are_counted_by_what_became_of_them(bundle, values):
+    orders, solver = orders_of(len(values)), Solver(tolerance=1e-9, max_iterations=20)
+    each = follow(bundle, values, orders, SOLVES, solver=solver, threads=1)
+    solved, ascended = each.iterations >= 0, each.ascended > 0
+    assert 0 < ascended.sum() < solved.sum()
+    found = solve_paths(bundle, values, orders[:, None], solver=solver)
+    by_round = np.stack([solved.sum(axis=0), ascended.sum(axis=0)], axis=-1)
+    np.testing.assert_array_equal(found.by_round[..., [0, 2]], by_round)
+    np.testing.assert_array_equal(found.by_patient[:, 0, :, 2], ascended.sum(axis=1))
 
 
 def test_what_is_summed_up_in_blocks_is_the_same_in_blocks_of_one_patient(bundle, values, monkeypatch):

@@ -216,6 +216,17 @@ def test_opposite_certainties_meet_without_losing_the_whole_table():
     assert solution.log_partition == pytest.approx(18_000.0 + LOG3)
 
 
+def test_evidence_of_an_equal_model_is_as_good_and_of_another_is_refused():
+    ours, equal = (PairwiseMRF([1.0, 0.0], [[0.0, 2.0], [2.0, 0.0]]) for _ in range(2))
+    assert exact(ours, Evidence.of(equal, {"x0": 1})).log_partition == exact(ours, {"x0": 1}).log_partition
+    for other in (
+        PairwiseMRF([1.0, 0.0], [[0.0, 2.1], [2.1, 0.0]]),
+        PairwiseMRF.of_probabilities(np.full((2, 3), 1 / 3), [[0.0, 2.0], [2.0, 0.0]]),
+    ):
+        with pytest.raises(PlannerError, match="evidence of another model"):
+            exact(ours, Evidence.of(other, {"x0": 1}))
+
+
 def test_an_empty_support_is_uniform():
     mrf = PairwiseMRF(np.zeros(4), np.zeros((4, 4)))
     solution = exact(mrf)
