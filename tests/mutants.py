@@ -2,8 +2,9 @@
 
     python tests/mutants.py --sample 200 --seed 0 --out results/mutants.csv
 
-A mutant is one changed operator, number or function in one file, in a copy of the project where only the tests of that
-file run. It is killed where they fail, or take too long. The first run of each group of tests is without a change.
+A mutant is one changed operator, number or function in one file, in a copy of the project. All tests of the mathematics
+run once without a change, which says which of them reach which line. Those that reach the line of a mutant then meet
+it. It is killed where they fail, or take too long.
 """
 
 from __future__ import annotations
@@ -18,43 +19,32 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coverage import CoverageData
+
 ROOT = Path(__file__).parents[1]
+CORES = len(os.sched_getaffinity(0))
 COPIED = ("afa", "tests", "resources", "docs", "config", "pyproject.toml")
-ENGINE = (
-    "engine/test_engine engine/test_engine_brackets engine/test_walk engine/test_explicit_engine"
-    " engine/test_exclusive_engine engine/test_scale allocate/test_allocating"
+MATHEMATICS = (
+    *("mrf", "closure", "preference", "gain", "bracket", "copeland", "inference/meanfield", "inference/exact"),
+    *("allocate/*", "engine/*"),
 )
-TESTS = {  # the first pattern that fits a file names its tests
-    "mrf": "test_mrf test_base_rates inference/test_meanfield",
-    "closure": "test_closure test_shared_closure",
-    "preference": "test_preference test_base_rates",
-    "gain": "test_gain test_base_rates",
-    "bracket": "test_bracket test_base_rates",
-    "copeland": "test_copeland",
-    "inference/meanfield": "inference/test_meanfield",
-    "inference/exact": "inference/test_exact",
-    "allocate/*": "allocate/test_allocate allocate/test_allocating",
-    "engine/elimination*": "engine/test_engine_elimination inference/test_exact engine/test_score_distribution",
-    "engine/sweeps": "engine/test_engine_sweeps engine/test_engine",
-    "engine/paths": "engine/test_stopping_engine engine/test_engine stages/test_layer0_lift",
-    "engine/ranks": "engine/test_precision allocate/test_allocating",
-    "engine/gauges": "engine/test_engine_gauges",
-    "engine/gains": "engine/test_engine_gains engine/test_engine engine/test_explicit_engine",
-    "engine/implications": "planner/test_implied_planner engine/test_exclusive_engine",
-    "engine/tasks": "engine/test_engine_tasks engine/test_stopping_engine test_shared_closure",
-    "engine/rounds": "stages/test_layer1 allocate/test_allocating",
-    "engine/walk": "engine/test_walk engine/test_engine",
-    "engine/*": ENGINE,
-}
 NOT_MATHEMATICS = ("engine/warm", "engine/compile", "engine/kept", "*/__init__", "allocate/check")
-AS_PYTHON, SECONDS = 200, 300
-"""Of processor time that the tests of a mutant may take, with kernels as Python and with kernels compiled."""
+TESTS = (
+    *("test_mrf", "test_base_rates", "test_bracket", "test_closure", "test_shared_closure", "test_copeland"),
+    *("test_gain", "test_preference", "test_layer0", "stages/test_layer0_lift", "stages/test_layer1"),
+    *("inference/test_*", "planner/test_*", "allocate/test_allocat*", "engine/test_*"),
+)
+OF_COMPILED_KERNELS = ("engine/test_engine_cache", "engine/test_engine_warm")
+AS_PYTHON, COMPILED = 500, 300
+"""Seconds of processor time that the tests may take, with kernels as Python and with kernels compiled."""
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -103,13 +93,19 @@ def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str, Any, int]]:
             yield node.func, "id", NAMES[node.func.id], line
 
 
+def named(folder: str, patterns: Iterable[str], without: Iterable[str]) -> dict[str, Path]:
+    """The Python files of a folder by names such as `engine/walk`: those that fit a pattern, without some."""
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    names = {path.relative_to(ROOT / folder).with_suffix("").as_posix(): path for path in paths}
+    fit = {name for pattern in patterns for name in names if fnmatch(name, pattern)}
+    not_fit = {name for pattern in without for name in names if fnmatch(name, pattern)}
+    return {name: path for name, path in names.items() if name in fit - not_fit}
+
+
 def mutants() -> list[Mutant]:
     """Every mutant of the mathematics."""
     found = []
-    for path in sorted((ROOT / "afa").rglob("*.py")):
-        name = path.relative_to(ROOT / "afa").with_suffix("").as_posix()
-        if any(fnmatch(name, pattern) for pattern in NOT_MATHEMATICS) or not tests_of(name):
-            continue
+    for name, path in named("afa", MATHEMATICS, NOT_MATHEMATICS).items():
         for number, (node, field, value, line) in enumerate(places(ast.parse(path.read_text(encoding="utf-8")))):
             before = ast.unparse(node)
             setattr(node, field, value)
@@ -117,41 +113,23 @@ def mutants() -> list[Mutant]:
     return found
 
 
-def tests_of(name: str) -> list[str]:
-    """The tests that must notice a change of a file."""
-    names = next((names for pattern, names in TESTS.items() if fnmatch(name, pattern)), "")
-    return [f"tests/{test}.py" for test in names.split()]
-
-
-def outcome(tests: list[str], mutant: Mutant | None) -> str:
-    """`killed`, `late` or `survived`: what the tests make of a mutant, or of no change.
-
-    A kernel is run as the Python that it is written in; only where that takes too long is it compiled, with all others.
-    """
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the project, to be changed."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "project"
-        copy.mkdir()
-        for name in COPIED:
-            source = ROOT / name
+        for source in (ROOT / name for name in COPIED):
             if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, Path(folder) / source.name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
-                shutil.copy(source, copy)
-        if mutant is not None:
-            path = copy / "afa" / f"{mutant.file}.py"
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            node, field, value, _ = list(places(tree))[mutant.number]
-            setattr(node, field, value)
-            path.write_text(ast.unparse(tree), encoding="utf-8")
-        found = tried(tests, copy, AS_PYTHON, NUMBA_DISABLE_JIT="1")
-        return found if found != "late" else tried(tests, copy, SECONDS, NUMBA_CACHE_DIR=str(Path(folder) / "kernels"))
+                shutil.copy(source, folder)
+        yield Path(folder)
 
 
-def tried(tests: list[str], copy: Path, seconds: int, **environment: str) -> str:
-    """What the tests of a copy make of it in so many seconds of processor time."""
+def tried(copy: Path, seconds: int, *arguments: str, **environment: str) -> str:
+    """What the tests of a copy make of it in so many seconds of processor time: `killed`, `late` or `survived`."""
     command = ["bash", "-c", f'ulimit -t {seconds}; exec "$0" -m pytest -x -q -m "not slow" -p no:cacheprovider "$@"']
     done = subprocess.run(
-        [*command, sys.executable, *tests],
+        [*command, sys.executable, *arguments],
         cwd=copy,
         env={**os.environ, "CI": "true", "PYTHONPATH": str(copy), **environment},
         capture_output=True,
@@ -160,6 +138,70 @@ def tried(tests: list[str], copy: Path, seconds: int, **environment: str) -> str
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return "late"
     return "survived" if done.returncode == 0 else "killed"
+
+
+class Reach:
+    """Which tests reach which lines, by a run of all tests of the mathematics without a change."""
+
+    def __init__(self) -> None:
+        self.tests = [f"tests/{name}.py" for name in named("tests", TESTS, OF_COMPILED_KERNELS)]
+        self.lines: dict[str, dict[int, set[str]]] = {}
+        with copied() as copy:
+            measure = ("-n", str(CORES), "--cov=afa", "--cov-context=test", "--cov-report=")
+            found = tried(copy, 10 * AS_PYTHON, *measure, *self.tests, NUMBA_DISABLE_JIT="1")
+            if found != "survived":
+                sys.exit(f"mutants: found {found} without a change; expected tests that pass")
+            data = CoverageData(str(copy / ".coverage"))
+            data.read()
+            for path in data.measured_files():
+                self.lines[Path(path).relative_to(copy.resolve() / "afa").with_suffix("").as_posix()] = {
+                    line: {of_context(context) for context in contexts}
+                    for line, contexts in data.contexts_by_lineno(path).items()
+                }
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """The tests that reach the statement of a mutant; all, where importing reaches it."""
+        tree = ast.parse((ROOT / "afa" / f"{mutant.file}.py").read_text(encoding="utf-8"))
+        around = [
+            lines for node in ast.walk(tree) if isinstance(node, ast.stmt) and mutant.line in (lines := span(node))
+        ]
+        reached = {test for line in around[-1] for test in self.lines.get(mutant.file, {}).get(line, ())}
+        whole = {test for test in reached if "::" not in test}
+        single = {test for test in reached - whole if test.split("::")[0] not in whole}
+        return self.tests if "" in whole else sorted(whole | single)
+
+
+def of_context(context: str) -> str:
+    """The test that a line was reached in; its file, where a fixture did, which other tests may share."""
+    test, _, phase = context.rpartition("|")
+    return test if phase == "run" else test.split("::")[0]
+
+
+def span(statement: ast.stmt) -> range:
+    """The lines of a statement, with its decorators and without its body."""
+    first = min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))])
+    body = getattr(statement, "body", None)
+    end = max(statement.lineno, body[0].lineno - 1) if body else statement.end_lineno or statement.lineno
+    return range(first, end + 1)
+
+
+def outcome(tests: list[str], mutant: Mutant) -> str:
+    """What the tests make of a mutant: `unreached` where there are none.
+
+    A kernel is run as the Python that it is written in; only where that takes too long is it compiled, with all others.
+    """
+    if not tests:
+        return "unreached"
+    with copied() as copy:
+        path = copy / "afa" / f"{mutant.file}.py"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        node, field, value, _ = list(places(tree))[mutant.number]
+        setattr(node, field, value)
+        path.write_text(ast.unparse(tree), encoding="utf-8")
+        listed = "@reaching.txt"
+        (copy / listed[1:]).write_text("\n".join(tests), encoding="utf-8")
+        found = tried(copy, AS_PYTHON, listed, NUMBA_DISABLE_JIT="1")
+        return found if found != "late" else tried(copy, COMPILED, listed, NUMBA_CACHE_DIR=str(copy / "kernels"))
 
 
 def main() -> None:
@@ -172,26 +214,18 @@ def main() -> None:
     given = parser.parse_args()
     everything = [mutant for mutant in mutants() if fnmatch(mutant.file, given.only)]
     sample = random.Random(given.seed).sample(everything, min(given.sample, len(everything)))
-    groups = sorted({tuple(tests_of(mutant.file)) for mutant in sample})
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    outcomes = []
-    with (
-        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
-        given.out.open("w", newline="", encoding="utf-8", buffering=1) as stream,
-    ):
-        for group, found in zip(groups, pool.map(lambda group: outcome(list(group), None), groups), strict=True):
-            if found != "survived":
-                sys.exit(f"mutants: {' '.join(group)}: found {found} without a change; expected tests that pass")
+    reach = Reach()
+    counts: Counter[str] = Counter()
+    with ThreadPoolExecutor(CORES) as pool, given.out.open("w", newline="", encoding="utf-8", buffering=1) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*Mutant._fields, "outcome"])
-        tried_ones = pool.map(lambda mutant: outcome(tests_of(mutant.file), mutant), sample)
-        for mutant, found in zip(sample, tried_ones, strict=True):
-            outcomes.append(found)
+        for mutant, found in zip(sample, pool.map(lambda one: outcome(reach.tests_of(one), one), sample), strict=True):
+            counts[found] += 1
             writer.writerow([*mutant, found])
-            if found == "survived":
-                sys.stdout.write(f"survived: afa/{mutant.file}.py, line {mutant.line}: {mutant.change}\n")
-    killed = len(sample) - outcomes.count("survived")
-    sys.stdout.write(f"{killed} of {len(sample)} killed, {outcomes.count('late')} of them by time\n")
+            if found in ("survived", "unreached"):
+                sys.stdout.write(f"{found}: afa/{mutant.file}.py, line {mutant.line}: {mutant.change}\n")
+    sys.stdout.write(f"{counts['killed'] + counts['late']} of {len(sample)} killed, {counts['late']} of them by time\n")
 
 
 if __name__ == "__main__":
