@@ -16,7 +16,7 @@ Observing features conditions the model exactly: what is left is a model of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -34,7 +34,7 @@ RELATIVE_TIE = 1e-9
 LOG3 = float(np.log(3.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class PairwiseMRF:
     """A pairwise model on M ternary features, with the paper's unary terms; `of_probabilities` makes the other kind.
 
@@ -64,10 +64,10 @@ class PairwiseMRF:
 
     unary: Floats
     couplings: sp.csr_array
-    prior: float = 0.0
-    features: tuple[str, ...] = field(default=())
-    terms: Floats = field(init=False)
-    centre: Floats | None = field(init=False, default=None)
+    prior: float
+    features: tuple[str, ...]
+    terms: Floats
+    centre: Floats | None
 
     def __init__(
         self, unary: ArrayLike, couplings: ArrayLike | sp.sparray, prior: float = 0.0, features: tuple[str, ...] = ()

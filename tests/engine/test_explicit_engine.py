@@ -10,7 +10,7 @@ from rated import rated
 
 from afa.bracket import duel_interval
 from afa.bundle.rates import explicit_models, hypotheses_of
-from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS
+from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS, SOLVES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
 from afa.errors import BundleError
@@ -129,6 +129,19 @@ def test_an_entity_that_is_silent_of_a_feature_has_the_background_there(seed):
             variance = duel_variance(states[a], states[b], marginals[a], marginals[b])
             expected = (*duel_interval(states[a], states[b]), variance)
             assert (lead - sums[0], lead + sums[5], sums[2]) == pytest.approx(expected, **CLOSE)
+
+
+@given(cases())
+@settings(max_examples=20, deadline=None)
+def test_solves_that_reach_the_cap_are_finished_as_the_readable_function_does(case):
+    models, values = case
+    solver = Solver(damping=0.01, tolerance=1e-12, max_iterations=20)
+    orders = np.tile(np.arange(values.shape[1]), (len(values), 1))
+    found = follow(models, values, orders, ENTITIES | SOLVES, solver=solver, threads=1)
+    for model, name in zip(models.models, range(2), strict=True):
+        solution = mean_field(model, solver=solver)
+        assert found.elbo[0, 0, name] == pytest.approx(solution.elbo, **CLOSE)
+        assert found.ascended[0, 0, name] == solution.ascended
 
 
 @given(cases(), st.data())
