@@ -26,9 +26,9 @@ from afa.engine.tasks import METHODS, Task, follow_orders, task_of
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.planner import ALL_DUELS_UP_TO
-from afa.stages.allocation.tables import Targets, clinical_k
 from afa.stages.binary import targets_of
 from afa.stages.inputs import labels_of
+from afa.stages.topk import Targets, clinical_k
 from afa.stats.arrays import rows_of
 from afa.stats.tables import joined
 

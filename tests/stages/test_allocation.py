@@ -19,11 +19,11 @@ from afa.stages.allocation.tables import (
     Cell,
     allocation_grid,
     cells_of,
-    clinical_k,
     follow_own_rule,
 )
 from afa.stages.inputs import labels_of
 from afa.stages.settings import Allocation, Inference
+from afa.stages.topk import clinical_k
 
 SOLVER = Solver()
 

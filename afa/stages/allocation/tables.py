@@ -10,7 +10,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -25,7 +25,7 @@ from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.cohort.cohort import Cohort
 from afa.engine.patient import Patient
-from afa.engine.ranks import is_certified, precision_at_k, ranks_of
+from afa.engine.ranks import is_certified, ranks_of
 from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, follow_rule, full_observation, record_of
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
@@ -33,6 +33,7 @@ from afa.orders import PAPER_ROUNDS, random_orders
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import DUELS, Cell
 from afa.stages.inputs import labels_of
+from afa.stages.topk import Targets, clinical_k
 from afa.stats.arrays import by_patient, rows_of
 
 GAINS = ("wald_magnitude", "cmi", "f_target")
@@ -93,46 +94,6 @@ def allocation_grid(
         label = " ".join(filter(None, (cell.allocation, cell.gain, cell.schedule)))
         report(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
     return {name: by_patient(tables, names) for name, tables in parts.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """What counts as a right top k, of P patients.
-
-    sure, tied, slots : (P, N), (P, N), (P,): entities among the k best at full observation, those that tie for the last
-    places, and how many of these there are. labels : (P, N) float, 0, 1 or NaN.
-    """
-
-    k: int
-    k_clinical: int
-    sure: NDArray[np.bool_]
-    tied: NDArray[np.bool_]
-    slots: NDArray[np.int64]
-    labels: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, truth: Truth, labels: NDArray[np.float64], k: int, k_clinical: int) -> Targets:
-        size = (truth.place[:, :, None] == truth.place[:, None, :]).sum(axis=2)
-        sure = truth.place + size <= k
-        tied = (truth.place < k) & ~sure
-        return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
-
-    def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
-        """The three precisions of rankings (P, R, N), each (P, R)."""
-        n = len(place)
-        positive, labelled = self.labels == 1, ~np.isnan(self.labels)
-        n_positive = positive.sum(axis=1)
-        ranked = np.where(n_positive > 0, np.minimum(self.k_clinical, labelled.sum(axis=1)), 0)
-        return {
-            "p_at_k": precision_at_k(place, np.full(n, self.k), self.sure, self.tied, self.slots, threads=threads),
-            "clinical_p_at_k": precision_at_k(place, ranked, positive, among=labelled, threads=threads),
-            "clinical_r_precision": precision_at_k(place, n_positive, positive, among=labelled, threads=threads),
-        }
-
-
-def clinical_k(labels: NDArray[np.float64], k: int) -> int:
-    """Size k' = min(k, floor(L / 2)) of the top set where labels (P, N) are of L of the entities (decisions.md S10)."""
-    return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)
 
 
 def _follow(

@@ -25,7 +25,6 @@ from afa.engine.rounds import Truth
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.allocation.tables import Targets, clinical_k
 from afa.stages.inputs import labels_of, top_k_size
 from afa.stages.labels.tasks import shuffled_genes
 from afa.stages.ranking.ways import (
@@ -43,6 +42,7 @@ from afa.stages.ranking.ways import (
     uniform_scale,
     whole_scores,
 )
+from afa.stages.topk import Targets, clinical_k
 from afa.stats.accuracy import constant_answers, share_of
 from afa.stats.arrays import rows_of
 

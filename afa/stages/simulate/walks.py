@@ -32,7 +32,7 @@ from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
-from afa.stages.allocation.tables import Targets, clinical_k
+from afa.stages.topk import Targets, clinical_k
 from afa.stats.accuracy import overlap, precisions_by_prevalence
 from afa.stats.resampling import first_where
 

@@ -1,0 +1,51 @@
+"""What counts as a right top k: among the k best at full observation, and by the labels (decisions.md S10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.engine.ranks import precision_at_k
+from afa.engine.rounds import Truth
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What counts as a right top k, of P patients.
+
+    sure, tied, slots : (P, N), (P, N), (P,): entities among the k best at full observation, those that tie for the last
+    places, and how many of these there are. labels : (P, N) float, 0, 1 or NaN.
+    """
+
+    k: int
+    k_clinical: int
+    sure: NDArray[np.bool_]
+    tied: NDArray[np.bool_]
+    slots: NDArray[np.int64]
+    labels: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, truth: Truth, labels: NDArray[np.float64], k: int, k_clinical: int) -> Targets:
+        size = (truth.place[:, :, None] == truth.place[:, None, :]).sum(axis=2)
+        sure = truth.place + size <= k
+        tied = (truth.place < k) & ~sure
+        return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
+
+    def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
+        """The three precisions of rankings (P, R, N), each (P, R)."""
+        n = len(place)
+        positive, labelled = self.labels == 1, ~np.isnan(self.labels)
+        n_positive = positive.sum(axis=1)
+        ranked = np.where(n_positive > 0, np.minimum(self.k_clinical, labelled.sum(axis=1)), 0)
+        return {
+            "p_at_k": precision_at_k(place, np.full(n, self.k), self.sure, self.tied, self.slots, threads=threads),
+            "clinical_p_at_k": precision_at_k(place, ranked, positive, among=labelled, threads=threads),
+            "clinical_r_precision": precision_at_k(place, n_positive, positive, among=labelled, threads=threads),
+        }
+
+
+def clinical_k(labels: NDArray[np.float64], k: int) -> int:
+    """Size k' = min(k, floor(L / 2)) of the top set where labels (P, N) are of L of the entities (decisions.md S10)."""
+    return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)
