@@ -162,7 +162,7 @@ def elicit_bundle(
 
 @app.command("estimate")
 def elicit_estimate(
-    study: StudyFolder,
+    study: Annotated[Path, typer.Argument(help="folder with study.yaml, and phenotypes.csv or entities.csv")],
     record: RecordFolder = None,
     min_agree: MinAgree = 2,
     prompt_price: PromptPrice = 0.0,

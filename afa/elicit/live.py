@@ -20,16 +20,31 @@ from afa.elicit.consensus import check_voters, consensus
 from afa.elicit.endpoint import Endpoint
 from afa.elicit.prompts import Abstracts, request
 from afa.elicit.record import UNKNOWN, Entry, Question, Record, Request, first_answer
-from afa.elicit.study import PAIR_PROMPTS, PAIR_RUN, UNARY, PairMode, Study, pair_questions, unary_questions
-from afa.elicit.tables import genes_named, usable_genes
+from afa.elicit.study import (
+    CUTS,
+    PAIR_PROMPTS,
+    PAIR_RUN,
+    RATES,
+    UNARY,
+    PairMode,
+    Study,
+    cut_questions,
+    pair_questions,
+    rate_questions,
+    unary_questions,
+)
+from afa.elicit.tables import cut_points, genes_named, usable_genes
 from afa.errors import ElicitationError, Fault
+from afa.features import Features
 
 PATIENCE = 10.0
 """Seconds that calls which are open may take to end after an interrupt."""
 LOOK = 1.0
 """Seconds between two looks for an interrupt: one that comes as a wait begins does not end that wait."""
 OUTLOOK_COLUMNS = ["prompt", "pairs", "questions", "calls", "prompt_tokens", "answer_tokens", "money", "how"]
-EXACT, MOST = "as counted", "at most: the genes are not known yet"
+EXACT, MOST = "as counted", "at most: the {} are not known yet"
+LONGEST_NUMBER = -1.2345678901234567e-300
+"""No number has more digits: a cut point before it is known."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +111,14 @@ class Live:
 
         pairs : the setting that a row is for, with `*` for the study's own. calls : one for each question without an
         answer; those that must be repeated come on top. Before all genes are named, the number of pairs is the largest
-        that the study allows.
+        that the study allows. A study of features, not genes, has a row for cut points and one for probabilities.
         """
+        if self.study.features is not None:
+            return self._outlook_of_rates(self.study.features)
         unary, study = unary_questions(self.study), self.study
         rows = [_row(UNARY, "", len(unary), self.left(unary), EXACT)]
-        requests = self._requests(unary, None)
-        known = [self.clients[each.question.run].recorded(each) for each in requests]
-        is_known = all(entry is not None and entry.outcome == "answered" for entry in known)
-        if is_known:
+        known = self._answered(unary)
+        if known is not None:
             named, _ = usable_genes(genes_named(known), **study.usable)
             kept = consensus(named, min_agree=min_agree, runs=study.settings.voters).kept
         else:
@@ -112,13 +127,29 @@ class Live:
         for mode in modes:
             questions = pair_questions(study, kept, mode)
             name = mode + ("*" if mode == study.settings.pairs else "")
-            if is_known:
+            if known is not None:
                 rows.append(_row(PAIR_PROMPTS[mode], name, len(questions), self.left(questions, kept), EXACT))
             elif questions:
                 one, count = self.left(questions[:1], kept), len(questions) * len(study.names)
                 used = Used(count, one.prompt_tokens * count, one.answer_tokens * count, one.money * count)
-                rows.append(_row(PAIR_PROMPTS[mode], name, count, used, MOST))
+                rows.append(_row(PAIR_PROMPTS[mode], name, count, used, MOST.format("genes")))
         return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
+
+    def _outlook_of_rates(self, features: Features) -> pd.DataFrame:
+        cuts, voters = cut_questions(self.study), self.study.settings.voters
+        known = self._answered(cuts)
+        ends = {voter: cut_points(features, voter, known or (), self.place) for voter in voters}
+        if known is None:
+            ends = {voter: dict.fromkeys(features.names, (LONGEST_NUMBER, LONGEST_NUMBER)) for voter in voters}
+        rates, how = rate_questions(self.study, ends), EXACT if known is not None else MOST.format("cut points")
+        rows = [_row(CUTS, "", len(cuts), self.left(cuts), EXACT), _row(RATES, "", len(rates), self.left(rates), how)]
+        return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
+
+    def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
+        """The recorded answers, or None where one is missing."""
+        found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions, None)]
+        known = [entry for entry in found if entry is not None and entry.outcome == "answered"]
+        return known if len(known) == len(found) else None
 
     def _most_kept(self, min_agree: int) -> pd.DataFrame:
         """For one phenotype, the longest, as many genes as can be kept: each named by no more than must agree."""

@@ -28,7 +28,6 @@ from afa.elicit.consensus import (
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.recorded import Recorded, imported
 from afa.elicit.study import (
-    Ends,
     PairMode,
     Study,
     cut_questions,
@@ -43,13 +42,13 @@ from afa.elicit.tables import (
     REFERENCE_COLUMNS,
     answer_of,
     check_answered,
+    cut_points,
     genes_named,
     outcomes,
     pairs_judged,
     usable_genes,
 )
 from afa.errors import ElicitationError, Fault
-from afa.features import Features
 from afa.files import atomic_folder, check_place, write_csv
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     check_place(out, ours)
     features = known_features(study)
     cuts, asked = _asked(source, cut_questions(study))
-    ends = {voter: _ends(features, voter, cuts, source.place) for voter in study.settings.voters}
+    ends = {voter: cut_points(features, voter, cuts, source.place) for voter in study.settings.voters}
     entries, found = _asked(source, rate_questions(study, ends))
     _check_voters(entries, study)
     rows = _rows(entries, source.place)
@@ -365,15 +364,6 @@ def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Tables below one another; empty ones, whose columns have no type, are passed over."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]
-
-
-def _ends(features: Features, voter: str, entries: Sequence[Entry], place: str) -> Ends:
-    """A voter's cut points of all features; a binary one is high where it is there."""
-    given: Ends = dict.fromkeys(features.names, (None, 0.5))
-    for entry in entries:
-        if entry.question.run == voter:
-            given |= {cut.feature: (cut.low, cut.high) for cut in answer_of(entry, place).features}
-    return given
 
 
 def _rows(entries: Sequence[Entry], place: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from afa.csvfile import number_column, read_table
 from afa.elicit.answers import ANSWERS, RECORDED, AnchorAnswer, ConditionalAnswer, RecordedUnary, read_answer
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.errors import ElicitationError, Fault
+from afa.features import Features
 from afa.files import atomic_folder
 
 SIGN = {"Upregulated": 1, "Downregulated": -1}
@@ -170,6 +171,17 @@ def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
     if faults:
         raise ElicitationError(faults)
     return tables
+
+
+def cut_points(
+    features: Features, voter: str, entries: Iterable[Entry], place: str
+) -> dict[str, tuple[float | None, float | None]]:
+    """A voter's cut points of all features; a binary one is high where it is there."""
+    given: dict[str, tuple[float | None, float | None]] = dict.fromkeys(features.names, (None, 0.5))
+    for entry in entries:
+        if entry.question.run == voter:
+            given |= {cut.feature: (cut.low, cut.high) for cut in answer_of(entry, place).features}
+    return given
 
 
 def answer_of(entry: Entry, place: str = RECORD) -> Any:

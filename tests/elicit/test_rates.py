@@ -96,6 +96,29 @@ def test_a_dictionary_becomes_answers_a_field_and_a_bundle_and_the_record_says_t
         assert with_leak[j, 2] - without[j, 2] == pytest.approx(0.6 * shift[name], abs=0.05)
 
 
+def estimated(folder: Path, *options: str) -> dict[str, dict[str, object]]:
+    """The estimate's rows by prompt."""
+    result = CliRunner().invoke(app, ["elicit", "estimate", str(folder), "--json", *options], catch_exceptions=False)
+    return {row["prompt"]: row for row in json.loads(result.output)["rows"]}
+
+
+def test_the_estimate_is_of_cut_points_and_probabilities_and_then_of_nothing(pumps, tmp_path, monkeypatch):
+    with serve(scripted) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        before = estimated(pumps)
+        ask(pumps, tmp_path / "out", "--live", "--calls=20")
+        after, nobody_asked = estimated(pumps), estimated(pumps, f"--record={tmp_path / 'other'}")
+    assert {name: (row["questions"], row["calls"]) for name, row in before.items()} == {"cuts": (2, 2), "rates": (4, 4)}
+    assert before == nobody_asked
+    assert before["rates"]["how"] == "at most: the cut points are not known yet"
+    assert {name: (row["calls"], row["how"]) for name, row in after.items()} == dict.fromkeys(
+        ("cuts", "rates"), (0, "as counted")
+    )
+    sent = [len(str(asked.document["messages"][1]["content"]).encode()) for asked in server.asked]
+    assert before["cuts"]["prompt_tokens"] + before["rates"]["prompt_tokens"] >= sum(sent)
+
+
 def test_an_answer_that_cannot_be_is_asked_for_again_with_what_was_wrong(pumps, tmp_path, monkeypatch):
     wrong = {"above 1": ("p_low_with", 0.9), "cannot be low": ("p_low_with", 0.2), "none with": ("feature", "nose")}
     left = dict(wrong)
