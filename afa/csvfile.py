@@ -221,8 +221,8 @@ def name_column(
             steps[text] = (f"a name of at most {LONGEST_NAME} characters", "shorten it everywhere")
         elif known is not None and text not in known:
             unknown += 1
-            step = suggestion(text, known) if unknown <= SHOWN_PER_KIND else ""  # no more of them are shown
-            steps[text] = (f"a name {known_from}", step)
+            near = known if unknown <= SHOWN_PER_KIND else ()  # no more of them are shown
+            steps[text] = (f"a name {known_from}", suggestion(text, near, "correct the name or remove the row"))
         else:
             indices[text] = 0 if known is None else known[text]
     codes = np.fromiter(map(indices.__getitem__, texts), dtype=np.int64, count=len(texts))
@@ -242,12 +242,12 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where((first[group] == np.arange(len(keys))) | (keys < 0), -1, first[group]).astype(np.int64)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The next step for a name that is not among the known ones."""
+def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the name") -> str:
+    """The next step for a name that is not among the known ones: the nearest, or where none is near another step."""
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
     folded = {other.casefold(): other for other in near}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
-    return f"did you mean {folded[close[0]]}" if close else "correct the name or remove the row"
+    return f"did you mean {folded[close[0]]}" if close else otherwise
 
 
 def visible(text: str) -> str:

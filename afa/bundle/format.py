@@ -290,8 +290,8 @@ def feature_table(path: Path, features: Sequence[str], known_from: str) -> tuple
     known, rows = set(features), set(table.names)
     strange = [name for name in table.names if name not in known]
     if strange:
-        where, expected = f"{path}, column feature", f"a name {known_from}"
-        return None, [Fault(where, quoted(name), expected, suggestion(name, features)) for name in strange]
+        where, expected, step = f"{path}, column feature", f"a name {known_from}", "correct the name or remove the row"
+        return None, [Fault(where, quoted(name), expected, suggestion(name, features, step)) for name in strange]
     lacking = [name for name in features if name not in rows]
     if lacking:
         return None, lacking_faults(path, "row for", lacking, "a row for every feature")

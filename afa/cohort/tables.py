@@ -113,8 +113,8 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
     """The next step for a column that a table lacks, where one of others is called alike; else an empty text."""
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
         return f"remove the blanks around {quoted(spaced)} in the header"
-    close = suggestion(name, columns)
-    return f"for {name}, {close}" if close.startswith("did you mean") else ""
+    close = suggestion(name, columns, "")
+    return close and f"for {name}, {close}"
 
 
 def read_names(path: Path) -> list[str]:

@@ -36,8 +36,7 @@ def feature_named(planner: Planner, written: str) -> str:
     alike = {name for shown, name in names.items() if shown.casefold() == written.casefold()}
     if len(alike) == 1:
         return alike.pop()
-    step = suggestion(written, names)
-    step = "ask for the list of features" if step.startswith("correct") else step
+    step = suggestion(written, names, "ask for the list of features")
     raise PlannerError(Fault(f"feature {written!r}", "an unknown name", "a feature of the bundle, or an alias", step))
 
 

@@ -241,7 +241,7 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
         at = {key: _OLD.index(key) for key in ("name", "term", "frequency", "negated")} | {"disease": None}
         numbered = [(begin, header), *numbered]
     elif lacking := [names[0] for key, names in _COLUMNS.items() if at[key] is None]:
-        step = suggestion(lacking[0], header)
+        step = suggestion(lacking[0], header, "check that the file is the one meant")
         faults.append(Fault(f"{file}, line {begin}", f"no column {', '.join(lacking)}", "a table of annotations", step))
         return []
     rows = []
