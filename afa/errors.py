@@ -102,6 +102,9 @@ def check_number(
     fits: Callable[[float], bool],
     step: str = "leave it out, or give such a number",
 ) -> None:
-    """Raise a `kind` unless `value` is a number that fits; True and False are none."""
+    """Raise a `kind` unless `value` is a number that fits; True and False are none.
+
+    where, expected, step : parts of its `Fault`. fits : says whether a number is one of those expected.
+    """
     if isinstance(value, bool) or not isinstance(value, Real) or not fits(float(value)):
         raise kind(Fault(where, repr(value), expected, step))
