@@ -131,7 +131,7 @@ def test_a_value_that_cannot_occur_is_refused(worked):
         worked[0].energy([1, 1, 1])
 
 
-@pytest.mark.parametrize("row", [[0.5, 0, 0.5], [0.2, 0.2, 0.2], [-0.1, 1.1, 0.0]])
+@pytest.mark.parametrize("row", [[0.5, 0, 0.5], [0.2, 0.2, 0.2], [-0.1, 1.1, 0.0], [0.5, 0.5]])
 def test_rows_that_are_no_probabilities_are_refused(row):
     with pytest.raises(BundleError, match="three probabilities a feature that sum to 1"):
         PairwiseMRF.of_probabilities([row], [[0.0]])
@@ -181,6 +181,7 @@ def test_exact_inference_is_the_sum_over_every_completion(case):
     domain = [[values[j]] if j in values else (np.flatnonzero(row[0] > 0) - 1).tolist() for j, row in enumerate(table)]
     for model in models:
         energies = [model.energy(x) for x in product(*domain)]
+        assert np.abs(energies).max() <= model.reach * (1 + 1e-12)
         found = exact(model, observed(model, values))
         assert found.log_partition == pytest.approx(np.logaddexp.reduce(energies), abs=1e-9)
 

@@ -108,7 +108,7 @@ def test_along_given_orders_the_engine_reads_what_the_readable_functions_say(cas
 @pytest.mark.parametrize("seed", range(12))
 def test_an_entity_that_is_silent_of_a_feature_has_the_background_there(seed):
     rng = np.random.default_rng(400 + seed)
-    found = rated(rng, n=3, m=4, speaks=0.5, holds="one")
+    found = rated(rng, n=3, m=4, speaks=0.5, holds="one", coupled=bool(seed % 2))
     bundle, values = found.bundle, np.array([found.values(rng) for _ in range(2)], dtype=np.int8)
     sparse, full = hypotheses_of(bundle), []
     for own, (model, at) in zip(found.one, sparse, strict=True):
@@ -129,6 +129,10 @@ def test_an_entity_that_is_silent_of_a_feature_has_the_background_there(seed):
             variance = duel_variance(states[a], states[b], marginals[a], marginals[b])
             expected = (*duel_interval(states[a], states[b]), variance)
             assert (lead - sums[0], lead + sums[5], sums[2]) == pytest.approx(expected, **CLOSE)
+            if not seed % 2:  # then the sum of squares of half the range of each feature is all there is
+                possible = np.isfinite(full[a].terms)
+                each = np.subtract(states[a].terms, states[b].terms, out=np.zeros((4, 3)), where=possible)
+                assert sums[3] == pytest.approx((np.ptp(each, axis=1) ** 2).sum() / 4, **CLOSE)
 
 
 @given(cases())
