@@ -21,9 +21,8 @@ import typer
 from typer.models import CommandInfo
 
 import afa
-from afa.cli import baselines, bundle, cohort, doctor, elicit, field, plan, report, simulate, stage
+from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
-from afa.cli.options import with_free_places
 
 NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
@@ -34,17 +33,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-stage.experiments.add_typer(baselines.experiments)
-stage.summaries.add_typer(baselines.summaries)
 USE, WORKFLOW = "Use", "Workflow"
 for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, simulate.phenotypes):
     app.command(rich_help_panel=USE)(command)
 app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
 app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)
 app.add_typer(cohort.app, name="cohort", rich_help_panel=USE)
-app.add_typer(field.app, name="field", rich_help_panel=USE)
-app.command(rich_help_panel=USE)(doctor.doctor)
-app.add_typer(field.league, name="league", rich_help_panel=WORKFLOW)
+app.add_typer(cohort.fields, name="field", rich_help_panel=USE)
+app.command(rich_help_panel=USE)(report.doctor)
+app.add_typer(cohort.league, name="league", rich_help_panel=WORKFLOW)
 app.add_typer(stage.experiments, name="experiment", rich_help_panel=WORKFLOW)
 app.add_typer(stage.summaries, name="summary", rich_help_panel=WORKFLOW)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
@@ -61,7 +58,7 @@ def _commands(group: typer.Typer) -> Iterator[CommandInfo]:
 
 for each in _commands(app):
     if each.callback is not None:
-        each.callback = with_free_places(each.callback)
+        each.callback = options.prepared(each.callback)
 
 DEBUG = "--debug"
 

@@ -7,17 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from afa.cli.options import (
-    AsJson,
-    BundleArgument,
-    DroppedFile,
-    MinAgree,
-    Out,
-    RecordArgument,
-    Unstated,
-    as_json,
-    written,
-)
+from afa.cli import options
 
 SHORT = {
     "unary_up": "up",
@@ -34,10 +24,10 @@ app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
 
 @app.command("build")
 def bundle_build(
-    record: RecordArgument,
-    out: Out,
-    min_agree: MinAgree = 2,
-    dropped: DroppedFile = None,
+    record: options.RecordArgument,
+    out: options.Out,
+    min_agree: options.MinAgree = 2,
+    dropped: options.DroppedFile = None,
     probabilities: Annotated[
         Path | None,
         typer.Option(help="folder with the probabilities of each voter, a CSV file each (docs/elicitation.md)"),
@@ -54,7 +44,7 @@ def bundle_build(
 
 
 @app.command("copy")
-def bundle_copy(bundle: BundleArgument, out: Out) -> None:
+def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
     """Check a bundle and write it in canonical form, with its content digests."""
     from afa.bundle import load_bundle, save_bundle
 
@@ -64,7 +54,7 @@ def bundle_copy(bundle: BundleArgument, out: Out) -> None:
 
 
 @app.command("validate")
-def bundle_validate(bundle: BundleArgument, json: AsJson = False) -> None:
+def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
     from dataclasses import asdict
 
@@ -73,7 +63,7 @@ def bundle_validate(bundle: BundleArgument, json: AsJson = False) -> None:
 
     read = read_folder(bundle)
     if json:
-        typer.echo(as_json([asdict(fault) for fault in read.faults], notes=read.notes))
+        typer.echo(options.as_json([asdict(fault) for fault in read.faults], notes=read.notes))
         raise typer.Exit(2 if read.faults else 0)
     for note in read.notes:
         typer.echo(f"note: {note}")
@@ -96,7 +86,7 @@ def bundle_new(
 
 
 @app.command("stamp")
-def bundle_stamp(bundle: BundleArgument) -> None:
+def bundle_stamp(bundle: options.BundleArgument) -> None:
     """Renew the digests in bundle.yaml after its tables were edited on purpose."""
     from afa.bundle import stamp_bundle, validate_bundle
 
@@ -109,9 +99,9 @@ def bundle_stamp(bundle: BundleArgument) -> None:
 
 @app.command("show")
 def bundle_show(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     features: Annotated[bool, typer.Option("--features", help="a row for each feature instead, with costs")] = False,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Show a bundle by entity or feature: potentials up and down, couplings same and opposite, log-odds, how often."""
     from afa.bundle import load_bundle
@@ -120,7 +110,7 @@ def bundle_show(
     model = load_bundle(bundle)
     if json:
         table = (feature_table if features else bundle_table)(model)
-        typer.echo(as_json(table, name=model.name, version=model.version, digest=model.digest))
+        typer.echo(options.as_json(table, name=model.name, version=model.version, digest=model.digest))
         return
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
     if model.rates is not None:
@@ -137,8 +127,8 @@ def bundle_show(
 
 @app.command("graph")
 def bundle_graph(
-    bundle: BundleArgument,
-    out: Annotated[Path, written(".graphml", ".json", about="where to write; JSON is in node-link form")],
+    bundle: options.BundleArgument,
+    out: Annotated[Path, options.written(".graphml", ".json", about="where to write; JSON is in node-link form")],
     entity: Annotated[
         str | None, typer.Option(help="the graph of this entity alone; by default of the whole bundle")
     ] = None,
@@ -155,7 +145,7 @@ def bundle_graph(
 @app.command("from-graph")
 def bundle_from_graph(
     graph: Annotated[Path, typer.Argument(help="a file .graphml, or .json for node-link JSON")],
-    out: Out,
+    out: options.Out,
     entity: Annotated[str | None, typer.Option(help="what the graph describes, where it lists no entities")] = None,
     name: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
     version: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
@@ -174,15 +164,15 @@ def bundle_from_hpo(
     annotations: Annotated[Path, typer.Argument(help="phenotype.hpoa, or the older .tab tables or their folder")],
     ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time; .gz or not")],
     date: Annotated[str, typer.Option(help="date or release of the annotations, for citation")],
-    out: Out,
-    unstated: Unstated = 0.5,
+    out: options.Out,
+    unstated: options.Unstated = 0.5,
     costs: Annotated[
         Literal["equal", "depth", "organ"],
         typer.Option(help="of asking for a sign: equal, by depth, or by organ: what can be seen costs less"),
     ] = "equal",
     panels: Annotated[
         Path | None,
-        written(".yaml", to="--panels", about="where to write panels by organ system, for afa plan --panels"),
+        options.written(".yaml", to="--panels", about="where to write panels by organ system, for afa plan --panels"),
     ] = None,
 ) -> None:
     """Write the bundle of the Human Phenotype Ontology's diseases and signs (docs/phenotypes.md)."""

@@ -1,4 +1,7 @@
-"""`afa cohort` and `afa encode`: from a series, or a plain table of patients, to -1, 0, +1 and empty."""
+"""Patients: from a series, or a plain table of them, to -1, 0, +1 and empty; fields, which are tables with labels.
+
+`afa cohort`, `afa encode`, `afa field`, `afa league`.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from afa.cli.options import (
-    AliasFile,
-    BundleFolder,
-    CohortArgument,
-    CohortFile,
-    EnsemblFile,
-    Level,
-    Out,
-    Reference,
-    SourceFile,
-    TernaryTest,
-    Threshold,
-    written,
-)
+from afa.cli import options
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
@@ -37,17 +27,19 @@ ControlRows = Annotated[
     str | None, typer.Option("--controls", help="COLUMN=VALUE: which rows are controls; they are not written")
 ]
 app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.", no_args_is_help=True)
+fields = typer.Typer(help="Fields: tables with labels, and what models know about them.", no_args_is_help=True)
+league = typer.Typer(help="Fields with real labels: how good is zero-shot acquisition?", no_args_is_help=True)
 
 
 def encode(
     values: Annotated[Path, typer.Argument(help="a column of patients, then numbers: .csv, .tsv (.gz) or .parquet")],
     features: FeaturesFile,
-    out: Annotated[Path, written(".csv", ".tsv", ".parquet")],
+    out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
     reference: TableReference = None,
     controls: ControlRows = None,
-    test: TernaryTest = "empirical",
-    level: Level = 0.05,
-    threshold: Threshold = 0.5,
+    test: options.TernaryTest = "empirical",
+    level: options.Level = 0.05,
+    threshold: options.Threshold = 0.5,
 ) -> None:
     """Encode a table of numbers by the ranges of its features. The cut points are beside it, in NAME.cuts.csv."""
     from afa.cohort.encode import Coding
@@ -66,8 +58,8 @@ def encode(
 
 @app.command("fetch")
 def cohort_fetch(
-    config: CohortFile,
-    out: Annotated[Path, written(".json")],
+    config: options.CohortFile,
+    out: Annotated[Path, options.written(".json")],
     cache: Annotated[Path, typer.Option(help="where files fetched from GEO are kept")] = Path("data/geo"),
     mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, instead of GEO")] = None,
     extract: Annotated[Path | None, typer.Option(help="what `afa cohort extract` wrote, instead of the series")] = None,
@@ -90,12 +82,12 @@ def cohort_fetch(
 
 @app.command("extract")
 def cohort_extract(
-    config: CohortFile,
-    source: SourceFile,
-    bundle: BundleFolder,
-    out: Out,
-    aliases: AliasFile = None,
-    ensembl: EnsemblFile = None,
+    config: options.CohortFile,
+    source: options.SourceFile,
+    bundle: options.BundleFolder,
+    out: options.Out,
+    aliases: options.AliasFile = None,
+    ensembl: options.EnsemblFile = None,
 ) -> None:
     """Write an extract of a series: the genes of a bundle and what the cohort reads of each sample."""
     from afa.bundle import load_bundle
@@ -113,7 +105,7 @@ def cohort_extract(
 
 
 @app.command("simulate")
-def cohort_simulate(config: CohortFile, bundle: BundleFolder, out: Out) -> None:
+def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
     """Write a simulated series in GEO's layout, with its ground truth beside it."""
     from afa.bundle import load_bundle
     from afa.cohort.config import load_cohort_config, simulation_config
@@ -126,16 +118,16 @@ def cohort_simulate(config: CohortFile, bundle: BundleFolder, out: Out) -> None:
 
 @app.command("build")
 def cohort_build(
-    config: CohortFile,
-    source: SourceFile,
-    bundle: BundleFolder,
-    out: Out,
-    test: TernaryTest = "empirical",
-    level: Level = 0.05,
-    reference: Reference = "controls",
-    threshold: Threshold = 0.5,
-    aliases: AliasFile = None,
-    ensembl: EnsemblFile = None,
+    config: options.CohortFile,
+    source: options.SourceFile,
+    bundle: options.BundleFolder,
+    out: options.Out,
+    test: options.TernaryTest = "empirical",
+    level: options.Level = 0.05,
+    reference: options.Reference = "controls",
+    threshold: options.Threshold = 0.5,
+    aliases: options.AliasFile = None,
+    ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
     """Choose the samples, encode them against the controls or the cohort itself, apply the label rules."""
@@ -175,15 +167,15 @@ def cohort_build(
 
 @app.command("by-cohort")
 def cohort_by_cohort(
-    config: CohortFile,
-    source: SourceFile,
-    bundle: BundleFolder,
-    out: Annotated[Path, written(".parquet")],
+    config: options.CohortFile,
+    source: options.SourceFile,
+    bundle: options.BundleFolder,
+    out: Annotated[Path, options.written(".parquet")],
     thresholds: Annotated[
         str, typer.Option(help="cut at so many robust SDs from the cohort's median; comma-separated")
     ] = "0.5",
-    aliases: AliasFile = None,
-    ensembl: EnsemblFile = None,
+    aliases: options.AliasFile = None,
+    ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
     """Encode the same cohort against itself at each threshold, into one table."""
@@ -228,7 +220,7 @@ def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ..
 
 
 @app.command("show")
-def cohort_show(cohort: CohortArgument) -> None:
+def cohort_show(cohort: options.CohortArgument) -> None:
     """Show what a cohort was made of, and how."""
     import yaml
 
@@ -271,3 +263,100 @@ def cohort_new(
         typer.echo(note)
     patients, columns = encoded.values.shape
     typer.echo(f"wrote {path}: {patients} patients x {columns} features; run with COHORT={name} and a BUNDLE of them")
+
+
+@fields.command("import")
+def field_import(
+    folder: Annotated[Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv, labels.csv")],
+    out: options.Out,
+    holds: Annotated[
+        Literal["several", "one", "one or none"],
+        typer.Option(help="how many entities a patient has, by the question asked"),
+    ] = "several",
+    address: Annotated[
+        str | None,
+        typer.Option(help="address of the original, if the table may not be copied: only its digest is kept"),
+    ] = None,
+) -> None:
+    """Check a folder of a table, its dictionary and answers, and write it as a field for the workflow."""
+    from afa.errors import ConfigError, Fault
+    from afa.field import import_field
+
+    if address == "":
+        step = "leave it out, if the table may be copied"
+        raise ConfigError(Fault("--address", "nothing", "the address of the original", step))
+    for remark in import_field(folder, out, holds=holds, address=address):
+        typer.echo(remark)
+    typer.echo(f"wrote {out}; next: `afa field bundle {out} --out BUNDLE`")
+
+
+@fields.command("bundle")
+def field_bundle(
+    field: options.FieldArgument,
+    out: options.Out,
+    how_often: Annotated[
+        bool, typer.Option(help="with probabilities, cut points and scopes, beside the directions")
+    ] = False,
+) -> None:
+    """Build the bundle that a field's answers make."""
+    from afa.field import build_field_bundle
+
+    bundle = build_field_bundle(field, out, how_often=how_often)
+    typer.echo(f"wrote {out}: {len(bundle.entities)} entities, {len(bundle.features)} features")
+
+
+@league.command("field")
+def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
+    """Follow the patients of one field. Without its table, write a note that says so."""
+    from afa.files import atomic_folder
+    from afa.report.league import NOT_FETCHED
+    from afa.stages.league import Settings, follow_field
+    from afa.stages.league.entrants import read_entrant
+    from afa.stats.tables import write_tables
+
+    entrant = read_entrant(field, tables)
+    if isinstance(entrant, str):
+        with atomic_folder(out, [NOT_FETCHED]) as made:
+            (made / NOT_FETCHED).write_text(entrant + "\n", encoding="utf-8")
+        typer.echo(f"{field.name}: {entrant}")
+        return
+    write_tables(follow_field(entrant, Settings()), out, [NOT_FETCHED])
+    typer.echo(f"{entrant.name}: {len(entrant.patients):,} patients, {len(entrant.tasks)} questions")
+
+
+@league.command("page")
+def league_page(
+    fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")], out: options.Out
+) -> None:
+    """Write the league's page, figure and tables."""
+    from afa.report.league import write_league
+
+    write_league(fields, out)
+    typer.echo(f"wrote {out}")
+
+
+@league.command("gains")
+def league_gains(
+    folder: Annotated[Path, typer.Argument(help="a bundle of directions, or a field with real labels")],
+    out: Annotated[Path, options.written(".csv")],
+    patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
+    tables: options.FieldTables = None,
+    seed: Annotated[int, typer.Option(min=0, help="of the patients that are drawn")] = 0,
+    json: options.AsJson = False,
+) -> None:
+    """Compare the gain over entities with sums over duels: how often does the right entity come first?"""
+    from afa.errors import CohortError, Fault
+    from afa.files import write_csv
+    from afa.stages.inputs import load_stage_bundle
+    from afa.stages.league.entrants import gains_of_drawn, gains_of_field, read_entrant
+
+    if (folder / "study.yaml").is_file():
+        entrant = read_entrant(folder, tables)
+        if isinstance(entrant, str):
+            raise CohortError(Fault(str(folder), entrant, "the field's table", "name the folder with it: --tables"))
+        table = gains_of_field(entrant, seed=seed)
+    else:
+        table = gains_of_drawn(load_stage_bundle(folder), patients, seed=seed)
+    write_csv(table, out, float_format="%.6g")
+    first = table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3)
+    typer.echo(options.as_json(table, out=str(out)) if json else first.to_string())

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afa.cli.options import (
-    AnswerPrice,
-    AsJson,
-    Asks,
-    DroppedFile,
-    MinAgree,
-    Out,
-    PromptPrice,
-    RecordArgument,
-    as_json,
-    with_groups,
-)
+from afa.cli import options
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -51,8 +40,7 @@ def elicit_import(
 
 
 @app.command("unary")
-@with_groups
-def elicit_unary(study: StudyFolder, out: Out, asks: Asks, record: RecordFolder = None) -> None:
+def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
     """Ask each voter for the genes of each phenotype. Tables: asked, named, dropped, and citations."""
     from afa.elicit.stages import unary_stage
     from afa.elicit.study import load_study
@@ -67,11 +55,10 @@ def elicit_unary(study: StudyFolder, out: Out, asks: Asks, record: RecordFolder 
 
 
 @app.command("rates")
-@with_groups
 def elicit_rates(
     study: Annotated[Path, typer.Argument(help="folder with study.yaml, entities.csv and dictionary.csv")],
-    out: Out,
-    asks: Asks,
+    out: options.Out,
+    asks: options.Asks,
     record: RecordFolder = None,
 ) -> None:
     """Ask each voter for cut points and probabilities. Writes the folder `elicited` that `afa field import` takes."""
@@ -85,7 +72,7 @@ def elicit_rates(
 
 
 @app.command("consensus")
-def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree: MinAgree = 2) -> None:
+def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
     """Keep the genes that enough voters name, all with the same direction. Tables: kept, dropped and agreement."""
     from afa.elicit.stages import consensus_stage
     from afa.elicit.study import load_study
@@ -99,7 +86,7 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: Out, min_agree
 
 
 @app.command("evidence")
-def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: Out) -> None:
+def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
     """Keep the genes that a retrieved abstract names, if the study wants that. Tables: kept, dropped, references."""
     from afa.elicit.stages import evidence_stage
     from afa.elicit.study import load_study
@@ -114,9 +101,8 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 
 
 @app.command("pairwise")
-@with_groups
 def elicit_pairwise(
-    study: StudyFolder, evidence: EvidenceTables, out: Out, asks: Asks, record: RecordFolder = None
+    study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
     """Ask for every pair of a phenotype's kept genes. Tables: asked, pairs, dropped, and citations."""
     from afa.elicit.stages import pairwise_stage
@@ -138,9 +124,9 @@ def elicit_bundle(
     consensus: ConsensusTables,
     evidence: EvidenceTables,
     pairwise: PairTables,
-    out: Out,
-    min_agree: MinAgree = 2,
-    dropped: DroppedFile = None,
+    out: options.Out,
+    min_agree: options.MinAgree = 2,
+    dropped: options.DroppedFile = None,
 ) -> None:
     """Build the bundle that the tables of the other stages make."""
     from afa.elicit.stages import bundle_stage
@@ -164,10 +150,10 @@ def elicit_bundle(
 def elicit_estimate(
     study: Annotated[Path, typer.Argument(help="folder with study.yaml, and phenotypes.csv or entities.csv")],
     record: RecordFolder = None,
-    min_agree: MinAgree = 2,
-    prompt_price: PromptPrice = 0.0,
-    answer_price: AnswerPrice = 0.0,
-    json: AsJson = False,
+    min_agree: options.MinAgree = 2,
+    prompt_price: options.PromptPrice = 0.0,
+    answer_price: options.AnswerPrice = 0.0,
+    json: options.AsJson = False,
 ) -> None:
     """Show what a live run would still use at most. Nothing is asked."""
     from afa.elicit.budget import Prices
@@ -177,12 +163,15 @@ def elicit_estimate(
     settings = load_study(study)
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
     table = _live(settings, study, record, terms, asks=False)[0].outlook(min_agree=min_agree)
-    typer.echo(as_json(table) if json else table.to_string(index=False))
+    typer.echo(options.as_json(table) if json else table.to_string(index=False))
 
 
 @app.command("account")
 def elicit_account(
-    record: RecordArgument, prompt_price: PromptPrice = 0.0, answer_price: AnswerPrice = 0.0, json: AsJson = False
+    record: options.RecordArgument,
+    prompt_price: options.PromptPrice = 0.0,
+    answer_price: options.AnswerPrice = 0.0,
+    json: options.AsJson = False,
 ) -> None:
     """Show what the answers of a record have used, by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
@@ -194,7 +183,7 @@ def elicit_account(
     answers = Record(record)
     table = account_table(answers, Prices(prompt_price, answer_price))
     if json:
-        typer.echo(as_json(table))
+        typer.echo(options.as_json(table))
         return
     typer.echo(table.to_string(index=False) if len(table) else f"no answers in {record}")
     if answers.torn:
@@ -204,7 +193,7 @@ def elicit_account(
 @app.command("merge")
 def elicit_merge(
     records: Annotated[list[Path], typer.Argument(help="folders of answers")],
-    out: Out,
+    out: options.Out,
     model: Annotated[str, typer.Option(help="only answers of this model")] = "",
     prompt: Annotated[str, typer.Option(help="only answers to the prompt whose digest begins so")] = "",
 ) -> None:
@@ -214,7 +203,7 @@ def elicit_merge(
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
-def _opened(settings: Study, study: Path, record: Path | None, asks: Asks) -> tuple[Source, Literature | None]:
+def _opened(settings: Study, study: Path, record: Path | None, asks: options.Asks) -> tuple[Source, Literature | None]:
     """Where answers come from: models that are asked live, or the record."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms

@@ -12,7 +12,6 @@ import resource
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from itertools import islice, takewhile
 from pathlib import Path
 from traceback import walk_tb
@@ -157,6 +156,8 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 def _extras() -> dict[str, frozenset[str]]:
     """The packages of each extra, those of the extras that it includes among them."""
+    from importlib import metadata
+
     try:
         declared = metadata.requires("afa") or []
     except metadata.PackageNotFoundError:  # afa is imported from a folder where it was not installed

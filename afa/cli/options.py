@@ -7,9 +7,9 @@ and cohort are `--bundle` and `--cohort`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import update_wrapper, wraps
+from functools import wraps
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -132,53 +132,45 @@ class Asks:
     at_once: Annotated[int, typer.Option(min=1, help="calls open at the same time")] = 4
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of a parameter that is a dataclass, in its place."""
-    hints, own = get_type_hints(command, include_extras=True), inspect.signature(command)
-    groups = {name: hints[name] for name in own.parameters if is_dataclass(hints[name])}
-    shown: list[inspect.Parameter] = []
-    for name, parameter in own.parameters.items():
-        inner = get_type_hints(groups[name], include_extras=True) if name in groups else {name: hints[name]}
-        defaults = {field.name: field.default for field in fields(groups[name])} if name in groups else {}
-        shown += [
-            inspect.Parameter(
-                each, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(each, parameter.default), annotation=hint
-            )
-            for each, hint in inner.items()
-        ]
+def prepared(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer takes it: with an option for each field of a parameter that is a dataclass, in its place.
 
-    def grouped(**given: Any) -> None:
-        made = {
-            name: kind(**{each.name: given.pop(each.name) for each in fields(kind)}) for name, kind in groups.items()
-        }
-        command(**given, **made)
-
-    update_wrapper(grouped, command)
-    grouped.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    return grouped
-
-
-def with_free_places(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which does not begin where it would write over what it reads, or over something of another form.
-
-    What it reads are its other paths. A `ConfigError` says which place is taken.
+    It does not begin where it would write over what it reads, which are its other paths, or over something of another
+    form: a `ConfigError` says which place is taken.
     """
+    hints, options = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
+    def add(name: str, default: Any, hint: Any) -> None:
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            inner = get_type_hints(groups[name], include_extras=True)
+            for each in fields(groups[name]):
+                add(each.name, each.default, inner[each.name])
+        else:
+            add(name, parameter.default, hints[name])
 
     @wraps(command)
     def checked(**given: Any) -> None:
-        hints = get_type_hints(command, include_extras=True)
-        options = {name: hints[name].__metadata__[0] for name in given}
-        called = {name: _called(name, option) for name, option in options.items()}
-        several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
-        paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
-        for name, path in paths:
-            if (form := options[name].metavar or "").startswith((FOLDER, FILE)):
-                others = [(called[other], place) for other, place in paths if other != name]
-                _check_free(f"{called[name]} {path}", path, form.removeprefix(FILE), others)
+        _check_places({each.name: each.annotation.__metadata__[0] for each in options}, given)
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
         command(**given)
 
+    checked.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    checked.__annotations__ = {each.name: each.annotation for each in options}
     return checked
+
+
+def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+    paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
+    for name, path in paths:
+        if (form := options[name].metavar or "").startswith((FOLDER, FILE)):
+            others = [(_called(other, options[other]), place) for other, place in paths if other != name]
+            _check_free(f"{_called(name, options[name])} {path}", path, form.removeprefix(FILE), others)
 
 
 def _called(name: str, option: Any) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from afa.cli.options import BundleArgument, Costs, Coupling, Entity, Holds, Tau, TopK, with_groups, written
+from afa.cli import options
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
@@ -32,11 +32,11 @@ SMALL, MIDDLE = 20_000, 200_000
 class Question:
     """What is asked of a planner, and when it stops: one option each."""
 
-    k: TopK = None
-    entity: Entity = None
-    coupling: Coupling = None
-    holds: Holds = None
-    tau: Tau = None
+    k: options.TopK = None
+    entity: options.Entity = None
+    coupling: options.Coupling = None
+    holds: options.Holds = None
+    tau: options.Tau = None
     score: Annotated[
         str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a or kl_nonzero")
     ] = None
@@ -47,7 +47,7 @@ class Question:
         str | None, typer.Option(help="rule that chooses the next feature, such as priority_all, or module:Class")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to ask for first, comma-separated")] = None
-    costs: Costs = None
+    costs: options.Costs = None
     panels: Annotated[
         Path | None, typer.Option(help="YAML file of features that come together and their cost (docs/plan.md)")
     ] = None
@@ -75,13 +75,13 @@ class Question:
         panels = read_panels(self.panels) if self.panels else None
         first = [name.strip() for name in self.first.split(",")] if self.first else None
         names = ("coupling", "holds", "score", "gain", "allocation", "patient")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
-        options |= {"first": first, "tau": tau_of(self.tau)}
+        chosen: dict[str, Any] = {name: getattr(self, name) for name in names}
+        chosen |= {"first": first, "tau": tau_of(self.tau)}
         if session is not None and keeper.found:
             if self.phenopacket is not None:
                 found, step = f"{session}, which has its own steps", "leave it out, or name another session"
                 raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
-            given = vars(self) | options | {"panels": panels}
+            given = vars(self) | chosen | {"panels": panels}
             by_option = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
             return resumed_planner(session, bundle, by_option)
         planner = new_planner(
@@ -91,7 +91,7 @@ class Question:
             panels=panels,
             stop=Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior),
             costs="equal" if self.costs == "equal" else None,
-            **{name: value for name, value in options.items() if value is not None},
+            **{name: value for name, value in chosen.items() if value is not None},
         )
         if self.phenopacket is not None:
             _take_over(planner, self.phenopacket)
@@ -99,9 +99,8 @@ class Question:
         return planner
 
 
-@with_groups
 def plan(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     session: Session = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
     *,
@@ -119,9 +118,8 @@ def plan(
             _talk(planner, keeper)
 
 
-@with_groups
 def serve(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     session: Session = None,
     host: Annotated[str, typer.Option(help="address to serve at")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="port to serve at; a free one by default")] = 0,
@@ -143,7 +141,7 @@ def demo(
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="plan on a page in the browser")] = False,
     copy: Annotated[
-        Path | None, written(to="--copy", about="write the example's files to this new folder, and end")
+        Path | None, options.written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
     """Plan a made-up case on an example. The Return key takes the value of the case."""

@@ -1,31 +1,80 @@
-"""What turns results into pages and files for readers: the figure notebooks, the published tables."""
+"""Before a run, what would stop or spoil it; after it, what turns its results into pages and files for readers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afa.cli.options import (
-    BundleFolder,
-    CohortFolder,
-    Out,
-    Page,
-    PaperFolder,
-    RunArgument,
-    Solves,
-    with_groups,
-    written,
-)
+from afa.cli import options
+
+if TYPE_CHECKING:
+    from afa.doctor.examine import Examination
 
 app = typer.Typer()
+
+
+def doctor(
+    more: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="further settings")] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", help="key=value, as Snakemake takes it")] = None,
+    configfile: Annotated[list[Path] | None, typer.Option(help="a file of settings, as Snakemake takes it")] = None,
+    cohort: Annotated[str | None, typer.Option(help="short for --config cohort=NAME")] = None,
+    bundle: Annotated[Path | None, typer.Option(help="short for --config bundle=FOLDER")] = None,
+    run: Annotated[str | None, typer.Option(help="short for --config run=NAME")] = None,
+    geo_mirror: Annotated[Path | None, typer.Option(help="short for --config geo_mirror=FOLDER")] = None,
+    profile: Annotated[str | None, typer.Option(help="a profile of workflow/profiles, or a folder")] = None,
+    network: Annotated[bool, typer.Option("--network", help="ask servers for what would be fetched")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """Check a run before it starts: settings, bundle, cohort, disk, memory, environment; exit 2 where there is a fault.
+
+    Run it where the Snakefile is, with the settings that Snakemake will get. It writes and fetches nothing.
+    """
+    import sys
+
+    sys.dont_write_bytecode = True
+    from afa.doctor.examine import examine
+    from afa.doctor.facts import this_machine
+
+    short = {"cohort": cohort, "bundle": bundle, "run": run, "geo_mirror": geo_mirror}
+    entries = [*(config or []), *(more or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    found = examine(configfile or [], entries, this_machine(), profile=profile, network=network)
+    typer.echo(_as_json(found) if as_json else _as_text(found))
+    if found.faults:
+        raise typer.Exit(2)
+
+
+def _as_text(found: Examination) -> str:
+    """A line for each finding, the estimate by stage, and the verdict."""
+    lines = [*map(str, found.findings)]
+    if len(found.stages):
+        lines += ["", f"{'stage':<22} {'jobs':>5} {'minutes':>8} {'MB':>6}"]
+        for each in found.stages.to_dict(orient="records"):
+            time, space = each["seconds"] / 60, each["space_mb"]
+            lines.append(f"{each['stage']:<22} {each['jobs']:>5} {time:>8.1f} {space:>6.1f}")
+    return "\n".join([*lines, "", found.verdict])
+
+
+def _as_json(found: Examination) -> str:
+    """The same as one JSON object."""
+    import json
+    from dataclasses import asdict
+
+    document = {
+        "run": found.run,
+        "faults": found.faults,
+        "findings": [asdict(each) for each in found.findings],
+        "stages": found.stages.to_dict(orient="records"),
+        "verdict": found.verdict,
+    }
+    return json.dumps(document, indent=2)
 
 
 @app.command("notebook")
 def notebook(
     source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
-    out: Annotated[Path, written(".ipynb")],
+    out: Annotated[Path, options.written(".ipynb")],
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
@@ -38,8 +87,8 @@ def notebook(
 @app.command("publish")
 def publish_tables(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
-    cohort: CohortFolder,
-    out: Out,
+    cohort: options.CohortFolder,
+    out: options.Out,
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="another folder of tables to describe; repeatable")] = None,
 ) -> None:
@@ -57,9 +106,9 @@ def publish_tables(
 @app.command("compare")
 def compare_with_paper(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
-    cohort: CohortFolder,
-    paper: PaperFolder,
-    out: Out,
+    cohort: options.CohortFolder,
+    paper: options.PaperFolder,
+    out: options.Out,
 ) -> None:
     """Compare a run with the paper: each printed cell and each claim, with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
@@ -79,8 +128,8 @@ def compare_with_paper(
 
 @app.command("carry")
 def carry_run(
-    run: RunArgument,
-    out: Annotated[Path, written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
+    run: options.RunArgument,
+    out: Annotated[Path, options.written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
     check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
 ) -> None:
     """Keep the effects on a run's first screen, for other runs to show beside their own."""
@@ -101,13 +150,12 @@ def carry_run(
 
 
 @app.command("explorer")
-@with_groups
 def explorer_page(
-    bundle: BundleFolder,
-    cohort: CohortFolder,
+    bundle: options.BundleFolder,
+    cohort: options.CohortFolder,
     tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
-    out: Page,
-    solves: Solves,
+    out: options.Page,
+    solves: options.Solves,
     patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many patients, spread over the cohort")] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
@@ -134,7 +182,8 @@ def explorer_page(
 
 @app.command("benchmarks")
 def store_benchmarks(
-    run: RunArgument, out: Annotated[Path, written(".csv", about="such as resources/benchmarks/COHORT.csv")]
+    run: options.RunArgument,
+    out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
     """Keep the times and memory of the jobs of a run: later runs ask a cluster for as much."""
     from afa.report.benchmarks import store_run
@@ -147,7 +196,7 @@ def record_provenance(
     target: Annotated[list[str], typer.Argument(help="files or folders that the workflow made")],
     records: Annotated[Path, typer.Option(help="where Snakemake keeps its records: .snakemake")],
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
-    out: Annotated[Path, written(".json")],
+    out: Annotated[Path, options.written(".json")],
 ) -> None:
     """Write the jobs behind some results: command, code, times, digests. Fails where a result was changed since."""
     from afa.report.provenance import Records, trace, write_provenance
@@ -160,7 +209,7 @@ def record_provenance(
 
 @app.command("crate")
 def crate(
-    run: RunArgument,
+    run: options.RunArgument,
     license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you publish it")],
 ) -> None:
     """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
@@ -171,16 +220,16 @@ def crate(
 
 @app.command("report")
 def report_page(
-    run: RunArgument,
-    paper: PaperFolder,
+    run: options.RunArgument,
+    paper: options.PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
-    out: Page,
+    out: options.Page,
     left_out: Annotated[
         list[str] | None, typer.Option(help="NAME=WHY of a part that this run does not have; repeatable")
     ] = None,
     readme: Annotated[
-        Path | None, written(".md", to="--readme", about="where to write what lies in the run's folder")
+        Path | None, options.written(".md", to="--readme", about="where to write what lies in the run's folder")
     ] = None,
     measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
 ) -> None:

@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afa.cli.options import (
-    AsJson,
-    BundleArgument,
-    Confidence,
-    Costs,
-    Coupling,
-    Entity,
-    Holds,
-    Out,
-    Resamples,
-    Tau,
-    Threads,
-    TopK,
-    Unstated,
-    as_json,
-)
+from afa.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +26,7 @@ WALKS = ("full.parquet", "walks.parquet", "summary.csv", "phenotypes.png")
 
 
 def simulate(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     cohort: Annotated[
         Path,
         typer.Argument(
@@ -50,12 +35,12 @@ def simulate(
             "for a bundle with implications a phenopacket as JSON, or a folder of them",
         ),
     ],
-    out: Out,
-    k: TopK = None,
-    entity: Entity = None,
-    coupling: Coupling = None,
-    holds: Holds = None,
-    tau: Tau = None,
+    out: options.Out,
+    k: options.TopK = None,
+    entity: options.Entity = None,
+    coupling: options.Coupling = None,
+    holds: options.Holds = None,
+    tau: options.Tau = None,
     allocation: Annotated[
         str | None,
         typer.Option(help=f"rules to compare, or module:Class; default {TOP_K_RULES}; with --entity {BINARY_RULES}"),
@@ -65,7 +50,7 @@ def simulate(
         typer.Option(help="scores to compare; default linearity; with --entity or --coupling explicit two_elbo"),
     ] = None,
     gain: Annotated[str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
-    costs: Costs = None,
+    costs: options.Costs = None,
     labels: Annotated[
         Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
     ] = None,
@@ -73,14 +58,14 @@ def simulate(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="first seed of random orders")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="random orders for each patient")] = 3,
     patients: Annotated[int | None, typer.Option(min=1, help="simulate only so many patients, drawn by --seed")] = None,
-    resamples: Resamples = 1000,
-    confidence: Confidence = 0.95,
-    threads: Threads = 1,
+    resamples: options.Resamples = 1000,
+    confidence: options.Confidence = 0.95,
+    threads: options.Threads = 1,
     explorer: Annotated[
         int,
         typer.Option(min=0, max=40, help="patients on the page explorer.html; 0: no page; with --entity there is none"),
     ] = 8,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
     import sys
@@ -182,7 +167,7 @@ def simulate(
     draw, write_page = _drawing(say, explored if explorer and entity is None else None)
     write_simulation(made, card, out, draw, write_page)
     if json:
-        typer.echo(as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
+        typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
     Console().print(needed_table(made.features_needed, len(given.bundle.features)))
     if (against := labels_table(made.curves)) is not None:
@@ -301,14 +286,14 @@ def phenotypes(
     ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time")],
     patients: Annotated[Path, typer.Argument(help="CSV: patient,pmid,disease_id,observed,excluded")],
     newer: Annotated[Path, typer.Option("--newer", help="a later ontology, which places the patients' terms")],
-    out: Out,
+    out: options.Out,
     later_than: Annotated[
         int, typer.Option("--later-than", help="ask only patients of papers with a PubMed number above this")
     ] = 0,
     of_each_paper: Annotated[
         int, typer.Option("--of-each-paper", min=1, help="ask at most so many patients of one paper")
     ] = 1_000,
-    unstated: Unstated = 0.5,
+    unstated: options.Unstated = 0.5,
     every: Annotated[
         int, typer.Option("--every", min=0, help="let so many patients be asked for every known sign")
     ] = 0,

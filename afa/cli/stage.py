@@ -1,6 +1,6 @@
 """`afa stage`, `afa gather`, `afa summarise`, `afa join`: the jobs of the workflow, for every stage alike.
 
-`afa experiment` and `afa summary` run what is no stage like the others.
+`afa experiment` and `afa summary` run what is no stage like the others: errata, and language models that plan.
 """
 
 from __future__ import annotations
@@ -11,29 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afa.cli.options import (
-    AliasFile,
-    BundleFolder,
-    BundleIfAny,
-    CohortFile,
-    CohortFolder,
-    CohortIfAny,
-    EnsemblFile,
-    Level,
-    Out,
-    PaperFolder,
-    Rows,
-    Shard,
-    Solves,
-    SourceFile,
-    TernaryTest,
-    Threads,
-    with_groups,
-)
+from afa.cli import options
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from afa.baselines import Abstracts, Briefing, Trial
+    from afa.elicit.study import Study
     from afa.stages.base import Stage
 
 app = typer.Typer()
@@ -47,13 +31,13 @@ Parts = Annotated[list[Path], typer.Argument(help="what the jobs before wrote, i
 @app.command("stage", hidden=True)
 def stage(
     name: Name,
-    out: Out,
+    out: options.Out,
     settings: Chosen = "{}",
-    bundle: BundleIfAny = None,
-    cohort: CohortIfAny = None,
+    bundle: options.BundleIfAny = None,
+    cohort: options.CohortIfAny = None,
     inputs: Inputs = None,
-    shard: Shard = "1/1",
-    threads: Threads = 1,
+    shard: options.Shard = "1/1",
+    threads: options.Threads = 1,
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables."""
     from inspect import signature
@@ -92,7 +76,7 @@ def stage(
 
 
 @app.command("summarise", hidden=True)
-def summarise(name: Name, tables: Parts, out: Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
+def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
     """Write the rows of summary.csv that one stage's tables make."""
     from afa.stages.base import check_rows
     from afa.stages.inputs import pairs
@@ -108,7 +92,7 @@ def summarise(name: Name, tables: Parts, out: Rows, settings: Chosen = "{}", inp
 
 
 @app.command("gather", hidden=True)
-def gather(shards: Parts, out: Out) -> None:
+def gather(shards: Parts, out: options.Out) -> None:
     """Join the tables of all shards of a stage."""
     from afa.stats.tables import gather_tables
 
@@ -116,7 +100,7 @@ def gather(shards: Parts, out: Out) -> None:
 
 
 @app.command("join", hidden=True)
-def join(parts: Parts, out: Rows) -> None:
+def join(parts: Parts, out: options.Rows) -> None:
     """Write summary.csv: the numbers of a run, one to a line."""
     from afa.stats.summary import join_summaries
 
@@ -174,19 +158,18 @@ summaries = typer.Typer(help="The numbers of these experiments, one to a line.",
 
 
 @experiments.command("errata-computed")
-@with_groups
 def experiment_errata_computed(
-    config: CohortFile,
-    bundle: BundleFolder,
-    cohort: CohortFolder,
-    source: SourceFile,
-    paper: PaperFolder,
-    out: Out,
-    solves: Solves,
-    aliases: AliasFile = None,
-    ensembl: EnsemblFile = None,
-    test: TernaryTest = "empirical",
-    level: Level = 0.05,
+    config: options.CohortFile,
+    bundle: options.BundleFolder,
+    cohort: options.CohortFolder,
+    source: options.SourceFile,
+    paper: options.PaperFolder,
+    out: options.Out,
+    solves: options.Solves,
+    aliases: options.AliasFile = None,
+    ensembl: options.EnsemblFile = None,
+    test: options.TernaryTest = "empirical",
+    level: options.Level = 0.05,
 ) -> None:
     """The errata of the paper that are worked out on a bundle and a cohort, as numbers beside the paper's claims."""
     from afa.bundle import load_bundle
@@ -231,8 +214,8 @@ def experiment_errata_computed(
 def experiment_errata(
     computed: Annotated[Path, typer.Option(help="what `afa experiment errata-computed` wrote")],
     summary: Annotated[list[Path], typer.Option("--summary", help="rows of a stage; repeatable")],
-    paper: PaperFolder,
-    out: Out,
+    paper: options.PaperFolder,
+    out: options.Out,
 ) -> None:
     """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""
     import pandas as pd
@@ -249,10 +232,130 @@ def experiment_errata(
 
 
 @summaries.command("errata")
-def summary_errata(tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: Rows) -> None:
+def summary_errata(
+    tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: options.Rows
+) -> None:
     """The errata: one line a check, and the paper's number where it gives one."""
     from afa.checks.errata.table import summarise_errata
     from afa.stats.summary import write_summary
     from afa.stats.tables import read_table
 
     write_summary([summarise_errata(read_table(tables, "errata"))], out)
+
+
+@experiments.command("baselines")
+def experiment_baselines(
+    bundle: options.BundleFolder,
+    cohort: options.CohortFolder,
+    study: Annotated[Path, typer.Option(help="folder with study.yaml: the disease, and how models are asked")],
+    record: Annotated[Path, typer.Option(help="folder of answers; with --live it is added to")],
+    out: options.Out,
+    asks: options.Asks,
+    solves: options.Solves,
+    model: Annotated[str, typer.Option(help="the model; by default AFA_LLM_MODEL, or the only one of the record")] = "",
+    methods: Annotated[
+        str, typer.Option(help="mrf_llm, rag_llm or knowledge_llm; comma-separated")
+    ] = "mrf_llm,rag_llm",
+    tasks: Annotated[str, typer.Option(help="binary, top_k, or both")] = "binary,top_k",
+    turns: Annotated[str, typer.Option(help="checkpoints, stateless or trajectory")] = "checkpoints",
+    horizon: Annotated[int | None, typer.Option(min=1, help="stateless or trajectory: observations at most")] = None,
+    order: Annotated[str, typer.Option(help="what is observed at checkpoints: planner or random")] = "planner",
+    rounds: Annotated[
+        str, typer.Option(help="rounds t that are evaluated beside 0 and M; comma-separated")
+    ] = "10,50,100,150",
+    patients: Annotated[int, typer.Option(min=1, help="how many patients are asked about")] = 10,
+    seed: Annotated[int, typer.Option(help="which patients, and which random order")] = 0,
+    entity: Annotated[
+        list[str] | None, typer.Option(help="entity of the binary task; repeatable; all by default")
+    ] = None,
+    abstracts: Annotated[int, typer.Option(min=1, help="abstracts shown on each phenotype")] = 8,
+    k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
+) -> None:
+    """Let language models plan, by recorded answers or live, and our planner for the same patients."""
+    from afa.baselines import Protocol, prompts_of
+    from afa.baselines.asked import Live, Source, estimate, live, recorded
+    from afa.baselines.stage import TABLES, Setting, run_baselines
+    from afa.elicit.budget import Caps, Prices
+    from afa.elicit.endpoint import Endpoint
+    from afa.elicit.live import Terms, shown
+    from afa.elicit.record import Record
+    from afa.elicit.study import load_study
+    from afa.files import check_place
+    from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
+    from afa.stats.tables import write_tables
+
+    check_place(out, [f"{name}.parquet" for name in TABLES])
+    potentials, people = load_inputs(bundle, cohort)
+    about = load_study(study)
+    manner = about.settings.manner
+    plan = Protocol(
+        methods=methods.split(","),
+        tasks=tasks.split(","),
+        turns=turns,
+        order=order,
+        rounds=numbers("--rounds", rounds),
+        patients=patients,
+        seed=seed,
+        entities=tuple(entity or ()),
+        k=k if tasks == "binary" else top_k_size(potentials, k),
+        answers=manner.answers,
+        horizon=horizon,
+    )
+    if "top_k" in plan.tasks:
+        check_duels(potentials, bundle)
+    prices = Prices(asks.prompt_price, asks.answer_price)
+    if asks.live:
+        terms = Terms(Caps(asks.calls, asks.tokens, asks.money), prices, asks.no_caps, asks.at_once)
+        source: Source = live(record, Endpoint.from_environment(), manner, terms, model or None)
+    else:
+        source = recorded(Record(record), model or None, manner, prompts_of(plan))
+
+    def before(trials: Sequence[tuple[Trial, Briefing]]) -> None:
+        if isinstance(source, Live):
+            typer.echo(f"left to ask: {shown(estimate(trials, plan, source), prices)}")
+
+    tables = run_baselines(
+        Setting.of(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
+        source,
+        disease=about.settings.disease,
+        abstracts=_abstracts(about, study, record, abstracts, online=asks.live) if "rag_llm" in plan.methods else None,
+        before=before,
+        progress=asks.live,
+    )
+    if isinstance(source, Live):
+        typer.echo(f"the record has used: {shown(source.client.budget.used, prices)}")
+    write_tables(tables, out)
+
+
+def _abstracts(study: Study, folder: Path, record: Path, shown: int, *, online: bool) -> Abstracts:
+    """What is retrieved on a phenotype: from the cache in the record's folder, and live from the services too."""
+    from dataclasses import replace
+
+    from afa.elicit.record import Question
+    from afa.elicit.retrieval import literature
+
+    settings = study.settings.model_copy(update={"abstracts": shown})
+    found = literature(replace(study, settings=settings), folder, record, online=online)
+    return lambda phenotype: found.shown(Question("unary", {"phenotype": phenotype}, ""))
+
+
+@summaries.command("baselines")
+def summary_baselines(
+    tables: Annotated[Path, typer.Argument(help="what `afa experiment baselines` wrote")],
+    out: options.Rows,
+    resamples: options.Resamples = 1000,
+    confidence: options.Confidence = 0.95,
+    prompt_price: options.PromptPrice = 0.0,
+    answer_price: options.AnswerPrice = 0.0,
+    currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
+) -> None:
+    """Language models that plan: their decisions beside the planner's, and what they cost."""
+    from afa.baselines.stage import TABLES
+    from afa.baselines.summary import summarise_baselines
+    from afa.elicit.budget import Prices
+    from afa.stats.summary import write_summary
+    from afa.stats.tables import read_table
+
+    parts = {name: read_table(tables, name) for name in TABLES}
+    prices = Prices(prompt_price, answer_price, currency)
+    write_summary([summarise_baselines(parts, resamples=resamples, confidence=confidence, prices=prices)], out)

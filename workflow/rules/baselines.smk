@@ -42,7 +42,7 @@ if BASELINES.folder is not None:
             asked=BASELINES.asked,
             k=f"--k {settings.top_k}",
             solver=SOLVER,
-            code=command_digest("baselines:experiment_baselines") + prompt_digests(),
+            code=command_digest("stage:experiment_baselines") + prompt_digests(),
             live=(
                 f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"
                 if BASELINES.live
@@ -71,7 +71,7 @@ if BASELINES.folder is not None:
             resamples=RESAMPLES,
             prompt_price=f"--prompt-price {BASELINES.prompt_price}",
             answer_price=f"--answer-price {BASELINES.answer_price}",
-            code=command_digest("baselines:summary_baselines"),
+            code=command_digest("stage:summary_baselines"),
         shell:
             "afa summary baselines {input.tables} {params.resamples} {params.prompt_price} {params.answer_price}"
             " --out {output.rows} > {log} 2>&1"

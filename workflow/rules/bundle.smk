@@ -24,7 +24,7 @@ elif settings.bundle is None:
             mem_mb=memory,
             runtime=minutes,
         params:
-            code=command_digest("field:field_bundle"),
+            code=command_digest("cohort:field_bundle"),
         shell:
             "afa field bundle {input.field} --out {output.bundle} > {log} 2>&1"
 

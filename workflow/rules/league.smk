@@ -30,7 +30,7 @@ rule league_field:
     params:
         field=lambda wildcards: str(field_folder(wildcards.field)),
         mirror=MIRROR,
-        code=command_digest("field:league_field"),
+        code=command_digest("cohort:league_field"),
     shell:
         "afa league field {params.field:q} {params.mirror} --out {output.tables} > {log} 2>&1"
 
@@ -51,7 +51,7 @@ rule league:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("field:league_page") + template_digest("league*"),
+        code=command_digest("cohort:league_page") + template_digest("league*"),
     shell:
         "afa league page {input.fields} --out {output.page} > {log} 2>&1"
 
@@ -71,7 +71,7 @@ if FIELD:
         params:
             field=str(FIELD),
             mirror=MIRROR,
-            code=command_digest("field:league_field"),
+            code=command_digest("cohort:league_field"),
 
 
 # Where nobody has every value that is the report.
@@ -99,7 +99,7 @@ if GAPS:
             mem_mb=memory,
             runtime=minutes,
         params:
-            code=command_digest("field:league_page") + template_digest("league*"),
+            code=command_digest("cohort:league_page") + template_digest("league*"),
         shell:
             "afa league page {input.field} --out {output.tables} > {log} 2>&1"
             " && mv {output.tables}/league.html {output.page}"
