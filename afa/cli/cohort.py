@@ -94,7 +94,7 @@ def cohort_extract(
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
-    from afa.cohort.genes import read_ensembl, row_ids
+    from afa.cohort.encode import read_ensembl, row_ids
 
     settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
     tiers = row_tiers(settings, model.features, _other_names(model, aliases), read_ensembl(ensembl) if ensembl else {})
@@ -134,8 +134,7 @@ def cohort_build(
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
-    from afa.cohort.encode import Coding
-    from afa.cohort.genes import read_ensembl
+    from afa.cohort.encode import Coding, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, load_cohort_file
 
@@ -184,8 +183,7 @@ def cohort_by_cohort(
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohorts
     from afa.cohort.cohort import write_codes
-    from afa.cohort.encode import Coding
-    from afa.cohort.genes import read_ensembl
+    from afa.cohort.encode import Coding, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, codes_by_cohort, load_cohort_file
     from afa.stages.inputs import amounts
@@ -213,7 +211,7 @@ def cohort_by_cohort(
 
 def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ...]]:
     """The other names of each feature: the bundle's own, then those of the table of aliases."""
-    from afa.cohort.genes import read_aliases
+    from afa.cohort.encode import read_aliases
 
     table = read_aliases(aliases) if aliases else {}
     return {name: (*model.aliases.get(name, ()), *table.get(name, ())) for name in model.features}

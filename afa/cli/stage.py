@@ -176,7 +176,7 @@ def experiment_errata_computed(
     from afa.checks.errata.cohort import load_expression
     from afa.checks.errata.rows import frame_of
     from afa.checks.errata.table import computed_errata
-    from afa.cohort.genes import read_aliases, read_ensembl
+    from afa.cohort.encode import read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
     from afa.stages.inputs import check_duels, load_inputs, paper_tables

@@ -8,7 +8,8 @@ import math
 import os
 import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
@@ -74,6 +75,19 @@ def open_binary(path: Path) -> BinaryIO:
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
     return cast(BinaryIO, io.BufferedReader(_Unpacked(path), _BLOCK)) if compressed else path.open("rb")
+
+
+@contextmanager
+def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
+    """Say in a `CohortError` that the file at `where` is damaged, with what to do `again`, or cannot be read at all."""
+    try:
+        yield
+    except (*GZIP_ERRORS, tarfile.TarError) as error:
+        found = f"a truncated or damaged gzip file ({error})"
+        raise CohortError(Fault(str(where), found, "one that reads to its end", again)) from None
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise CohortError(Fault(str(where), found, "a readable file", "check the path")) from None
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:

@@ -15,25 +15,23 @@ from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
 from afa.cohort.encode import (
     Coding,
-    encode,
-    encode_by_cohort,
-    encode_controls,
-    without_robust_spread,
-    without_spread,
-)
-from afa.cohort.expression import Expression
-from afa.cohort.genes import (
     Names,
     Tiers,
     choose_rows,
+    encode,
+    encode_by_cohort,
+    encode_controls,
     ensembl_candidates,
     first_tier_present,
     log_values,
     row_ids,
     symbol_candidates,
+    without_robust_spread,
+    without_spread,
 )
+from afa.cohort.expression import Expression
 from afa.cohort.geo import Source
-from afa.cohort.select import Selected, describe_labels, make_labels, select
+from afa.cohort.samples import Selected, describe_labels, make_labels, select
 from afa.errors import CohortError, Fault
 
 

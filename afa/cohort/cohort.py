@@ -84,6 +84,12 @@ class Cohort:
         object.__setattr__(self, "controls", controls.astype(np.int8))
 
 
+def label_counts(label: pd.Series[int]) -> dict[str, int]:
+    """How many patients have a label of 1, of 0, and none."""
+    positive, negative = (int((label == value).sum()) for value in (1, 0))
+    return {"positive": positive, "negative": negative, "missing": int(label.isna().sum())}
+
+
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
     """Write a cohort's folder in one step: its Parquet files, the same bytes each time, and `cohort.yaml`."""
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))

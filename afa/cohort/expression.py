@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import GZIP_ERRORS, LARGEST_UNPACKED, damage_of, largest_unpacked, open_binary, tar_damage
+from afa.cohort.archive import LARGEST_UNPACKED, damage_of, largest_unpacked, open_binary, reading, tar_damage
 from afa.csvfile import quoted
 from afa.errors import CohortError, Fault
 
@@ -104,14 +104,8 @@ def read_gene_matrix(
 
 def _header(path: Path) -> tuple[str, list[str]]:
     """Separator and names of the value columns."""
-    try:
-        with open_binary(path) as stream:
-            header, row = stream.readline(LONGEST_LINE), stream.readline(LONGEST_LINE)
-    except GZIP_ERRORS as error:
-        raise _damaged(path, error) from None
-    except OSError as error:
-        fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
-        raise CohortError(fault) from None
+    with reading(path), open_binary(path) as stream:
+        header, row = stream.readline(LONGEST_LINE), stream.readline(LONGEST_LINE)
     if LONGEST_LINE in (len(header), len(row)):
         where = f"{path}, lines 1 and 2"
         raise CohortError(Fault(where, f"{LONGEST_LINE} bytes or more in one", "shorter ones", _AGAIN))
@@ -152,7 +146,7 @@ def _blocks(path: Path, layout: Layout) -> Iterator[tuple[list[str], np.ndarray]
     """Row ids and values (rows, samples) of one block of lines after another."""
     types = {"id": pa.string(), **{str(i): pa.float64() for i in layout.read}}
     try:
-        with open_binary(path) as stream:
+        with reading(path), open_binary(path) as stream:
             reader = pa_csv.open_csv(
                 stream,
                 pa_csv.ReadOptions(
@@ -167,23 +161,13 @@ def _blocks(path: Path, layout: Layout) -> Iterator[tuple[list[str], np.ndarray]
             for batch in reader:
                 columns = [column.to_numpy() for column in batch.columns[1:]]
                 yield batch.column(0).to_pylist(), np.column_stack(columns)
-    except GZIP_ERRORS as error:
-        raise _damaged(path, error) from None
     except pa.ArrowInvalid:
         raise CohortError(_first_fault(path, layout)) from None
 
 
 def _first_fault(path: Path, layout: Layout) -> Fault:
-    try:
-        with open_binary(path) as stream:
-            return wrong_cell(lines_of(stream), layout)
-    except GZIP_ERRORS as error:
-        return _damaged(path, error).faults[0]
-
-
-def _damaged(path: Path, error: BaseException) -> CohortError:
-    found = f"a truncated or damaged gzip file ({error})"
-    return CohortError(Fault(str(path), found, "one that reads to its end", _AGAIN))
+    with reading(path), open_binary(path) as stream:
+        return wrong_cell(lines_of(stream), layout)
 
 
 def _some(names: list[str], most: int = 10) -> str:
@@ -250,11 +234,8 @@ def read_sample_files(
     a value that is no finite number (or, unless allowed, negative), a damaged member, one that unpacks to
     more than an eighth of `largest_unpacked` bytes, other row ids, and samples that are missing or come twice.
     """
-    try:
+    with reading(path):
         damage = damage_of(path) or tar_damage(path)
-    except OSError as error:
-        fault = Fault(str(path), error.strerror or str(error), "a readable file", "check the path")
-        raise CohortError(fault) from None
     if damage is not None:
         raise CohortError(Fault(str(path), damage.found, damage.expected, _TAR_AGAIN))
     ids: pd.Index[str] | None = None
@@ -296,12 +277,8 @@ def _members(path: Path, samples: frozenset[str], largest: int) -> Iterator[tupl
             where = f"{path}, member {member.name}"
             stream = archive.extractfile(member)
             assert stream is not None
-            try:
-                with gzip.GzipFile(fileobj=stream) as unpacked:
-                    content = unpacked.read(largest + 1)
-            except (*GZIP_ERRORS, tarfile.TarError) as error:
-                found = f"a truncated or damaged gzip file ({error})"
-                raise CohortError(Fault(where, found, "one that reads to its end", _TAR_AGAIN)) from None
+            with reading(where, _TAR_AGAIN), gzip.GzipFile(fileobj=stream) as unpacked:
+                content = unpacked.read(largest + 1)
             if len(content) > largest:
                 found = f"more than {largest} bytes unpacked"
                 step = f"{_TAR_AGAIN}, or set the environment variable {LARGEST_UNPACKED} to more"

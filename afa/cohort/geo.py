@@ -25,12 +25,12 @@ from urllib.parse import quote
 import pandas as pd
 import yaml
 
-from afa.cohort.archive import GZIP_ERRORS, open_binary, write_gzip
+from afa.cohort.archive import open_binary, reading, write_gzip
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.download import check_hash, check_intact, download
+from afa.cohort.encode import Tiers, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
-from afa.cohort.genes import Tiers, row_ids
-from afa.cohort.series_matrix import check_accessions, normal_key, read_series_matrix, read_soft
+from afa.cohort.samples import check_accessions, normal_key, read_series_matrix, read_soft
 from afa.csvfile import visible
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_text
@@ -241,12 +241,10 @@ def _read_joined_samples(path: Path) -> pd.DataFrame:
     """A mirror's table: accession in `sample_id`, or in `gsm`; with `gsm`, what follows `title` is not GEO's."""
     step = "correct the table, or use the series matrix"
     try:
-        with io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", newline="") as text:
+        with reading(path, step), io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", newline="") as text:
             header, *rows = filter(None, csv.reader(text, delimiter="\t"))
-    except (*GZIP_ERRORS, ValueError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise CohortError(Fault(str(path), f"no table ({error})", "tab-separated text in UTF-8", step)) from None
-    except OSError as error:
-        raise CohortError(Fault(str(path), error.strerror or str(error), "a readable file", step)) from None
     uneven = next((i for i, row in enumerate(rows, 2) if len(row) != len(header)), None)
     if uneven is not None:
         found = f"{len(rows[uneven - 2])} cells"

@@ -13,11 +13,10 @@ import pandas as pd
 import yaml
 from pydantic import Field, model_validator
 
-from afa.cohort.cohort import PATIENT, write_cohort_tables
+from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, Reference, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
-from afa.cohort.select import label_counts
 from afa.cohort.tables import cells_fault, numbers_of, read_cells, read_names
 from afa.csvfile import visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table

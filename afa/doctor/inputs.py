@@ -12,7 +12,7 @@ import pandas as pd
 from afa.bundle import load_bundle, validate_bundle
 from afa.cohort.cohort import load_cohort
 from afa.cohort.config import CohortConfig, simulation_config
-from afa.cohort.genes import read_aliases, read_ensembl
+from afa.cohort.encode import read_aliases, read_ensembl
 from afa.cohort.geo import Source
 from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file, read_table_labels
 from afa.config import Baselines, Elicitation, RunConfig, cohort_file, language_models

@@ -13,10 +13,9 @@ import pandas as pd
 
 from afa.cohort.build import read_values
 from afa.cohort.config import CohortConfig, simulation_config
-from afa.cohort.encode import encode
-from afa.cohort.genes import Names, read_aliases, read_ensembl
+from afa.cohort.encode import Names, encode, read_aliases, read_ensembl
 from afa.cohort.geo import GEO_URL, Place, Source, SourceFile, fetch, places, read_samples, series_folder
-from afa.cohort.select import make_labels, select
+from afa.cohort.samples import make_labels, select
 from afa.config import RunConfig
 from afa.doctor.facts import Facts, Finding, fault, of_error, ok, size_text, warning
 from afa.errors import AfaError

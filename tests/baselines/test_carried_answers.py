@@ -16,7 +16,7 @@ from afa.cohort import geo
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import load_cohort_config, simulation_config
-from afa.cohort.genes import read_aliases
+from afa.cohort.encode import read_aliases
 from afa.cohort.simulate import simulate, write_geo_layout
 from afa.config import Baselines, check_run_config, language_models
 from afa.elicit.record import Record

@@ -31,14 +31,13 @@ def missing(name: str, room: str = "") -> ModuleNotFoundError:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which no optional package is found."""
-    for module in ("GEOparse", "snakemake", "matplotlib", "jinja2", "bm25s", "pgmpy", "markdown_it", "sklearn"):
+    for module in ("snakemake", "matplotlib", "jinja2", "bm25s", "pgmpy", "markdown_it", "sklearn"):
         monkeypatch.setitem(sys.modules, module, None)
 
 
 @pytest.mark.parametrize(
     ("module", "room", "extra"),
     [
-        ("GEOparse", "cohort", "geo"),
         ("snakemake.io", "report", "workflow"),
         ("sklearn.linear_model", "stages/labels_needed", "workflow"),
         ("matplotlib.axes", "report", "notebooks"),

@@ -16,9 +16,9 @@ from afa.cohort import geo
 from afa.cohort.build import assemble, build_cohort, row_tiers
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.cohort.config import CohortConfig, load_cohort_config
+from afa.cohort.encode import read_aliases, read_ensembl
 from afa.cohort.expression import Expression
-from afa.cohort.genes import read_aliases, read_ensembl
-from afa.cohort.select import make_labels, select
+from afa.cohort.samples import make_labels, select
 from afa.errors import CohortError
 
 ROOT = Path(__file__).parents[2]

@@ -9,15 +9,16 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from afa.cohort.encode import (
+    choose_rows,
     empirical_p,
     encode,
     encode_controls,
     least_controls,
+    log_values,
     normal_p,
     predictive_t_p,
     without_spread,
 )
-from afa.cohort.genes import choose_rows, log_values
 from afa.errors import CohortError
 
 # Multiples of 1/8 of moderate size: sums are exact, so that ties are ties.

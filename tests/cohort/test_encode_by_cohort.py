@@ -16,7 +16,7 @@ from afa.cohort.build import assemble, overridden, row_tiers
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
 from afa.cohort.encode import MAD_TO_SD, Coding, encode_by_cohort, robust_scale
-from afa.cohort.select import select
+from afa.cohort.samples import select
 from afa.errors import CohortError
 
 EIGHTHS = st.integers(-400, 400).map(lambda number: number / 8)

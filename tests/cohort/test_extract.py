@@ -17,7 +17,7 @@ from afa.cohort import geo
 from afa.cohort.build import build_cohort, origin_files, read_values, row_tiers
 from afa.cohort.cohort import write_cohort
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.cohort.genes import log_values, read_aliases, row_ids
+from afa.cohort.encode import log_values, read_aliases, row_ids
 from afa.cohort.geo import EXPRESSION_FILE, SAMPLES_FILE, check_genes, write_extract
 from afa.errors import CohortError
 from afa.files import sha256_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.cohort.genes import (
+from afa.cohort.encode import (
     ensembl_candidates,
     first_tier_present,
     read_aliases,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.cohort.config import CohortConfig, LabelRule
-from afa.cohort.select import describe_labels, make_labels, select
+from afa.cohort.samples import describe_labels, make_labels, select
 from afa.errors import CohortError
 
 BASE: dict[str, Any] = {

@@ -5,7 +5,7 @@ import gzip
 import pytest
 from cohort.geo_layout import put, series_matrix
 
-from afa.cohort.series_matrix import normal_key, read_series_matrix
+from afa.cohort.samples import normal_key, read_series_matrix
 from afa.errors import CohortError
 
 GSM = ["GSM11", "GSM12", "GSM13"]

@@ -15,7 +15,7 @@ from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
 from afa.cohort.geo import fetch
-from afa.cohort.series_matrix import read_series_matrix
+from afa.cohort.samples import read_series_matrix
 from afa.cohort.simulate import SimulatedCohort, simulate, write_geo_layout
 from afa.errors import ConfigError
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import gzip
-import sys
 
 import pytest
 from cohort.geo_layout import family_soft, put, series_matrix
 
-from afa.cohort.series_matrix import read_series_matrix, read_soft
+from afa.cohort.samples import read_series_matrix, read_soft
 from afa.errors import CohortError
 
 SAMPLES = {
@@ -67,7 +66,13 @@ def test_a_missing_file_is_refused(tmp_path):
         read_soft(tmp_path / "none.soft.gz")
 
 
-def test_without_geoparse_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "GEOparse", None)
-    with pytest.raises(CohortError, match=r"pip install 'afa\[geo\]'"):
-        read(tmp_path, SAMPLES)
+def test_a_sample_table_that_another_sample_interrupts_is_refused(tmp_path):
+    path = put(tmp_path / "f.soft", family_soft(SAMPLES).replace("!sample_table_end\n", "", 1))
+    with pytest.raises(CohortError, match=r"line [0-9]+: found a sample table without its end"):
+        read_soft(path)
+
+
+def test_a_sample_without_a_name_is_refused(tmp_path):
+    path = put(tmp_path / "f.soft", family_soft(SAMPLES) + "^SAMPLE = \n")
+    with pytest.raises(CohortError, match="sample accessions: found nothing; expected a GSM accession"):
+        read_soft(path)

@@ -18,10 +18,10 @@ from afa.bundle import load_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
+from afa.cohort.encode import read_aliases, read_ensembl
 from afa.cohort.expression import read_gene_matrix, read_sample_files
-from afa.cohort.genes import read_aliases, read_ensembl
 from afa.cohort.geo import fetch
-from afa.cohort.series_matrix import read_series_matrix, read_soft
+from afa.cohort.samples import read_series_matrix, read_soft
 from afa.cohort.simulate import simulate, write_geo_layout
 from afa.config import check_run_config
 from afa.elicit.stages import build_recorded_bundle

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.expression import read_gene_matrix, read_sample_files
-from afa.cohort.series_matrix import read_series_matrix, read_soft
+from afa.cohort.samples import read_series_matrix, read_soft
 from afa.config import check_run_config
 from afa.stages.layer0_synthetic.portfolio import load_portfolio
 from afa.yamlfile import read_mapping

@@ -16,7 +16,7 @@ import pytest
 
 from afa.cohort.archive import LARGEST_UNPACKED, damage_of
 from afa.cohort.expression import read_gene_matrix, read_sample_files
-from afa.cohort.series_matrix import read_series_matrix, read_soft
+from afa.cohort.samples import read_series_matrix, read_soft
 from afa.errors import CohortError, ConfigError
 
 SOUND = gzip.compress(b"Gene\tGSM1\nMUC2\t1\n")

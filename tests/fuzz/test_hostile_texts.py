@@ -14,9 +14,9 @@ import pytest
 from afa import TopKPlanner
 from afa.bundle import load_bundle, save_bundle
 from afa.cohort.config import load_cohort_config
+from afa.cohort.encode import read_aliases
 from afa.cohort.expression import read_gene_matrix
-from afa.cohort.genes import read_aliases
-from afa.cohort.series_matrix import read_series_matrix, read_soft
+from afa.cohort.samples import read_series_matrix, read_soft
 from afa.elicit.recorded import imported
 from afa.errors import LONGEST_PART, AfaError, BundleError, CohortError, ConfigError, ElicitationError, Fault
 from afa.stages.layer0_synthetic.portfolio import load_portfolio
@@ -301,7 +301,7 @@ def test_a_line_of_many_quotes_is_read_in_linear_time(tmp_path: Path) -> None:
     assert time.process_time() - begin < 5
 
 
-def test_a_sample_that_geoparse_passes_over_is_no_silent_loss(tmp_path: Path) -> None:
+def test_an_entry_of_an_unknown_type_is_no_silent_loss(tmp_path: Path) -> None:
     path = tmp_path / "x.soft"
     text = "^SERIES = GSE1\n!Series_title = t\n^SAMPLE = GSM1\n!Sample_title = a\n^SAMPL = GSM2\n!Sample_title = b\n"
     path.write_text(text, encoding="utf-8")

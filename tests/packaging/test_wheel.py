@@ -32,7 +32,6 @@ OF_AN_EXTRA = (
     "bm25s",
     "networkx",
     "pgmpy",
-    "GEOparse",
     "sklearn",
     "pytest",
 )

@@ -15,8 +15,7 @@ from afa.checks.errata.rows import NEAR, Row, measured, rate
 from afa.cohort.build import read_values
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
-from afa.cohort.encode import Test, encode
-from afa.cohort.genes import Names, choose_rows, first_tier_present, log_values
+from afa.cohort.encode import Names, Test, choose_rows, encode, first_tier_present, log_values
 from afa.cohort.geo import Source
 from afa.engine.paths import sign_paths
 from afa.errors import CohortError, Fault

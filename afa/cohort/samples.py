@@ -1,22 +1,183 @@
-"""Which samples of a series take part, which are patients and which controls, and the patients' labels.
+"""The samples of a series: GEO's descriptions of them, which of them take part, and the labels of patients.
 
-Labels follow the explicit rules of a cohort's configuration.
+A series matrix has a header of `!Series_` and `!Sample_` lines, then a table that may have no rows and is not kept; a
+family SOFT file has a part for each sample. No original file of either kind could be had when this was written; it
+follows GEO's documented layout and files generated in that layout. Cells of a series matrix are in double quotes, which
+GEO does not escape reliably: a cell ends at a quote before a tab. Labels follow the explicit rules of a cohort's file.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from afa.cohort.archive import open_binary, reading
+from afa.cohort.cohort import label_counts
 from afa.cohort.config import CohortConfig, Derived, Group, LabelRule, OnePer
+from afa.cohort.expression import LONGEST_LINE
+from afa.csvfile import quoted, visible
 from afa.errors import CohortError, Fault
 
-_MISSING = frozenset({"", "na", "nan", "n/a", "unknown"})
+_LARGEST_HEADER = 256 << 20
+
+
+def read_series_matrix(path: Path) -> pd.DataFrame:
+    """The samples of a series matrix, gzip or plain, as `samples_frame` gives them.
+
+    A `CohortError` names the line where the file breaks the layout or ends early, in its table too.
+    """
+    fields: dict[str, list[str]] = {}
+    characteristics: list[list[str]] = []
+    begun = ended = False
+    number = size = width = 0
+    for number, line in _lines(path):
+        if ended or not line:
+            continue
+        size += len(line) * (not begun)  # held in memory
+        if size > _LARGEST_HEADER:
+            raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
+        name, _, rest = line.partition("\t")
+        if begun:
+            ended = name.lower() == "!series_matrix_table_end"
+            found = len(_cells(line)) if width == 0 else line.count("\t") + 1
+            if not ended and found != (width := width or found):
+                raise _fault(path, f"{found} cells", f"{width}, as in the table's header", number)
+        elif name.lower() == "!series_matrix_table_begin":
+            begun = True
+        elif name.startswith("!Sample_"):
+            cells = _cells(rest)
+            expected = len(next(iter(fields.values()), cells))
+            if len(cells) != expected:
+                raise _fault(path, f"{len(cells)} cells", f"{expected}, one for each sample", number)
+            fields.setdefault(name.removeprefix("!Sample_"), cells)
+            if name.startswith("!Sample_characteristics_ch1"):
+                characteristics.append(cells)
+        elif not name.startswith("!"):
+            raise _fault(path, repr(line[:40]), "a line that starts with ! before the table", number)
+    if not ended:
+        missing = "!series_matrix_table_end" if begun else "!series_matrix_table_begin"
+        raise _fault(path, f"the end of the file without {missing}", "the whole file", number)
+    accessions = fields.get("geo_accession")
+    if accessions is None:
+        raise _fault(path, "no !Sample_geo_accession line", "one that names the samples", number)
+    cells_by_sample = [[row[i] for row in characteristics] for i in range(len(accessions))]
+    return samples_frame(path, accessions, fields.get("title", [""] * len(accessions)), cells_by_sample)
+
+
+def samples_frame(
+    path: Path, accessions: Sequence[str], titles: Sequence[str], characteristics: Sequence[Sequence[str]]
+) -> pd.DataFrame:
+    """Samples (index `sample`) x (`title`, characteristics) from each sample's `key: value` cells; missing is "".
+
+    Keys are joined by name, not by position. A cell without a key goes to `characteristics_ch1`, a characteristic
+    called title to `title_ch1`; where a sample has a key twice with two values, they are joined by "; ".
+    """
+    rows: list[dict[str, str]] = []
+    for title, cells in zip(titles, characteristics, strict=True):
+        row: dict[str, str] = {"title": title.strip()}
+        for cell in filter(str.strip, cells):
+            key, colon, value = cell.partition(":")
+            name = normal_key(key) if colon else "characteristics_ch1"
+            name = "title_ch1" if name == "title" else name
+            value = value.strip() if colon else cell.strip()
+            before = row.get(name, "")
+            row[name] = value if not before or before == value else f"{before}; {value}".removesuffix("; ")
+        rows.append(row)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name, "") for row in rows] for name in names}
+    return check_accessions(path, pd.DataFrame(columns, index=pd.Index(accessions, name="sample"), dtype=str))
+
+
+def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
+    """The same frame; a `CohortError` if there is none, or one is not a GSM accession or comes twice."""
+    where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
+    if samples.empty:
+        raise CohortError(Fault(where, "no sample", "at least one", step))
+    wrong = [name for name in samples.index if not re.fullmatch(r"GSM[0-9]+", name)]
+    if wrong:
+        raise CohortError(Fault(where, quoted(wrong[0]), "a GSM accession", step))
+    twice = samples.index[samples.index.duplicated()]
+    if len(twice):
+        raise CohortError(Fault(where, f"{twice[0]} twice", "each accession once", step))
+    return samples
+
+
+def normal_key(key: str) -> str:
+    """A characteristic's name as a column: lower case, spaces as underscores."""
+    return "_".join(key.lower().split())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines without their ends; a byte that is not UTF-8 becomes the replacement character."""
+    with reading(path), io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace") as text:
+        for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE), ""), 1):
+            if len(line) == LONGEST_LINE:
+                raise _fault(path, f"a line of {LONGEST_LINE} characters or more", "shorter ones", number)
+            yield number, line.rstrip("\r\n")
+
+
+def _cells(text: str) -> list[str]:
+    """The cells of a line: tabs, colons and quotes may lie inside a quoted cell; a doubled quote stands for one."""
+    cells: list[str] = []
+    position, closing = 0, 0
+    while True:
+        # A quote that closes is looked for once, not once for each cell: a line may have millions of them.
+        if text.startswith('"', position) and closing <= position:
+            closing = text.find('"\t', position + 1)
+            if closing < 0:
+                closing = len(text) - 1 if text.endswith('"') and len(text) - 1 > position else len(text)
+        if text.startswith('"', position) and closing < len(text):
+            cells.append(text[position + 1 : closing].replace('""', '"'))
+            position = closing + 1
+        else:
+            tab = text.find("\t", position)
+            end = len(text) if tab < 0 else tab
+            cells.append(text[position:end])
+            position = end
+        if position >= len(text):
+            return cells
+        position += 1
+
+
+def _fault(path: Path, found: str, expected: str, line: int) -> CohortError:
+    return CohortError(Fault(f"{path}, line {line}", found, expected, "fetch the file again"))
+
+
+def read_soft(path: Path) -> pd.DataFrame:
+    """The samples of a family SOFT file, gzip or plain, as `samples_frame` gives them.
+
+    A `CohortError` names the line where the file breaks the layout or ends early, in a sample's table too.
+    """
+    samples: dict[str, dict[str, list[str]]] = {}
+    said: dict[str, list[str]] = {}
+    number, in_table = 0, False
+    for number, line in _lines(path):
+        key, _, value = (part.strip() for part in line.partition("="))
+        if in_table and line.startswith("^"):
+            break
+        if key == "^SAMPLE":
+            if value in samples:
+                raise _fault(path, f"{visible(line)} twice", "each sample once", number)
+            said = samples[value] = {"!Sample_title": [], "!Sample_characteristics_ch1": []}
+        elif line.startswith("^"):
+            if key not in ("^DATABASE", "^SERIES", "^PLATFORM"):
+                raise _fault(path, f"Cannot recognize type {visible(key[1:])}", "a family SOFT file", number)
+            said = {}
+        elif key.lower() in ("!sample_table_begin", "!sample_table_end"):
+            in_table = key.lower() == "!sample_table_begin"
+        elif key in said:
+            said[key].append(value)
+    if in_table:
+        raise _fault(path, "a sample table without its end", "the whole file", number)
+    titles, characteristics = zip(*map(dict.values, samples.values()), strict=True) if samples else ((), ())
+    return samples_frame(path, list(samples), ["".join(title[:1]) for title in titles], characteristics)
 
 
 @dataclass(frozen=True)
@@ -35,7 +196,7 @@ class Selected:
 
 def is_missing(value: str) -> bool:
     """Whether a characteristic says that nothing was recorded: empty, NA or unknown, in any case."""
-    return value.strip().casefold() in _MISSING
+    return value.strip().casefold() in {"", "na", "nan", "n/a", "unknown"}
 
 
 def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
@@ -68,9 +229,8 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
     patients = _group(samples, config.patients, f"{where}, key patients")
     if both := sorted(set(controls) & set(patients)):
         shared, step = f"{len(both)} samples in both, such as {both[0]}", "make the two groups' values disjoint"
-        raise CohortError(
-            Fault(f"{where}, keys controls and patients", shared, "each sample in one group at most", step)
-        )
+        place = f"{where}, keys controls and patients"
+        raise CohortError(Fault(place, shared, "each sample in one group at most", step))
     steps += [("controls", len(controls)), ("patients", len(patients))]
     chosen = samples[samples.index.isin({*controls, *patients})]
     return Selected(chosen, controls, patients, tuple(steps))
@@ -132,10 +292,6 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
         raise CohortError(Fault(where, f"{found} in {len(names)} samples, such as {shown}", expected, step))
 
 
-_BOUND = re.compile(r"^\s*(≥|>=|>|≤|<=|<)\s*(.+)$")
-_QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
     """Labels `(n_patients, n_rules)`, Int8 in {0, 1, missing}: a column per rule that is on, in bundle order (D4).
 
@@ -176,23 +332,14 @@ def describe_labels(
         elif rule.off is None:
             entry |= label_counts(labels[entity])
         else:
-            entry["off"] = rule.off
-            entry.update(key_quantiles(samples, rule.key, f"key labels.{entity}"))
+            numbers = pd.to_numeric(column(samples, rule.key, f"key labels.{entity}"), errors="coerce").dropna()
+            quantiles = {
+                f"{100 * share:g}%": round(float(numbers.quantile(share)), 6) for share in (0, 0.25, 0.5, 0.75, 1)
+            }
+            entry |= {"off": rule.off, "quantiles": quantiles if len(numbers) else {}}
+            entry["without_number"] = len(samples) - len(numbers)
         described[entity] = entry
     return described
-
-
-def label_counts(label: pd.Series[int]) -> dict[str, int]:
-    """How many patients have a label of 1, of 0, and none."""
-    positive, negative = (int((label == value).sum()) for value in (1, 0))
-    return {"positive": positive, "negative": negative, "missing": int(label.isna().sum())}
-
-
-def key_quantiles(samples: pd.DataFrame, key: str, asked_by: str) -> dict[str, object]:
-    """Minimum, quartiles and maximum of the numbers in a characteristic, and how many samples have none."""
-    numbers = pd.to_numeric(column(samples, key, asked_by), errors="coerce").dropna()
-    quantiles = {f"{100 * share:g}%": round(float(numbers.quantile(share)), 6) for share in _QUANTILES if len(numbers)}
-    return {"quantiles": quantiles, "without_number": len(samples) - len(numbers)}
 
 
 def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | None]:
@@ -220,7 +367,7 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
     """
     if is_missing(value):
         return None
-    bound = _BOUND.match(value)
+    bound = re.match(r"^\s*(≥|>=|>|≤|<=|<)\s*(.+)$", value)
     sign, text = bound.groups() if bound else ("", value)
     try:
         number = float(text)
