@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from afa.cohort.config import load_cohort_config
 from afa.config import RunConfig
 from afa.doctor.facts import Finding, counted, ok, size_text, warning
-from afa.errors import ConfigError, Fault, ReportError
+from afa.report.benchmarks import StoredRun
 from afa.stages import stages
 
 STORED = Path("resources/benchmarks")
-COHORTS = Path("config/cohorts")
-COLUMNS = ("rule", "jobs", "seconds", "longest_seconds", "max_rss_mb")
 
 SPACE_PATIENTS = 167
 SPACE_MB = {
@@ -51,15 +48,6 @@ _STAGES = {
 
 
 @dataclass(frozen=True)
-class StoredRun:
-    """What a run took, a row per rule with the columns of `COLUMNS`; `patients` is None where nothing says."""
-
-    cohort: str
-    patients: int | None
-    rules: pd.DataFrame
-
-
-@dataclass(frozen=True)
 class Estimate:
     """Jobs, seconds of all jobs one after the other and MB left on disk by stage, and what the whole comes to."""
 
@@ -85,30 +73,6 @@ def stage_of(rule: str) -> str:
     for ending in ("_shard", "_summary", "_computed"):
         rule = rule.removesuffix(ending)
     return rule
-
-
-def read_stored(folder: Path = STORED) -> list[StoredRun]:
-    """The stored runs, `<cohort>.csv` each; a `ReportError` names a file without one of the `COLUMNS`."""
-    runs = []
-    for path in sorted(folder.glob("*.csv")):
-        rules = pd.read_csv(path, comment="#")
-        lacking = [name for name in COLUMNS if name not in rules.columns]
-        if lacking:
-            step = "write the file again from a run's benchmarks"
-            raise ReportError(Fault(str(path), f"no column {', '.join(lacking)}", ", ".join(COLUMNS), step))
-        runs.append(StoredRun(path.stem, _patients_of(path.stem, rules), rules))
-    return runs
-
-
-def _patients_of(cohort: str, rules: pd.DataFrame) -> int | None:
-    """As the table says, or, of a simulated cohort, as its file says."""
-    if "patients" in rules.columns:
-        return int(rules["patients"].iloc[0])
-    try:
-        simulation = load_cohort_config(COHORTS / f"{cohort}.yaml").simulation
-    except ConfigError:
-        return None
-    return int(simulation["n_patients"]) if simulation else None
 
 
 def nearest(runs: Sequence[StoredRun], cohort: str, patients: int | None) -> StoredRun | None:
@@ -155,7 +119,7 @@ def growth(stored: int | None, patients: int | None) -> float:
 def _of_this_run(stored: pd.DataFrame, run: RunConfig, simulated: bool) -> pd.DataFrame:
     """The stored rules that this run has, with their `stage`, and with this run's number of shards."""
     absent = set() if simulated else {"simulate_series"}
-    rules = stored.loc[~stored["rule"].isin(absent), list(COLUMNS)].copy()
+    rules = stored[~stored["rule"].isin(absent)].copy()
     rules["stage"] = rules["rule"].map(stage_of)
     for place in rules.index[rules["rule"].str.endswith("_shard")]:
         parts = len(run.allocation.parts) if rules.loc[place, "rule"] == "allocation_shard" else 1

@@ -28,6 +28,7 @@ from afa.doctor.inputs import (
 from afa.doctor.machine import check_cores, check_disk, check_environment, check_memory, check_profile
 from afa.doctor.series import check_genes, check_network, check_samples, check_series
 from afa.errors import ConfigError, Fault, ReportError
+from afa.report.benchmarks import read_stored
 from afa.yamlfile import read_mapping
 
 RESULTS = Path("results")
@@ -132,7 +133,7 @@ def _check_machine(
     findings: list[Finding] = []
     whole = None
     try:
-        stored = estimates.nearest(estimates.read_stored(), run.cohort, inputs.patients)
+        stored = estimates.nearest(read_stored(estimates.STORED), run.cohort, inputs.patients)
     except ReportError as error:
         stored, findings = None, of_error("estimate", error)
     if stored is not None:

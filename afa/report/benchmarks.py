@@ -1,10 +1,15 @@
-"""Time and memory of a run: what Snakemake measured of every job, and the sums by rule; files folded."""
+"""Time and memory of a run: what Snakemake measured of every job, the sums by rule, and those that are stored.
+
+By stored runs the workflow asks a cluster for memory and time, more on each attempt, and `afa doctor` estimates.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -12,11 +17,20 @@ import pandas as pd
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file, write_csv, write_text
-from afa.report.resources import STORED_COLUMNS
 
 JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
 HEAD = "== "
 FOLDED, LOGS = "jobs.csv", "jobs.log"
+STORED_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "max_rss_mb", "patients"]
+
+WORKFLOW_MB = 600
+"""Beside what is measured: a job on a cluster is a Snakemake that starts a Snakemake that starts the command."""
+MARGIN = 1.5
+"""Of memory, for cohorts and bundles that are larger than the stored ones."""
+STEP_MB = 250
+SLOWER = 10
+"""Of time, for slower machines and larger cohorts: what is asked for and not used costs a place in the queue only."""
+LEAST_MINUTES = 10
 
 
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
@@ -121,7 +135,62 @@ def store_run(run: Path, path: str | Path) -> None:
     if rules.empty:
         raise ReportError(Fault(str(run / "benchmarks"), "no measured job", "a finished run", "run it first"))
     table = rules.assign(patients=len(load_cohort(run / "cohort").patients)).sort_values("rule")
-    write_csv(table[list(STORED_COLUMNS)], path, float_format="%.1f")
+    write_csv(table[STORED_COLUMNS], path, float_format="%.1f")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run took: a row a rule, with the columns of `STORED_COLUMNS` but its patients, None where nothing says."""
+
+    cohort: str
+    patients: int | None
+    rules: pd.DataFrame
+
+
+def read_stored(folder: str | Path) -> list[StoredRun]:
+    """The runs that `store_run` wrote into a folder, `<cohort>.csv` each; a `ReportError` names another file."""
+    runs = []
+    for path in sorted(Path(folder).glob("*.csv")):
+        try:
+            table = pd.read_csv(path, comment="#")
+            rules = table[STORED_COLUMNS[:-1]].astype(dict.fromkeys(STORED_COLUMNS[2:-1], "float64"))
+        except (KeyError, ValueError) as error:
+            step = "write it again from a run: afa benchmarks results/<run> --out this file"
+            fault = Fault(str(path), f"no stored run ({error!r})", f"columns {', '.join(STORED_COLUMNS)}", step)
+            raise ReportError(fault) from None
+        runs.append(StoredRun(path.stem, int(table["patients"].iloc[0]) if "patients" in table else None, rules))
+    return runs
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the largest and the longest job of a rule took."""
+
+    max_rss_mb: float
+    longest_seconds: float
+
+    def mem_mb(self, attempt: int) -> int:
+        """Memory to ask for at the n-th attempt, from 1, in MB: each asks for twice as much as the one before."""
+        asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
+        return STEP_MB * math.ceil(asked / STEP_MB)
+
+    def runtime(self, attempt: int) -> int:
+        """Wall time to ask for at the n-th attempt, from 1, in minutes: each asks for twice as much."""
+        return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
+
+
+UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
+"""Of a rule that no stored run has."""
+
+
+def read_needs(folder: str | Path) -> dict[str, Need]:
+    """What each rule needs by the largest of all runs stored in `folder`; a `ReportError` as of `read_stored`."""
+    runs = read_stored(folder)
+    if not runs:
+        return {}
+    largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
+    # nothing is measured of a job of some milliseconds
+    return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _rule_and_job(path: Path) -> tuple[str, str]:

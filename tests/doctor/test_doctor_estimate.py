@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from afa.config import check_run_config
-from afa.doctor.estimate import SPACE_MB, StoredRun, describe, estimate, growth, nearest, read_stored, stage_of
-from afa.errors import ReportError
+from afa.doctor.estimate import SPACE_MB, describe, estimate, growth, nearest, stage_of
+from afa.report.benchmarks import StoredRun
 
 RULES = pd.DataFrame(
     [
@@ -126,17 +126,3 @@ def test_settings_that_the_stored_run_did_not_have_are_named():
     run = check_run_config({"cohort": "mine", "shards": 2, "gauge": {"seeds": [0, 1]}, "bundle": "mine"})
     assert [each.level for each in told(run)] == ["ok", "warning"]
     assert "does not know of bundle, gauge," in told(run)[1].found
-
-
-def test_stored_runs_are_read_with_the_patients_of_a_simulated_cohorts_file(tmp_path):
-    RULES.to_csv(tmp_path / "demo.csv", index=False)
-    RULES.assign(patients=135).to_csv(tmp_path / "real.csv", index=False)
-    RULES.to_csv(tmp_path / "unknown.csv", index=False)
-    assert {run.cohort: run.patients for run in read_stored(tmp_path)} == {"demo": 167, "real": 135, "unknown": None}
-    assert read_stored(tmp_path / "nothing") == []
-
-
-def test_a_stored_run_without_a_column_is_refused(tmp_path):
-    RULES.drop(columns="seconds").to_csv(tmp_path / "demo.csv", index=False)
-    with pytest.raises(ReportError, match="seconds"):
-        read_stored(tmp_path)

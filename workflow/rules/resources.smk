@@ -1,5 +1,5 @@
 # What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more.
-from afa.report.resources import UNMEASURED, read_needs
+from afa.report.benchmarks import UNMEASURED, read_needs
 
 try:
     NEEDS = read_needs(home("resources/benchmarks"))
