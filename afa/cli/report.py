@@ -160,8 +160,7 @@ def explorer_page(
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
     """Write a page that steps through the acquisition of some patients, by any rule: one file that needs no network."""
-    from afa.report.explored import explore
-    from afa.report.explorer import write_explorer
+    from afa.report.explorer import explore, write_explorer
     from afa.stages.inputs import check_duels, load_inputs, top_k_size
     from afa.stats.tables import read_table
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from afa.bundle import Bundle
     from afa.closure import Closure
     from afa.cohort.tables import Given
-    from afa.report.explored import Explored
+    from afa.report.explorer import Explored
 
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
 BINARY_RULES = "greedy,largest_unary,random_own,random"
@@ -254,6 +254,8 @@ def _drawing(
     from afa.cli.mishaps import installing
 
     try:
+        import bokeh  # noqa: F401 (the page is made with it)
+
         from afa.report.explorer import write_explorer
         from afa.report.figures import draw_curves
     except ModuleNotFoundError as error:

@@ -1,25 +1,342 @@
-"""The explorer page: one HTML file with its data, its styles, its scripts and a plotting library, and nothing fetched.
+"""Acquisition step by step, for some patients: what the explorer page shows of every rule of the allocation grid.
 
-What is large travels packed, as base64 of gzip; names travel as JSON and are put on the page as text.
+The choices are those of the table `choices`; rankings, gains and certainty are computed again along them, and what the
+table says too must come out the same. The page is one HTML file with its data, its styles, its scripts and a plotting
+library, and nothing fetched: what is large travels packed, as base64 of gzip; names travel as JSON and are put on the
+page as text.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import bokeh
-from bokeh.resources import Resources
-from markupsafe import Markup
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from afa.allocate.base import name_places
+from afa.bundle import Bundle
+from afa.cohort.cohort import Cohort
+from afa.engine.course import CERTAIN, CHOICE, MOMENTS, RANKS, SCORES, Followed
+from afa.engine.follow import follow
+from afa.engine.layout import pack
+from afa.errors import ConfigError, Fault, SanityError
 from afa.files import write_text
-from afa.report.explored import Explored
-from afa.report.page_parts import packed, page
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.planner import TopKPlanner
+from afa.stages.allocation.tables import TARGET
+from afa.stages.simulate.walks import Gauge, Way, planner_of, steps
 
-LIBRARY = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
+MOST_PATIENTS = 40
+EVERY = "every"
+SHOWN_FIRST = ("priority_all", "cmi")
+"""Rule and gain that the page opens with, and that patients are chosen by; the first of the table where it lacks it."""
+RANKED = SCORES[:3]
+"""The scores whose rankings are shown."""
+
+READ = RANKS | CERTAIN | CHOICE | MOMENTS
+DIGITS = 3
+EXPLAINED = 20
+"""First choices of the run that the page opens with, of which it says why."""
 UNSAFE = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&"})
 """Letters that HTML gives a meaning, as JSON also writes them: no name can end the element that holds it."""
+
+
+class Run(NamedTuple):
+    """One way to choose features, as the page names it; `seed` tells random orders apart."""
+
+    rule: str
+    gain: str
+    seed: int
+
+
+class Walked(NamedTuple):
+    """One run of B patients, by t from 0 to M, S scores.
+
+    order : (B, M) features as observed, -1 where nothing was left to ask for. worth, fallback : (B, M) of each choice.
+    resolved : (B, M + 1) number of duels. certified : (B, M + 1). place : (B, M + 1, S, N), as of `Followed`.
+    margin : (B, M + 1) the first score of the last entity inside the top against the first outside.
+    """
+
+    order: NDArray[np.int64]
+    worth: Floats
+    fallback: NDArray[np.bool_]
+    resolved: NDArray[np.int64]
+    certified: NDArray[np.bool_]
+    place: NDArray[np.int16]
+    margin: Floats
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What the page is made of, in the types of JSON.
+
+    summary : names and settings. Entities come by ascending name, so that an entity's number settles ties of name;
+    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None.
+
+    steps : one per patient: `values`, (M,) by feature, and by cell, in the order of the summary: `order`, the features
+    as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`, the t that decisions.md A7 chose;
+    `resolved`, duels resolved by t = 0 and how many more at each later t; `certified`, the first t, or None; and by
+    score `settled`, the t from which the set of the k best is that of full observation, and `places`: at each t the
+    entities whose place in the ranking changes and that place, by turns; ties have one place. `margin`: by t, to 3
+    digits, the first score of the last entity inside the top against the first outside. Not by cell, but of the one
+    that is `shown`, `why`: see `reasons_of`.
+    """
+
+    summary: dict[str, Any]
+    steps: list[dict[str, Any]]
+
+
+def explore(
+    bundle: Bundle,
+    cohort: Cohort,
+    choices: pd.DataFrame,
+    *,
+    most: int,
+    k: int,
+    solver: Solver,
+    threads: int | None = None,
+) -> Explored:
+    """Steps of at most `most` patients under each rule of the table `choices` of the allocation stage.
+
+    The schedule shown is `every`, or the table's first where it has no other. Patients: `spread_patients`.
+
+    Raises
+    ------
+    ConfigError : the table is empty, not complete, or of another bundle, cohort or k.
+    SanityError : a certificate is withdrawn.
+
+    """
+    _check(1 <= most <= MOST_PATIENTS, "number of patients", str(most), f"1 to {MOST_PATIENTS}", "choose fewer")
+    _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
+    schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
+    table = choices[choices["schedule"] == schedule]
+    parts = {
+        Run(str(rule), str(gain), int(part["seed"].iloc[0])): part
+        for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
+    }
+    runs = list(parts)
+    shown = next((i for i, run in enumerate(runs) if run[:2] == SHOWN_FIRST), 0)
+    names = spread_patients(parts[runs[shown]], cohort.patients, most)
+    rows = [cohort.patients.index(name) for name in names]
+    walked = [
+        _cell(bundle, cohort.values[rows], names, run, part, k=k, solver=solver, threads=threads)
+        for run, part in parts.items()
+    ]
+    way = Way(runs[shown].rule, runs[shown].gain, RANKED[0])
+    planners = [
+        planner_of(bundle, way, k, Gauge("differential"), solver, None, patient=name, seed=runs[shown].seed)
+        for name in names
+    ]
+    explored = explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows])
+    by = " with ".join(filter(None, runs[shown][:2]))
+    chosen = f"Spread evenly over the steps at which {by} certifies the top {k}, earliest and latest included."
+    cells = [run._asdict() for run in runs]
+    explored.summary.update(scores=list(RANKED), schedule=schedule, cells=cells, shown=shown, chosen=chosen)
+    return explored
+
+
+def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Sequence[int]) -> dict[str, Any]:
+    """Names and numbers of bundle and cohort; `rows` are those of the chosen patients."""
+    labels = cohort.labels.reindex(columns=[bundle.entities[v] for v in by_name]).astype("Float64")
+    known = labels.to_numpy(dtype=np.float64, na_value=np.nan)
+    return {
+        "cohort": cohort.name,
+        "title": str(cohort.provenance.get("title", "")),
+        "series": str(cohort.provenance.get("series", "")),
+        "simulated": cohort.provenance.get("origin") == "simulated",
+        "bundle": bundle.name,
+        "version": bundle.version,
+        "cohort_size": len(cohort.patients),
+        "duels": len(bundle.entities) * (len(bundle.entities) - 1) // 2,
+        "entities": [bundle.entities[v] for v in by_name],
+        "features": list(bundle.features),
+        "patients": [
+            {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in known[row]]}
+            for row in rows
+        ],
+    }
+
+
+def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> list[str]:
+    """At most `most` patients, by name, spread over the rounds in which a run certifies their top k.
+
+    All patients are ordered by that round, those never certified last, then by name; taken are the first, the last, and
+    those at even distances between.
+    """
+    certified = run[run["certified"]].groupby("patient")["t"].min()
+    rounds = {str(name): int(t) for name, t in certified.items()}
+    ordered = sorted(patients, key=lambda name: (rounds.get(name, len(run)), name))
+    return sorted(ordered[place] for place in evenly(len(ordered), most))
+
+
+def evenly(n: int, most: int) -> list[int]:
+    """At most `most` of n places, the first and the last among them."""
+    return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
+
+
+def _cell(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    names: Sequence[str],
+    run: Run,
+    part: pd.DataFrame,
+    *,
+    k: int,
+    solver: Solver,
+    threads: int | None,
+) -> Walked:
+    """One run of some patients along the choices of the table; `part` has its rows."""
+    where = f"table choices, {' '.join(filter(None, run[:2]))}, seed {run.seed}"
+    shape = len(names), len(bundle.features) + 1
+    place = {name: i for i, name in enumerate(names)}
+    part = part[part["patient"].isin(names)]
+    part = part.iloc[np.lexsort((part["t"], part["patient"].map(place)))]
+    again = "run the allocation stage again for this bundle and cohort"
+    whole = np.array_equal(part["t"].to_numpy(), np.tile(np.arange(shape[1]), shape[0]))
+    _check(whole, where, f"{len(part)} rows", f"each t from 0 to {shape[1] - 1} of each patient", again)
+    number = {name: j for j, name in enumerate(bundle.features)}
+    asked = [number.get(name, -1) for name in part["feature"]]
+    orders = np.array(asked, dtype=np.int64).reshape(shape)[:, 1:]
+    permuted = np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(shape[1] - 1), (shape[0], 1)))
+    _check(permuted, where, "other features", "each feature of the bundle once", again)
+    settings: dict[str, Any] = {"k": k, "ranks": RANKED, "solver": solver, "threads": threads}
+    found = follow(bundle, values, orders, READ, gain=run.gain or None, target=TARGET.get(run.gain), **settings)
+    walked = walked_of(found, bundle, k)
+    for column in ("resolved", "certified"):
+        same = np.array_equal(part[column].to_numpy().reshape(shape), getattr(walked, column))
+        _check(same, f"{where}, column {column}", "other numbers", f"those of this bundle, cohort and k = {k}", again)
+    kept = walked.certified[:, 1:] | ~walked.certified[:, :-1]
+    if not kept.all():
+        step = "this is a fault of the program: report the bundle and this patient"
+        patient = names[int(np.argmin(kept.all(axis=1)))]
+        raise SanityError(Fault(f"{where}, {patient}", "a certificate that is withdrawn", "certain for good", step))
+    return walked._replace(fallback=part["fallback"].to_numpy(dtype=bool).reshape(shape)[:, 1:])
+
+
+def walked_of(found: Followed, bundle: Bundle, k: int) -> Walked:
+    """What `READ` reads along some orders."""
+    inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), k)
+    path, row = np.ogrid[: len(inside), : inside.shape[1]]
+
+    def expected(under: NDArray[np.int64], score: NDArray[np.int64]) -> Floats:
+        return found.cross[path, row, under, score]
+
+    own = expected(inside, inside) - expected(outside, outside)
+    lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D
+    return Walked(
+        found.order,
+        found.worth,
+        found.fallback,
+        found.resolved.sum(axis=2),
+        found.certified,
+        found.place,
+        np.where(np.abs(lead) > pack(bundle).tie, lead, 0.0),
+    )
+
+
+def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
+    """The last entity inside the top and the first outside, each (...,), of places (..., N); `names` settle ties."""
+    order = np.argsort(place.astype(np.int64) * len(names) + names, axis=-1)
+    return order[..., k - 1], order[..., k]
+
+
+def explored_of(
+    bundle: Bundle,
+    cohort: Cohort,
+    rows: Sequence[int],
+    runs: Sequence[Walked],
+    planners: Sequence[TopKPlanner],
+    measured: NDArray[np.int8],
+) -> Explored:
+    """Some patients of a cohort, by their rows, along some runs; the summary without what names the runs.
+
+    planners : one for each patient, not asked yet, that goes the way of the run that is shown first. measured : (B, M)
+    their values, `MISSING` where there is none.
+    """
+    by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
+    k, found = planners[0].k, []
+    for i, row in enumerate(rows):
+        cells = [_steps(run, i, by_name, k) for run in runs]
+        own = {"values": cohort.values[row].tolist(), "why": reasons_of(planners[i], measured[i], by_name)}
+        found.append(own | {name: [cell[name] for cell in cells] for name in cells[0]})
+    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k, "explained": EXPLAINED}, found)
+
+
+def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
+    """Why a planner makes each of its first choices for one patient, values (M,), in the types of JSON.
+
+    `reason`, in words; `others`, what the rule would have taken instead, best first; `then`: each value that the
+    feature can take, and the k best entities after it, by their numbers on the page.
+    """
+    number = {planner.bundle.entities[v]: i for i, v in enumerate(by_name)}
+    place = {name: j for j, name in enumerate(planner.bundle.features)}
+    found = []
+    for _ in islice(steps(planner, values), EXPLAINED):
+        asked = planner.suggest()
+        if asked is None:
+            break
+        outcomes = planner.outcomes(asked.features[0])
+        found.append(
+            {
+                "reason": asked.reason,
+                "others": [place[other.features[0]] for other in planner.runners_up()],
+                "then": [
+                    [int(value), [number[name] for name in answer]]
+                    for value, answer in zip(outcomes["value"], outcomes["answer"], strict=True)
+                ],
+            }
+        )
+    return found
+
+
+def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[str, Any]:
+    """One patient's run, up to the last feature that was observed."""
+    taken = int((walked.order[path] >= 0).sum())
+    places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
+    orders = np.argsort(places, axis=2, kind="stable")
+    certified = walked.certified[path, : taken + 1]
+    return {
+        "order": walked.order[path, :taken].tolist(),
+        "worth": _rounded(walked.worth[path, :taken]),
+        "margin": _rounded(walked.margin[path, : taken + 1]),
+        "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
+        "resolved": np.diff(walked.resolved[path, : taken + 1], prepend=0).tolist(),
+        "certified": int(np.flatnonzero(np.append(True, ~certified))[-1]) if certified[-1] else None,
+        "settled": [settled_from(order, k) for order in orders],
+        "places": [_changes(ranking) for ranking in places],
+    }
+
+
+def _rounded(values: Floats) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values]
+
+
+def settled_from(orders: NDArray[np.int64], k: int) -> int:
+    """The t from which the set of the k best stays that of the last round; `orders` (T, N) of entities, best first."""
+    inside = np.sort(orders[:, :k], axis=1)
+    other = (inside != inside[-1]).any(axis=1)
+    return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
+
+
+def _changes(places: NDArray[np.int16]) -> list[list[int]]:
+    """Per round the entities whose place is another than before and that place, by turns; `places` (T, N)."""
+    found = []
+    for now, differs in zip(places, np.diff(places, axis=0, prepend=-1) != 0, strict=True):
+        changed = np.flatnonzero(differs)
+        found.append(np.column_stack([changed, now[changed]]).ravel().tolist())
+    return found
+
+
+def _check(holds: bool, where: str, found: str, expected: str, step: str) -> None:
+    if not holds:
+        raise ConfigError(Fault(where, found, expected, step))
 
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
@@ -29,11 +346,18 @@ def write_explorer(explored: Explored, path: str | Path) -> None:
 
 def explorer_page(explored: Explored) -> str:
     """The page as HTML, the same bytes for the same steps."""
+    import bokeh  # noqa: PLC0415 (an extra brings it and what pages are made with; the steps need neither)
+    from bokeh.resources import Resources  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    from afa.report.page_parts import packed, page  # noqa: PLC0415
+
+    library = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
     return page(
         "explorer.html",
         summary=Markup(safe_json(explored.summary)),  # noqa: S704
         version=bokeh.__version__,
-        library=packed("\n".join(LIBRARY.js_raw).encode()),
+        library=packed("\n".join(library.js_raw).encode()),
         steps=[packed(json.dumps(steps, separators=(",", ":")).encode()) for steps in explored.steps],
     )
 

@@ -33,7 +33,7 @@ from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
-from afa.report.explored import RANKED, READ, Explored, Walked, boundary_of, evenly, explored_of, walked_of
+from afa.report.explorer import RANKED, READ, Explored, Walked, boundary_of, evenly, explored_of, walked_of
 from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate import Simulation, ways_of
 from afa.stages.simulate import simulate as followed

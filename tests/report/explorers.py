@@ -8,7 +8,7 @@ from bundles import bundle_of
 
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
-from afa.report.explored import explore
+from afa.report.explorer import explore
 from afa.stages.allocation.tables import allocation_grid, cells_of
 
 ATTACK = "<script>alert(1)</script>"
@@ -51,15 +51,11 @@ def run_of(explored, patient, cell):
 
 def rankings(run, score):
     """Order of the entities, best first, and the positions that tie with the one before, at each t."""
-    order, tied = [], set()
-    for t, (moves, ties) in enumerate(zip(run["moves"][score], run["ties"][score], strict=True)):
-        if t == 0:
-            order = list(moves)
-        else:
-            for start, end in zip(moves[::2], moves[1::2], strict=True):
-                order.insert(end, order.pop(start))
-        tied ^= set(ties)
-        yield list(order), set(tied)
+    places = {}
+    for changes in run["places"][score]:
+        places |= dict(zip(changes[::2], changes[1::2], strict=True))
+        order = sorted(places, key=lambda entity: (places[entity], entity))
+        yield order, {i for i in range(1, len(order)) if places[order[i]] == places[order[i - 1]]}
 
 
 def odd_names():

@@ -21,9 +21,8 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.copeland import copeland_wins, ranking
 from afa.errors import ConfigError, SanityError
 from afa.planner import TopKPlanner
-from afa.report import explored as explorer
-from afa.report.explored import RANKED, moves_between, settled_from, spread_patients
-from afa.report.explorer import explorer_page, safe_json
+from afa.report import explorer
+from afa.report.explorer import RANKED, explorer_page, safe_json, settled_from, spread_patients
 from afa.report.simulation import explore_simulation
 from afa.stages.simulate import runs_of, ways_of
 from afa.stages.simulate.walks import Gauge
@@ -193,22 +192,6 @@ def test_the_set_settles_after_the_last_round_in_which_it_is_another():
     assert settled_from(orders, 2) == 2
     assert settled_from(orders, 1) == 3
     assert settled_from(orders[2:], 2) == 0
-
-
-@given(st.permutations(range(6)), st.permutations(range(6)))
-def test_moves_lead_from_one_order_to_the_next(before, now):
-    order = list(before)
-    moves = moves_between(before, now)
-    for start, end in zip(moves[::2], moves[1::2], strict=True):
-        order.insert(end, order.pop(start))
-    assert order == now
-    assert len(moves) <= 2 * len(before)
-
-
-def test_one_entity_that_moves_is_one_move_up_or_down():
-    assert moves_between([0, 1, 2, 3], [3, 0, 1, 2]) == [3, 0]
-    assert moves_between([0, 1, 2, 3], [1, 2, 3, 0]) == [0, 3]
-    assert moves_between([0, 1, 2, 3], [0, 1, 2, 3]) == []
 
 
 def certified_at(rounds):

@@ -68,14 +68,13 @@ async function stepsOf(patient) {
 function rankingsOf(run, score) {
   const order = [];
   const tied = [];
-  run.moves[score].forEach((moves, t) => {
-    const now = t ? order[t - 1].slice() : moves;
-    for (let i = 0; t && i < moves.length; i += 2) now.splice(moves[i + 1], 0, ...now.splice(moves[i], 1));
+  const places = [];
+  for (const changes of run.places[score]) {
+    for (let i = 0; i < changes.length; i += 2) places[changes[i]] = changes[i + 1];
+    const now = [...places.keys()].sort((v, w) => places[v] - places[w]); // names settle ties: the sort is stable
     order.push(now);
-    const ties = new Set(t ? tied[t - 1] : []);
-    for (const place of run.ties[score][t]) if (!ties.delete(place)) ties.add(place);
-    tied.push(ties);
-  });
+    tied.push(new Set([...now.keys()].filter((i) => i && places[now[i]] === places[now[i - 1]])));
+  }
   return { order, tied };
 }
 
