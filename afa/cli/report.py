@@ -35,7 +35,7 @@ def doctor(
 
     sys.dont_write_bytecode = True
     from afa.doctor.examine import examine
-    from afa.doctor.facts import this_machine
+    from afa.doctor.machine import this_machine
 
     short = {"cohort": cohort, "bundle": bundle, "run": run, "geo_mirror": geo_mirror}
     entries = [*(config or []), *(more or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from afa.config import RunConfig
-from afa.doctor.facts import Finding, counted, ok, size_text, warning
-from afa.report.benchmarks import StoredRun
+from afa.doctor import Checked, counted, ends_with_errors, ok, size_text, warning
+from afa.report.benchmarks import StoredRun, read_stored
 from afa.stages import stages
 
 STORED = Path("resources/benchmarks")
@@ -133,9 +133,23 @@ def _space(stage: str, scale: float) -> float:
     return SPACE_MB.get(stage, 0.0) * (1.0 if stage in WITHOUT_PATIENTS else scale)
 
 
+@ends_with_errors("estimate")
+def check_estimate(
+    run: RunConfig, cores: int, *, patients: int | None, simulated: bool, on_cluster: bool
+) -> Checked[Estimate | None]:
+    """The estimate by the stored run that is nearest, in words and as numbers; None where there is none."""
+    stored = nearest(read_stored(STORED), run.cohort, patients)
+    if stored is None:
+        yield warning("estimate", f"no stored run in {STORED}: time and memory are not known")
+        return None
+    whole = estimate(stored, run, patients=patients, simulated=simulated, cores=cores)
+    yield from describe(stored, whole, run, patients=patients, cores=cores, on_cluster=on_cluster)
+    return whole
+
+
 def describe(
     stored: StoredRun, whole: Estimate, run: RunConfig, *, patients: int | None, cores: int, on_cluster: bool
-) -> list[Finding]:
+) -> Checked[None]:
     """The estimate in words: the sum, where its numbers are from, and what they do not know of."""
     seconds = float(whole.stages["seconds"].sum())
     jobs = counted(int(whole.stages["jobs"].sum()), "job")
@@ -152,19 +166,11 @@ def describe(
         source += f"; stages over patients scaled to {patients}"
     elif stored.patients != patients:
         source += f"; not scaled down to {patients}"
-    findings = [ok("estimate", f"{time}; {size_text(whole.space_mb)} on disk; {source}")]
-    unknown = [
-        key for key in changed(run) if key not in {"cohort", "run", "geo_mirror", "geo_cache", "shards", "top_k"}
-    ]
-    if unknown:
-        findings.append(warning("estimate", f"it does not know of {', '.join(unknown)}, which may take more or less"))
-    return findings
-
-
-def changed(run: RunConfig) -> list[str]:
-    """The top-level keys whose values are not the defaults."""
-    default = RunConfig()
-    return [key for key in RunConfig.model_fields if getattr(run, key) != getattr(default, key)]
+    yield ok("estimate", f"{time}; {size_text(whole.space_mb)} on disk; {source}")
+    default, known_of = RunConfig(), {"cohort", "run", "geo_mirror", "geo_cache", "shards", "top_k"}
+    changed = [key for key in RunConfig.model_fields if getattr(run, key) != getattr(default, key)]
+    if unknown := [key for key in changed if key not in known_of]:
+        yield warning("estimate", f"it does not know of {', '.join(unknown)}, which may take more or less")
 
 
 def minutes(seconds: float) -> str:

@@ -13,27 +13,32 @@ import pandas as pd
 import yaml
 
 from afa.config import RunConfig, carried_extract, check_run_config, own_rule_files
-from afa.doctor import estimate as estimates
-from afa.doctor.facts import Facts, Finding, counted, fault, of_error, ok, tried, warning
+from afa.doctor import Checked, Finding, counted, fault, gathered, of_faults, ok, tried
+from afa.doctor.estimate import check_estimate
 from afa.doctor.inputs import (
+    Series,
     check_baselines,
     check_built,
     check_bundle,
     check_cohort_file,
+    check_genes,
     check_labels,
+    check_network,
     check_project,
+    check_samples,
+    check_series,
+    check_shards,
     is_project,
-    shards_text,
 )
-from afa.doctor.machine import check_cores, check_disk, check_environment, check_memory, check_profile
-from afa.doctor.series import check_genes, check_network, check_samples, check_series
-from afa.errors import ConfigError, Fault, ReportError
-from afa.report.benchmarks import read_stored
+from afa.doctor.machine import Facts, check_cores, check_disk, check_environment, check_memory, check_profile
+from afa.errors import ConfigError, Fault
 from afa.yamlfile import read_mapping
 
 RESULTS = Path("results")
 ALL_KNOWN_MB = 250.0
 """Room asked for where no stored run gives an estimate."""
+MAIN_FILE = Path("config/config.yaml")
+_KEY = re.compile(r"[A-Za-z_][\w-]*\w")
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ class Examination:
     """What was found, and the estimate by stage, which is empty where no stored run tells."""
 
     run: str
-    findings: tuple[Finding, ...]
     stages: pd.DataFrame
+    findings: tuple[Finding, ...]
 
     @property
     def faults(self) -> int:
@@ -57,16 +62,6 @@ class Examination:
         return f"no fault, {warnings}: run {self.run} can start"
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """What the checks of a run's inputs leave for those of the machine."""
-
-    patients: int | None
-    simulated: bool
-    to_fetch: tuple[str, ...] | None
-    """None where a fault keeps this from being known."""
-
-
 def examine(
     files: Sequence[Path], entries: Sequence[str], facts: Facts, *, profile: str | None = None, network: bool = False
 ) -> Examination:
@@ -74,88 +69,19 @@ def examine(
 
     A part whose own setting has a fault is left out, the others are checked all the same.
     """
-    findings = check_project()
+    findings, known = gathered(_check_all(files, entries, facts, profile, network))
+    return Examination(*known, tuple(findings))
+
+
+def _check_all(
+    files: Sequence[Path], entries: Sequence[str], facts: Facts, profile: str | None, network: bool
+) -> Checked[tuple[str, pd.DataFrame]]:
+    """Every check; the run's name, and its estimate by stage."""
+    yield from check_project()
     if not is_project():
-        return Examination("here", tuple(findings), pd.DataFrame())
-    settings = read_settings(files, entries)
-    findings += settings.findings
-    found, inputs = _check_inputs(settings.run, settings.refused)
-    findings += found
-    fetched_mb = 0.0
-    if inputs.to_fetch is not None:
-        found, fetched_mb = check_network(inputs.to_fetch, facts, ask=network)
-        findings += found
-    findings += check_environment(facts)
-    found, executor = check_profile(profile, facts)
-    findings += found
-    on_cluster = executor not in (None, "local")
-    found, stages = _check_machine(settings.run, inputs, facts, fetched_mb=fetched_mb, on_cluster=on_cluster)
-    return Examination(settings.run.run_name, (*findings, *found), stages)
-
-
-def _check_inputs(run: RunConfig, refused: frozenset[str]) -> tuple[list[Finding], _Inputs]:
-    """Bundle, cohort, series and samples, and what an earlier run left."""
-    findings: list[Finding] = []
-    content = config = patients = None
-    to_fetch: tuple[str, ...] | None = None
-    if "bundle" not in refused:
-        found, content = check_bundle(run)
-        findings += found
-    if "baselines" not in refused:
-        findings += check_baselines(run, content.entities if content else ())
-    if "cohort" not in refused:
-        found, config = check_cohort_file(run)
-        findings += found
-    if config is not None and "geo_mirror" not in refused:
-        entities = content.entities if content else ()
-        if content:
-            findings += check_labels(config, entities)
-        extract = carried_extract(run, config.series)
-        found, series = check_series(config, mirror=run.geo_mirror, cache=run.geo_cache, extract=extract)
-        findings += found
-        if content:
-            findings += check_genes(config, series, content.features)
-        to_fetch = series.to_fetch
-        found, patients = check_samples(config, run, series, entities)
-        findings += found
-    if patients is not None:
-        findings += shards_text(patients, run.shards)
-    if not refused & {"cohort", "run"}:
-        findings += check_built(RESULTS / run.run_name)
-    simulated = config is not None and config.origin == "simulated"
-    return findings, _Inputs(patients, simulated, to_fetch)
-
-
-def _check_machine(
-    run: RunConfig, inputs: _Inputs, facts: Facts, *, fetched_mb: float, on_cluster: bool
-) -> tuple[list[Finding], pd.DataFrame]:
-    """Disk, memory and cores against the estimate; on a cluster only the disk is this machine's affair."""
-    findings: list[Finding] = []
-    whole = None
-    try:
-        stored = estimates.nearest(read_stored(estimates.STORED), run.cohort, inputs.patients)
-    except ReportError as error:
-        stored, findings = None, of_error("estimate", error)
-    if stored is not None:
-        whole = estimates.estimate(stored, run, patients=inputs.patients, simulated=inputs.simulated, cores=facts.cores)
-        findings += estimates.describe(
-            stored, whole, run, patients=inputs.patients, cores=facts.cores, on_cluster=on_cluster
-        )
-    elif not findings:
-        findings.append(warning("estimate", f"no stored run in {estimates.STORED}: time and memory are not known"))
-    needs = {RESULTS: whole.space_mb if whole else ALL_KNOWN_MB}
-    if inputs.to_fetch:
-        needs[run.geo_cache] = fetched_mb
-    findings += check_disk(needs, facts)
-    if not on_cluster:
-        together, largest = (whole.together_mb, whole.largest_mb) if whole else (None, None)
-        findings.append(check_memory(together, largest, facts))
-        findings.append(check_cores(run.shards, facts))
-    return findings, whole.stages if whole else pd.DataFrame()
-
-
-MAIN_FILE = Path("config/config.yaml")
-_KEY = re.compile(r"[A-Za-z_][\w-]*\w")
+        return "here", pd.DataFrame()
+    settings = yield from read_settings(files, entries)
+    return settings.run.run_name, (yield from _check_run(settings, facts, profile, network))
 
 
 @dataclass(frozen=True)
@@ -164,10 +90,9 @@ class Settings:
 
     run: RunConfig
     refused: frozenset[str]
-    findings: tuple[Finding, ...]
 
 
-def read_settings(files: Sequence[Path], entries: Sequence[str]) -> Settings:
+def read_settings(files: Sequence[Path], entries: Sequence[str]) -> Checked[Settings]:
     """`config/config.yaml`, then `files`, then `entries` of the form key=value, each over the one before."""
     document: dict[str, Any] = {}
     findings: list[Finding] = []
@@ -177,15 +102,56 @@ def read_settings(files: Sequence[Path], entries: Sequence[str]) -> Settings:
         try:
             document = merged(document, read())
         except ConfigError as error:
-            findings += of_error("config", error)
-    run, refused, faults = _checked(document)
-    findings += faults
-    findings += _late_faults(run)
-    if not findings:
-        named = ", ".join(map(str, [MAIN_FILE, *files]))
-        here = f"; set here: {', '.join(entries)}" if entries else ""
-        findings.append(ok("config", f"{named}: every key and value is allowed{here}"))
-    return Settings(run, refused, tuple(findings))
+            findings += of_faults("config", error.faults)
+    faults = list(tried("config", check_run_config, document))
+    refused = {key for key in document if faults and any(tried("config", check_run_config, {key: document[key]}))}
+    run = check_run_config({key: value for key, value in document.items() if key not in refused})
+    findings += [*faults, *_late_faults(run)]
+    named = ", ".join(map(str, [MAIN_FILE, *files]))
+    here = f"; set here: {', '.join(entries)}" if entries else ""
+    yield from findings or [ok("config", f"{named}: every key and value is allowed{here}")]
+    return Settings(run, frozenset(refused))
+
+
+def _check_run(settings: Settings, facts: Facts, profile: str | None, network: bool) -> Checked[pd.DataFrame]:
+    """The inputs of a run, then the machine; the estimate by stage, empty where no stored run tells."""
+    run, refused = settings.run, settings.refused
+    content = config = patients = None
+    series = Series(to_fetch=None)
+    if "bundle" not in refused:
+        content = yield from check_bundle(run)
+    entities = content.entities if content else ()
+    if "baselines" not in refused:
+        yield from check_baselines(run, entities)
+    if "cohort" not in refused:
+        config = yield from check_cohort_file(run)
+    if config is not None and "geo_mirror" not in refused:
+        if content:
+            yield from check_labels(config, entities)
+        extract = carried_extract(run, config.series)
+        series = yield from check_series(config, mirror=run.geo_mirror, cache=run.geo_cache, extract=extract)
+        if content:
+            yield from check_genes(config, series, content.features)
+        patients = yield from check_samples(config, run, series, entities)
+    if patients is not None:
+        yield from check_shards(patients, run.shards)
+    if not refused & {"cohort", "run"}:
+        yield from check_built(RESULTS / run.run_name)
+    fetched_mb = 0.0
+    if series.to_fetch is not None:
+        fetched_mb = yield from check_network(series.to_fetch, facts, ask=network)
+    yield from check_environment(facts)
+    on_cluster = (yield from check_profile(profile, facts)) not in (None, "local")
+    simulated = config is not None and config.origin == "simulated"
+    whole = yield from check_estimate(run, facts.cores, patients=patients, simulated=simulated, on_cluster=on_cluster)
+    needs = {RESULTS: whole.space_mb if whole else ALL_KNOWN_MB}
+    if series.to_fetch:
+        needs[run.geo_cache] = fetched_mb
+    yield from check_disk(needs, facts)
+    if not on_cluster:
+        yield check_memory(whole.together_mb if whole else None, whole.largest_mb if whole else None, facts)
+        yield check_cores(run.shards, facts)
+    return whole.stages if whole else pd.DataFrame()
 
 
 def parse_entry(text: str) -> dict[str, Any]:
@@ -228,17 +194,6 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **both}
 
 
-def _checked(document: Mapping[str, Any]) -> tuple[RunConfig, frozenset[str], list[Finding]]:
-    """The settings without the top-level keys that have a fault, those keys, and the faults."""
-    try:
-        return check_run_config(dict(document)), frozenset(), []
-    except ConfigError as error:
-        findings = of_error("config", error)
-    refused = {key for key, value in document.items() if tried("config", check_run_config, {key: value})}
-    sound = {key: value for key, value in document.items() if key not in refused}
-    return check_run_config(sound), frozenset(refused), findings
-
-
 def _late_faults(run: RunConfig) -> Iterator[Finding]:
     """What the configuration allows key by key and a stage would refuse, by the functions that the stages call."""
     flips = run.elicitation_error.flips
@@ -249,21 +204,19 @@ def _late_faults(run: RunConfig) -> Iterator[Finding]:
         found = f"keys chaos.selecting_seeds and chaos.measuring_seeds: found {', '.join(map(str, common))} in both"
         step = "give them no seed in common, or the gap is measured on the orders that chose the patients"
         yield fault("config", found, step)
-    yield from _own_rule_faults(run)
-
-
-def _own_rule_faults(run: RunConfig) -> list[Finding]:
-    """Custom classes that cannot be imported; their modules run here as they do in the run."""
     own = [name for name in run.allocation.rules if ":" in name]
-    if not own or (lost := tried("config", own_rule_files, run)):
-        return lost if own else []
+    lost = list(tried("config", own_rule_files, run)) if own else []
+    yield from lost
+    for name in () if lost else own:
+        yield from _own_rule_faults(name)
+
+
+def _own_rule_faults(name: str) -> Iterator[Finding]:
+    """What keeps a custom class from being used; its module runs here as it does in the run."""
     from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
 
-    findings = []
-    for name in own:
-        try:
-            findings += tried("config", rule_of, name)
-        except Exception as error:  # whatever a module of the user's own raises
-            found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
-            findings.append(fault("config", found, "correct the module"))
-    return findings
+    try:
+        yield from tried("config", rule_of, name)
+    except Exception as error:  # whatever a module of the user's own raises
+        found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
+        yield fault("config", found, "correct the module")

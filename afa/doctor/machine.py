@@ -1,15 +1,23 @@
-"""Whether the machine and the environment can carry a run: disk, memory, cores, packages, commands, cluster."""
+"""Whether the machine and the environment can carry a run: disk, memory, cores, packages, commands, cluster.
+
+What the machine says of itself is one object, which can be made up.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from afa.doctor.facts import Facts, Finding, counted, fault, of_error, ok, size_text, warning
-from afa.errors import ConfigError
+import afa
+from afa.doctor import Checked, Finding, counted, fault, ok, size_text, tried, warning
 from afa.yamlfile import read_mapping
 
 LOCK = Path("envs/requirements.lock")
@@ -19,27 +27,130 @@ COMMANDS = ("afa", "snakemake")
 SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
 _FEW = 6
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+TIMEOUT = 3.0
+"""Seconds that a server may take to answer."""
+
+_MEGABYTE = 1e6
 
 
-def check_disk(needs_mb: Mapping[Path, float], facts: Facts) -> list[Finding]:
+@dataclass(frozen=True)
+class Room:
+    """The disk that a path lies on, or would: which one, MB free, and whether files can be written there."""
+
+    device: int
+    free_mb: float
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of asking for an address: whether the file is to be had, in words what was said, its size if given."""
+
+    is_there: bool
+    said: str
+    size_mb: float | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A machine. The functions only look: none of them writes."""
+
+    room: Callable[[Path], Room]
+    memory_mb: float | None
+    """Free for new processes; None where the system does not say."""
+    cores: int
+    """That Snakemake takes for `all`."""
+    core_quota: float | None
+    """Processor time that a container may use, in cores; None where it is not."""
+    which: Callable[[str], str | None]
+    scripts: Path
+    """Where the commands of this Python's environment lie."""
+    installed: Mapping[str, str]
+    """Version by package name, lower case with hyphens."""
+    python: tuple[int, int]
+    package: Path
+    """The folder that `afa` is imported from."""
+    ask: Callable[[str], Reply]
+
+
+def this_machine() -> Facts:
+    """The machine and the environment that this process runs in."""
+    return Facts(
+        room=room_of,
+        memory_mb=_free_memory(Path("/proc/meminfo"), Path("/sys/fs/cgroup")),
+        cores=len(os.sched_getaffinity(0)),
+        core_quota=_core_quota(Path("/sys/fs/cgroup/cpu.max")),
+        which=shutil.which,
+        scripts=Path(sys.executable).parent,
+        installed={
+            str(each.metadata["Name"]).lower().replace("_", "-"): each.version for each in metadata.distributions()
+        },
+        python=sys.version_info[:2],
+        package=Path(afa.__file__).parent,
+        ask=ask_server,
+    )
+
+
+def room_of(path: Path) -> Room:
+    """The room at `path`, or where it would be made: at the nearest folder above it that exists."""
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    return Room(place.stat().st_dev, shutil.disk_usage(place).free / _MEGABYTE, os.access(place, os.W_OK))
+
+
+def ask_server(url: str) -> Reply:
+    """Ask for the headers of a file, not for the file; no reply within `TIMEOUT` seconds counts as none."""
+    import requests  # noqa: PLC0415 (only where the network is asked for)
+
+    try:
+        reply = requests.head(url, timeout=TIMEOUT, allow_redirects=True, headers={"Accept-Encoding": "identity"})
+    except requests.RequestException as error:
+        return Reply(False, f"no answer ({type(error).__name__})")
+    length = reply.headers.get("Content-Length", "")
+    size = int(length) / _MEGABYTE if length.isdigit() else None
+    return Reply(reply.ok, f"HTTP status {reply.status_code}", size)
+
+
+def _free_memory(meminfo: Path, cgroup: Path) -> float | None:
+    """MB that are available, by the kernel's estimate or what a container has left, the lesser of the two."""
+    lines = _text(meminfo).splitlines()
+    available = [float(line.split()[1]) * 1024 / _MEGABYTE for line in lines if line.startswith("MemAvailable:")]
+    limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        available.append((int(limit) - int(used)) / _MEGABYTE)
+    return min(available, default=None)
+
+
+def _core_quota(path: Path) -> float | None:
+    quota, _, period = _text(path).strip().partition(" ")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def check_disk(needs_mb: Mapping[Path, float], facts: Facts) -> Checked[None]:
     """Room for what each path will hold, MB; paths on one disk share its room."""
     rooms = {path: facts.room(path) for path in needs_mb}
-    findings = [
-        fault("disk", f"{path}: no permission to write there", "change its permissions, or choose another folder")
-        for path, room in rooms.items()
-        if not room.writable
-    ]
+    for path, room in rooms.items():
+        if not room.writable:
+            step = "change its permissions, or choose another folder"
+            yield fault("disk", f"{path}: no permission to write there", step)
     for device in sorted({room.device for room in rooms.values()}):
         paths = [path for path, room in rooms.items() if room.device == device]
         need, free = sum(needs_mb[path] for path in paths), rooms[paths[0]].free_mb
         found = f"{size_text(free)} free for {' and '.join(map(str, paths))}, which will take about {size_text(need)}"
         if free < need:
-            findings.append(fault("disk", found, "make room, or choose another disk"))
+            yield fault("disk", found, "make room, or choose another disk")
         elif free < 2 * need:
-            findings.append(warning("disk", found, "make room: the estimate may be wrong by a factor of two"))
+            yield warning("disk", found, "make room: the estimate may be wrong by a factor of two")
         else:
-            findings.append(ok("disk", found))
-    return findings
+            yield ok("disk", found)
 
 
 def check_memory(together_mb: float | None, largest_mb: float | None, facts: Facts) -> Finding:
@@ -68,19 +179,29 @@ def check_cores(shards: int, facts: Facts) -> Finding:
     return ok("cores", f"{found}, {shards} shards")
 
 
-def check_environment(facts: Facts) -> list[Finding]:
+def check_environment(facts: Facts) -> Checked[None]:
     """Python, packages and commands: what the project asks for is there, and is what the lock pins."""
     try:
         project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
         pinned = locked(LOCK.read_text(encoding="utf-8"))
     except (OSError, KeyError, ValueError) as error:
         step = "restore pyproject.toml and envs/requirements.lock"
-        return [fault("environment", f"the project's own description cannot be read ({error})", step)]
-    findings = [*_python(str(project["requires-python"]), facts), *_packages(needed(project), pinned, facts)]
+        yield fault("environment", f"the project's own description cannot be read ({error})", step)
+        return
+    bound = str(project["requires-python"])
+    if facts.python < tuple(map(int, re.findall(r"\d+", bound)[:2])):
+        found = f"Python {facts.python[0]}.{facts.python[1]}; expected {bound}"
+        yield fault("environment", found, "build the environment with a newer Python: make PYTHON=python3.11")
+    yield _packages(needed(project), pinned, facts)
     if facts.package.resolve() != Path("afa").resolve():
         step = "install this folder (make does), or go to the folder that is meant"
-        findings.append(warning("environment", f"afa is imported from {facts.package}, not from this folder", step))
-    return [*findings, *_commands(facts)]
+        yield warning("environment", f"afa is imported from {facts.package}, not from this folder", step)
+    lacking = [name for name in COMMANDS if facts.which(name) is None]
+    if lacking and all((facts.scripts / name).is_file() for name in lacking):
+        step = f'type export PATH={facts.scripts}:"$PATH", or start the run with make, which does so'
+        yield warning("environment", f"not on the PATH: {', '.join(lacking)}", step)
+    elif lacking:
+        yield fault("environment", f"no such command: {', '.join(lacking)}", "type make reproduce, which builds .venv")
 
 
 def locked(text: str) -> dict[str, str]:
@@ -101,19 +222,11 @@ def needed(project: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != "afa"]
 
 
-def _python(bound: str, facts: Facts) -> list[Finding]:
-    least = tuple(map(int, re.findall(r"\d+", bound)[:2]))
-    if facts.python < least:
-        found = f"Python {facts.python[0]}.{facts.python[1]}; expected {bound}"
-        return [fault("environment", found, "build the environment with a newer Python: make PYTHON=python3.11")]
-    return []
-
-
-def _packages(names: list[str], pinned: Mapping[str, str], facts: Facts) -> list[Finding]:
+def _packages(names: list[str], pinned: Mapping[str, str], facts: Facts) -> Finding:
     build = "type make reproduce, which builds .venv from envs/requirements.lock"
     missing = [name for name in names if name not in facts.installed]
     if missing:
-        return [fault("environment", f"not installed: {', '.join(missing)}", build)]
+        return fault("environment", f"not installed: {', '.join(missing)}", build)
     others = {
         name: f"{name} {facts.installed[name]}, not {version}"
         for name, version in pinned.items()
@@ -121,62 +234,47 @@ def _packages(names: list[str], pinned: Mapping[str, str], facts: Facts) -> list
     }
     if not others:
         shown = ", ".join(f"{name} {facts.installed[name]}" for name in ("numpy", "pandas", "numba", "snakemake"))
-        return [ok("environment", f"the packages are those of {LOCK}: {shown} and the rest")]
-    main = [text for name, text in others.items() if name in names]
-    shown = "; ".join(
-        [*main[:_FEW], f"{len(others) - len(main[:_FEW])} others" if len(others) > len(main[:_FEW]) else ""]
-    )
+        return ok("environment", f"the packages are those of {LOCK}: {shown} and the rest")
+    main = [text for name, text in others.items() if name in names][:_FEW]
+    more = [f"{len(others) - len(main)} others"] if len(others) > len(main) else []
+    shown = "; ".join([*main, *more])
     step = f"numbers may differ in the last digits; for those of the lock, {build}"
-    return [warning("environment", f"other versions than in {LOCK}: {shown.rstrip('; ')}", step)]
+    return warning("environment", f"other versions than in {LOCK}: {shown}", step)
 
 
-def _commands(facts: Facts) -> list[Finding]:
-    lacking = [name for name in COMMANDS if facts.which(name) is None]
-    if not lacking:
-        return []
-    names = ", ".join(lacking)
-    if all((facts.scripts / name).is_file() for name in lacking):
-        step = f'type export PATH={facts.scripts}:"$PATH", or start the run with make, which does so'
-        return [warning("environment", f"not on the PATH: {names}", step)]
-    return [fault("environment", f"no such command: {names}", "type make reproduce, which builds .venv")]
-
-
-def check_profile(name: str | None, facts: Facts) -> tuple[list[Finding], str | None]:
+def check_profile(name: str | None, facts: Facts) -> Checked[str | None]:
     """The profile that a run names, with the commands of its cluster, and its executor; None where it names none."""
     if name is None:
-        return [], None
-    path = next(
-        (place / "config.yaml" for place in (PROFILES / name, Path(name)) if (place / "config.yaml").is_file()), None
-    )
+        return None
+    path = next((place for place in (PROFILES / name, Path(name)) if (place / "config.yaml").is_file()), None)
     if path is None:
         known = ", ".join(sorted(place.parent.name for place in PROFILES.glob("*/config.yaml")))
         found = f"{name}: found no config.yaml in {PROFILES / name}; expected one of {known}, or a folder with one"
-        return [fault("profile", found, "choose one of these, or write the profile")], None
-    try:
-        executor = str(read_mapping(path).get("executor", "local"))
-    except ConfigError as error:
-        return of_error("profile", error), None
-    findings = [ok("profile", f"{path}: executor {executor}")]
+        yield fault("profile", found, "choose one of these, or write the profile")
+        return None
+    profile = yield from tried("profile", read_mapping, path / "config.yaml")
+    if profile is None:
+        return None
+    executor = str(profile.get("executor", "local"))
+    yield ok("profile", f"{path / 'config.yaml'}: executor {executor}")
     if executor == "slurm":
-        findings += _cluster(facts)
-    return findings, executor
+        yield from _cluster(facts)
+    return executor
 
 
-def _cluster(facts: Facts) -> list[Finding]:
+def _cluster(facts: Facts) -> Iterator[Finding]:
     """The commands that the Slurm executor calls; of the two that tell a job's state one is enough."""
-    findings = []
     if SLURM_PLUGIN not in facts.installed:
-        findings.append(fault("cluster", f"not installed: {SLURM_PLUGIN}", "type make reproduce, which builds .venv"))
+        yield fault("cluster", f"not installed: {SLURM_PLUGIN}", "type make reproduce, which builds .venv")
     lacking = [name for name in ("sbatch", "scancel") if facts.which(name) is None]
     states = [name for name in ("sacct", "squeue") if facts.which(name) is not None]
     if not states:
         lacking.append("sacct or squeue")
     if lacking:
         step = "start the run on a node from which jobs are submitted, with Slurm's commands on the PATH"
-        findings.append(fault("cluster", f"no such command: {', '.join(lacking)}", step))
+        yield fault("cluster", f"no such command: {', '.join(lacking)}", step)
     elif len(states) == 1:
         step = f"set slurm-status-command: {states[0]} in the profile"
-        findings.append(warning("cluster", f"of sacct and squeue only {states[0]} is there", step))
+        yield warning("cluster", f"of sacct and squeue only {states[0]} is there", step)
     else:
-        findings.append(ok("cluster", "sbatch, scancel, sacct and squeue are there"))
-    return findings
+        yield ok("cluster", "sbatch, scancel, sacct and squeue are there")

@@ -108,7 +108,7 @@ def test_the_stored_run_is_that_of_the_cohort_or_of_most_nearly_as_many_patients
 def told(run=None, *, stored=STORED, patients=100, on_cluster=False):
     run = run or AS_STORED
     whole = of(run, stored=stored, patients=patients)
-    return describe(stored, whole, run, patients=patients, cores=2, on_cluster=on_cluster)
+    return list(describe(stored, whole, run, patients=patients, cores=2, on_cluster=on_cluster))
 
 
 def test_the_words_say_whose_numbers_they_are_and_what_was_scaled():

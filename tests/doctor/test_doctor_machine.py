@@ -5,15 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from afa.doctor.facts import Facts, Reply, Room, _core_quota, _free_memory, ask_server, room_of
+from afa.doctor import gathered
 from afa.doctor.machine import (
     COMMANDS,
     SLURM_PLUGIN,
+    Facts,
+    Reply,
+    Room,
+    _core_quota,
+    _free_memory,
+    ask_server,
     check_cores,
     check_disk,
     check_environment,
     check_memory,
     check_profile,
+    room_of,
 )
 
 LOCK = "numpy==2.4.1 \\\n    --hash=sha256:00\npandas==3.0.0\nnumba==0.63.0\nsnakemake==9.20.0\nmypy==1.19.0\n"
@@ -66,25 +73,25 @@ def levels(findings):
 
 @pytest.mark.parametrize(("need", "level"), [(5_000, "ok"), (5_001, "warning"), (10_000, "warning"), (10_001, "fault")])
 def test_a_disk_must_hold_what_is_needed_and_had_better_hold_twice_that(machine, need, level):
-    assert levels(check_disk({RESULTS: need}, machine)) == [level]
+    assert levels(list(check_disk({RESULTS: need}, machine))) == [level]
 
 
 def test_two_folders_of_one_disk_share_its_room(machine):
-    (found,) = check_disk({RESULTS: 6_000, CACHE: 6_000}, machine)
+    (found,) = list(check_disk({RESULTS: 6_000, CACHE: 6_000}, machine))
     assert found.level == "fault"
     assert "results and data/geo, which will take about 12.0 GB" in found.found
 
 
 def test_two_disks_are_looked_at_one_by_one(machine):
     rooms = {RESULTS: Room(1, 10_000, True), CACHE: Room(2, 100, True)}
-    assert levels(check_disk({RESULTS: 1_000, CACHE: 1_000}, replace(machine, room=rooms.__getitem__))) == [
+    assert levels(list(check_disk({RESULTS: 1_000, CACHE: 1_000}, replace(machine, room=rooms.__getitem__)))) == [
         "ok",
         "fault",
     ]
 
 
 def test_a_folder_that_must_not_be_written_is_a_fault(machine):
-    found = check_disk({RESULTS: 1}, replace(machine, room=lambda path: Room(1, 10_000, writable=False)))
+    found = list(check_disk({RESULTS: 1}, replace(machine, room=lambda path: Room(1, 10_000, writable=False))))
     assert levels(found) == ["fault", "ok"]
     assert "no permission" in found[0].found
 
@@ -110,45 +117,47 @@ def test_fewer_shards_than_cores_and_a_held_container_are_warned_of(machine):
 
 
 def test_the_environment_of_the_lock_is_named_with_its_versions(machine, project):
-    (found,) = check_environment(machine)
+    (found,) = list(check_environment(machine))
     assert found.level == "ok"
     assert "numpy 2.4.1, pandas 3.0.0, numba 0.63.0, snakemake 9.20.0" in found.found
 
 
 def test_another_version_is_a_warning_that_names_what_the_lock_has(machine, project):
-    (found,) = check_environment(replace(machine, installed={**machine.installed, "numpy": "2.3.0", "mypy": "1.0"}))
+    (found,) = list(
+        check_environment(replace(machine, installed={**machine.installed, "numpy": "2.3.0", "mypy": "1.0"}))
+    )
     assert found.level == "warning"
     assert "numpy 2.3.0, not 2.4.1; 1 others" in found.found
 
 
 def test_a_package_that_the_workflow_imports_and_is_not_there_is_a_fault(machine, project):
     there = {name: version for name, version in machine.installed.items() if name not in {"snakemake", "mypy"}}
-    (found,) = check_environment(replace(machine, installed=there))
+    (found,) = list(check_environment(replace(machine, installed=there)))
     assert found.level == "fault"
     assert found.found == "not installed: snakemake"
 
 
 def test_an_old_python_is_a_fault(machine, project):
-    assert levels(check_environment(replace(machine, python=(3, 10)))) == ["fault", "ok"]
+    assert levels(list(check_environment(replace(machine, python=(3, 10))))) == ["fault", "ok"]
 
 
 def test_the_package_of_another_folder_is_a_warning(machine, project):
-    assert levels(check_environment(replace(machine, package=Path("/elsewhere/afa")))) == ["ok", "warning"]
+    assert levels(list(check_environment(replace(machine, package=Path("/elsewhere/afa"))))) == ["ok", "warning"]
 
 
 def test_a_lock_that_is_gone_is_a_fault(machine, project):
     (project / "envs/requirements.lock").unlink()
-    (found,) = check_environment(machine)
+    (found,) = list(check_environment(machine))
     assert "requirements.lock" in found.found
 
 
 def test_commands_beside_python_are_a_matter_of_the_path_and_others_a_fault(machine, project):
     bare = replace(machine, which=lambda command: None)
-    assert levels(check_environment(bare)) == ["ok", "fault"]
+    assert levels(list(check_environment(bare))) == ["ok", "fault"]
     machine.scripts.mkdir()
     for command in COMMANDS:
         (machine.scripts / command).touch()
-    beside = check_environment(bare)[1]
+    beside = list(check_environment(bare))[1]
     assert beside.level == "warning"
     assert f"export PATH={machine.scripts}" in beside.next_step
 
@@ -171,17 +180,17 @@ def with_commands(machine, *commands, plugin=True):
 
 
 def test_no_profile_is_nothing_to_check(machine):
-    assert check_profile(None, machine) == ([], None)
+    assert gathered(check_profile(None, machine)) == ([], None)
 
 
 def test_a_cluster_with_its_commands_is_in_order(machine, slurm):
-    found, executor = check_profile("slurm", with_commands(machine, "sbatch", "scancel", "sacct", "squeue"))
+    found, executor = gathered(check_profile("slurm", with_commands(machine, "sbatch", "scancel", "sacct", "squeue")))
     assert levels(found) == ["ok", "ok"]
     assert executor == "slurm"
 
 
 def test_a_profile_can_be_given_as_a_folder(machine, slurm):
-    assert check_profile("workflow/profiles/slurm", machine)[1] == "slurm"
+    assert gathered(check_profile("workflow/profiles/slurm", machine))[1] == "slurm"
 
 
 @pytest.mark.parametrize(
@@ -193,25 +202,25 @@ def test_a_profile_can_be_given_as_a_folder(machine, slurm):
     ],
 )
 def test_a_cluster_that_lacks_something_is_a_fault(machine, slurm, commands, plugin, words):
-    found, _ = check_profile("slurm", with_commands(machine, *commands, plugin=plugin))
+    found, _ = gathered(check_profile("slurm", with_commands(machine, *commands, plugin=plugin)))
     assert [each.found for each in found if each.level == "fault"] == [words]
 
 
 def test_one_command_for_the_state_of_jobs_is_enough(machine, slurm):
-    found, _ = check_profile("slurm", with_commands(machine, "sbatch", "scancel", "squeue"))
+    found, _ = gathered(check_profile("slurm", with_commands(machine, "sbatch", "scancel", "squeue")))
     assert levels(found) == ["ok", "warning"]
     assert "squeue" in found[1].next_step
 
 
 def test_a_local_profile_asks_for_no_cluster(machine, slurm):
     slurm.write_text("cores: all\n")
-    found, executor = check_profile("slurm", with_commands(machine))
+    found, executor = gathered(check_profile("slurm", with_commands(machine)))
     assert levels(found) == ["ok"]
     assert executor == "local"
 
 
 def test_a_profile_that_is_not_there_is_a_fault_that_names_those_that_are(machine, slurm):
-    (found,), executor = check_profile("sge", machine)
+    (found,), executor = gathered(check_profile("sge", machine))
     assert found.level == "fault"
     assert "one of slurm" in found.found
     assert executor is None
@@ -219,7 +228,7 @@ def test_a_profile_that_is_not_there_is_a_fault_that_names_those_that_are(machin
 
 def test_a_profile_that_is_not_yaml_is_a_fault(machine, slurm):
     slurm.write_text("executor: [\n")
-    (found,), _ = check_profile("slurm", machine)
+    (found,), _ = gathered(check_profile("slurm", machine))
     assert found.level == "fault"
 
 

@@ -7,6 +7,7 @@ import pytest
 from snakemake.cli import parse_config
 
 from afa.config import RunConfig
+from afa.doctor import gathered
 from afa.doctor.examine import merged, parse_entry, read_settings
 from afa.errors import ConfigError
 
@@ -22,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def faults(*entries, files=()):
-    return [each.found for each in read_settings(list(files), list(entries)).findings if each.level == "fault"]
+    return [each.found for each in read_settings(list(files), list(entries)) if each.level == "fault"]
 
 
 @pytest.mark.parametrize(
@@ -58,12 +59,12 @@ def test_a_section_given_in_part_keeps_its_other_keys():
 
 def test_the_command_line_goes_over_a_file_and_a_file_over_the_project(folder):
     (folder / "mine.yaml").write_text("top_k: 7\nshards: 2\n")
-    run = read_settings([Path("mine.yaml")], ["shards=9"]).run
+    run = gathered(read_settings([Path("mine.yaml")], ["shards=9"]))[1].run
     assert (run.top_k, run.shards, run.cohort) == (7, 9, "gse109142")
 
 
 def test_the_settings_of_the_project_have_no_fault():
-    assert [each.level for each in read_settings([], []).findings] == ["ok"]
+    assert [each.level for each in read_settings([], [])] == ["ok"]
 
 
 def test_a_missing_file_of_settings_is_a_fault():
@@ -71,10 +72,10 @@ def test_a_missing_file_of_settings_is_a_fault():
 
 
 def test_a_faulty_key_leaves_the_others_as_they_are():
-    read = read_settings([], ["shards=0", "chort=x", "cohort=gse109142"])
+    findings, read = gathered(read_settings([], ["shards=0", "chort=x", "cohort=gse109142"]))
     assert read.refused == {"shards", "chort"}
     assert (read.run.cohort, read.run.shards) == ("gse109142", RunConfig().shards)
-    assert [each.next_step for each in read.findings] == ["correct the value", "rename it to cohort"]
+    assert [each.next_step for each in findings] == ["correct the value", "rename it to cohort"]
 
 
 LISTS = [
