@@ -94,7 +94,7 @@ class Code:
             cells = json.loads(Path(notebook).read_bytes())["cells"]
             code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
             facts = self._facts("\n".join(map(_without_magics, code)).encode())
-        except (ValueError, KeyError, TypeError, SyntaxError) as error:
+        except (ValueError, KeyError, TypeError, SyntaxError, ImportError) as error:
             where = str(notebook)
             raise ConfigError(Fault(where, f"no notebook ({error})", "cells of Python", "correct it")) from None
         return self._with_imported({}, self._imported(facts))
@@ -167,12 +167,13 @@ def _facts(source: bytes, function: str) -> _Facts:
     """What there is to know of a source, or of one of its functions with the names of its module that it uses."""
     tree = _tree(source)
     nodes: list[ast.stmt] = _reached_nodes(tree, function) if function else tree.body
-    found = {bound for statement in statements(nodes) for bound in _bindings(statement)}
+    found = [each for statement in statements(nodes) for each in _imports(statement)]
     if function:
-        used = {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
-        found |= {binding for statement in tree.body for binding in _bindings(statement) if binding[2] in used}
+        used = _names_in(nodes)
+        found += [each for statement in tree.body for each in _imports(statement) if each[2] in used]
+    ours = frozenset(names[:2] for names in found if names[1].partition(".")[0] == PACKAGE.name)
     code = "".join(map(_canonical, nodes))
-    return _Facts(hashlib.sha256(code.encode()).hexdigest(), frozenset(names[:2] for names in found))
+    return _Facts(hashlib.sha256(code.encode()).hexdigest(), ours)
 
 
 @cache
@@ -195,26 +196,15 @@ def user_files(module: str) -> list[Path]:
         if file is None or name in files:
             continue
         files[name] = file
-        pending += [] if _is_installed(file) else _all_imports(file, package)
+        if not _is_installed(file):
+            try:
+                tree = ast.parse(file.read_bytes())
+            except (SyntaxError, ValueError) as error:
+                raise ConfigError(Fault(str(file), f"no Python ({error})", "a module", "correct the file")) from None
+            pending += [
+                each for node in statements(tree.body) for names in _imports(node, package) for each in names[:2]
+            ]
     return list(dict.fromkeys(files.values()))
-
-
-def _all_imports(file: Path, package: str | None) -> list[str]:
-    """The names of all modules that a file may import; some are names in modules."""
-    try:
-        statements = list(ast.walk(ast.parse(file.read_bytes())))
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(Fault(str(file), f"no Python ({error})", "a module", "correct the file")) from None
-    found: list[str] = []
-    for statement in statements:
-        if isinstance(statement, ast.Import):
-            found += [alias.name for alias in statement.names]
-        elif isinstance(statement, ast.ImportFrom):
-            base = statement.module or ""
-            if statement.level:
-                base = resolve_name("." * statement.level + base, package or "")
-            found += [base, *(f"{base}.{alias.name}" for alias in statement.names)]
-    return found
 
 
 def _is_installed(file: Path) -> bool:
@@ -269,27 +259,34 @@ def statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 def definition(tree: ast.Module, name: str) -> list[ast.stmt]:
     """The statements of a module that define a name at its top, all that it needs and those imports, in file order."""
     needed = _reached_nodes(tree, name)
-    used = {node.id for statement in needed for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    imports: list[ast.stmt] = []
+    used, imports = _names_in(needed), list[ast.stmt]()
     for statement in tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-            names = [a for a in statement.names if future or (a.asname or a.name.partition(".")[0]) in used]
-            if names:
+            bound = zip(statement.names, _imports(statement), strict=True)
+            if names := [alias for alias, (_, _, name) in bound if future or name in used]:
                 statement.names = names
                 imports.append(statement)
     return [*imports, *needed]
 
 
-def _bindings(statement: ast.AST) -> set[tuple[str, str, str]]:
-    """(`module.name`, `module`, the name it is bound to) of what one statement imports of the package."""
-    found: set[tuple[str, str, str]] = set()
+def _names_in(nodes: Iterable[ast.AST]) -> set[str]:
+    return {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
+def _imports(statement: ast.AST, package: str | None = None) -> list[tuple[str, str, str]]:
+    """(`module.name`, `module`, the name it is bound to) of each name that one statement imports.
+
+    package : where the statement stands, for what is relative to it.
+    """
     if isinstance(statement, ast.Import):
-        found = {(each.name, each.name, each.asname or each.name.split(".")[0]) for each in statement.names}
-    elif isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
-        module = statement.module
-        found = {(f"{module}.{each.name}", module, each.asname or each.name) for each in statement.names}
-    return {names for names in found if names[1].split(".")[0] == PACKAGE.name}
+        return [(each.name, each.name, each.asname or each.name.partition(".")[0]) for each in statement.names]
+    if not isinstance(statement, ast.ImportFrom):
+        return []
+    module = statement.module or ""
+    if statement.level:
+        module = resolve_name("." * statement.level + module, package)
+    return [(f"{module}.{each.name}", module, each.asname or each.name) for each in statement.names]
 
 
 def _canonical(node: ast.stmt) -> str:

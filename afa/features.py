@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,10 @@ class Features:
     p_high: npt.NDArray[np.float64]
     definitions: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for array in (self.low, self.high, self.p_low, self.p_high):
+            array.flags.writeable = False
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -79,8 +83,13 @@ class Features:
 
     def chosen(self, names: Sequence[str]) -> Features:
         """These features alone, in this order; each must be there."""
-        rows = [self.names.index(name) for name in names]
-        return features_of(self.to_frame().iloc[rows])
+        place = {name: i for i, name in enumerate(self.names)}
+        rows = [place[name] for name in names]
+        columns: dict[str, Any] = {
+            name: values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
+            for name, values in vars(self).items()
+        }
+        return Features(**columns)
 
     def to_frame(self) -> pd.DataFrame:
         """The rows of `features.csv`."""
@@ -171,8 +180,6 @@ def _checked(table: CsvTable) -> Features:
     kinds: tuple[Kind, ...] = tuple(next(kind for kind in KINDS if kind == text) for text in texts["kind"])
     stated = np.isfinite(p_low) | np.isfinite(p_high)
     p_low, p_high = (np.where(stated & np.isnan(share), 0.0, share) for share in (p_low, p_high))
-    for array in (low, high, p_low, p_high):
-        array.flags.writeable = False
     return Features(
         texts["feature"], kinds, texts["unit"], low, high, texts["values"], p_low, p_high, texts["definition"]
     )

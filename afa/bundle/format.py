@@ -113,21 +113,6 @@ class Potentials:
     scope: NDArray[np.int8] | None = None
 
 
-@dataclass(frozen=True)
-class Content:
-    """Everything that a sound bundle folder holds, with entities and features as indices."""
-
-    header: Header
-    entities: tuple[str, ...]
-    features: tuple[str, ...]
-    unary: Potentials
-    pairwise: Potentials
-    priors: NDArray[np.float64]
-    costs: NDArray[np.float64] | None
-    aliases: Mapping[str, tuple[str, ...]]
-    rates: Rates | None
-
-
 def digests_of(folder: str | Path) -> dict[str, str]:
     """The SHA-256 of every CSV file of the format that a folder holds, by file name."""
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}

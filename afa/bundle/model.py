@@ -51,6 +51,16 @@ class PackedCouplings:
         """(n_pairs,) the index of the entity that each coupling is of."""
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
+    def renumbered(
+        self, entities: NDArray[np.int64], features: NDArray[np.int64], kept: NDArray[np.bool_] | bool = True
+    ) -> PackedCouplings:
+        """Couplings marked in `kept` whose entity and features have new indices, (N,) and (M,); -1: none."""
+        owner = entities[self.owner]
+        pairs = np.sort(np.column_stack([features[self.row], features[self.column]]), axis=1)
+        rows = kept & (owner >= 0) & (pairs[:, 0] >= 0)
+        scope = None if self.scope is None else self.scope[rows]
+        return packed_couplings(Potentials(owner[rows], pairs[rows], self.value[rows], scope), int(entities.max()) + 1)
+
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
@@ -211,15 +221,9 @@ class Bundle:
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
             return self
-        pairs, kept = self.packed, scope != SHARED
-        left = Potentials(
-            pairs.owner[kept], np.stack([pairs.row, pairs.column], 1)[kept], pairs.value[kept], scope[kept]
-        )
-        return replace(
-            self,
-            packed=packed_couplings(left, len(self.entities)),
-            provenance={**self.provenance, "restricted_from": self.digest},
-        )
+        numbers = np.arange(len(self.entities)), np.arange(len(self.features))
+        packed = self.packed.renumbered(*numbers, scope != SHARED)
+        return replace(self, packed=packed, provenance={**self.provenance, "restricted_from": self.digest})
 
     @property
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -310,25 +314,8 @@ class Bundle:
         if chosen == self.features:
             return self
         _check_selection(self, chosen, "feature", self.features)
-        old_index = {name: index for index, name in enumerate(self.features)}
-        kept = np.array([old_index[name] for name in chosen], dtype=np.intp)
-        new_index = np.full(len(self.features), -1, dtype=np.int64)
-        new_index[kept] = np.arange(len(kept))
-        entity = self.packed.owner
-        pairs = np.sort(np.column_stack([new_index[self.packed.row], new_index[self.packed.column]]), axis=1)
-        inside = pairs[:, 0] >= 0
-        scope = None if self.packed.scope is None else self.packed.scope[inside]
-        pairwise = Potentials(entity[inside], pairs[inside], self.packed.value[inside], scope)
-        return replace(
-            self,
-            features=chosen,
-            unary=np.ascontiguousarray(self.unary[:, kept]),
-            packed=packed_couplings(pairwise, len(self.entities)),
-            costs=None if self.costs is None else self.costs[kept],
-            aliases={name: names for name, names in self.aliases.items() if name in set(chosen)},
-            provenance={**self.provenance, "restricted_from": self.digest},
-            rates=None if self.rates is None else self.rates.restricted(kept.tolist(), chosen),
-        )
+        place = {name: j for j, name in enumerate(self.features)}
+        return self._chosen(list(range(len(self.entities))), [place[name] for name in chosen])
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
         """The bundle of these entities alone, in this order, on all features; errors and provenance as `restrict`."""
@@ -336,20 +323,31 @@ class Bundle:
         if chosen == self.entities:
             return self
         _check_selection(self, chosen, "entity", self.entities)
-        kept = [self.index(name) for name in chosen]
-        pointer, sizes = self.packed.pointer, np.diff(self.packed.pointer)[kept]
-        rows = np.concatenate([np.arange(pointer[v], pointer[v + 1]) for v in kept])
-        row, column, value = self.packed.row[rows], self.packed.column[rows], self.packed.value[rows]
-        scope = None if self.packed.scope is None else self.packed.scope[rows]
+        return self._chosen([self.index(name) for name in chosen], list(range(len(self.features))))
+
+    def _chosen(self, entities: list[int], features: list[int]) -> Bundle:
+        """The bundle of some entities on some features, both by index, in this order."""
+        numbers = _new_indices(entities, len(self.entities)), _new_indices(features, len(self.features))
+        names = tuple(self.features[j] for j in features)
         return replace(
             self,
-            entities=chosen,
-            unary=self.unary[kept],
-            packed=PackedCouplings(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), row, column, value, scope),
-            priors=self.priors[kept],
+            entities=tuple(self.entities[v] for v in entities),
+            features=names,
+            unary=self.unary[np.ix_(entities, features)],
+            packed=self.packed.renumbered(*numbers),
+            priors=self.priors[entities],
+            costs=None if self.costs is None else self.costs[features],
+            aliases={name: others for name, others in self.aliases.items() if name in set(names)},
             provenance={**self.provenance, "restricted_from": self.digest},
-            rates=None if self.rates is None else self.rates.restricted_entities(kept),
+            rates=None if self.rates is None else self.rates.renumbered(*numbers),
         )
+
+
+def _new_indices(kept: Sequence[int], n: int) -> NDArray[np.int64]:
+    """(n,) the place of each index among those kept, -1 for the others."""
+    new = np.full(n, -1, dtype=np.int64)
+    new[kept] = np.arange(len(kept))
+    return new
 
 
 def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:

@@ -7,7 +7,7 @@ bundle to probabilities (F10).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
@@ -99,12 +99,6 @@ class Stated:
 
     def __len__(self) -> int:
         return len(self.entity)
-
-    def chosen(self, rows: npt.NDArray[np.intp], entity: Indices, feature: Indices) -> Stated:
-        """These rows, with other indices, sorted again."""
-        order = np.lexsort((feature, entity))
-        kept = rows[order]
-        return Stated(entity[order], feature[order], self.with_entity[kept], self.without[kept], self.directed[kept])
 
 
 NONE_STATED = Stated(
@@ -225,32 +219,29 @@ class Rates:
         gap = means[0] - means[1]
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
-    def restricted(self, kept: Sequence[int], names: Sequence[str]) -> Rates:
-        """On these features alone, by index, in this order."""
-        new = np.full(self.n_features, -1, dtype=np.int64)
-        new[list(kept)] = np.arange(len(kept))
-        stated = self.stated
-        rows = np.flatnonzero(new[stated.feature] >= 0)
+    def renumbered(self, entities: Indices, features: Indices) -> Rates:
+        """Of the entities and features that have new indices, (N,) and (M,), -1 for none."""
+        stated, kept = self.stated, np.argsort(features)[np.count_nonzero(features < 0) :]
+        entity, feature = entities[stated.entity], features[stated.feature]
+        rows = np.lexsort((feature, entity))
+        rows = rows[(entity[rows] >= 0) & (feature[rows] >= 0)]
         groups = [
-            tuple((name, tuple(int(new[j]) for j in members if new[j] >= 0)) for name, members in group)
+            tuple((name, tuple(int(features[j]) for j in members if features[j] >= 0)) for name, members in group)
             for group in (self.measurements, self.exclusive)
         ]
         return replace(
             self,
             n_features=len(kept),
-            table=None if self.table is None else self.table.chosen(names),
-            stated=stated.chosen(rows, stated.entity[rows], new[stated.feature[rows]]),
+            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in kept]),
+            stated=Stated(
+                entity[rows], feature[rows], stated.with_entity[rows], stated.without[rows], stated.directed[rows]
+            ),
             measurements=tuple(group for group in groups[0] if group[1]),
             exclusive=tuple(group for group in groups[1] if len(group[1]) > 1),
-            parents=tuple((int(new[a]), int(new[b])) for a, b in self.parents if min(new[a], new[b]) >= 0),
+            parents=tuple(
+                (int(features[a]), int(features[b])) for a, b in self.parents if min(features[a], features[b]) >= 0
+            ),
         )
-
-    def restricted_entities(self, kept: Sequence[int]) -> Rates:
-        """Of these entities alone, by index, in this order."""
-        rows = [np.flatnonzero(self.stated.entity == v) for v in kept]
-        new = np.repeat(np.arange(len(kept)), [len(part) for part in rows]).astype(np.int64)
-        chosen = np.concatenate(rows)
-        return replace(self, stated=self.stated.chosen(chosen, new, self.stated.feature[chosen]))
 
 
 STRENGTH = 0.9

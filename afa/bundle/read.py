@@ -21,8 +21,8 @@ from afa.bundle.format import (
     PROVENANCE_KEYS,
     REQUIRED_COLUMNS,
     REQUIRED_FILES,
-    Content,
     Header,
+    Potentials,
     alias_rows,
     cost_rows,
     digests_of,
@@ -47,9 +47,9 @@ USED = f"used in {' or '.join(USED_IN)}"
 
 @dataclass
 class Reading:
-    """The result of reading a folder: `content` is None where there are faults; notes are never errors."""
+    """The result of reading a folder: `bundle` is None where there are faults; notes are never errors."""
 
-    content: Content | None = None
+    bundle: Bundle | None = None
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -64,29 +64,9 @@ def load_bundle(path: str | Path) -> Bundle:
     afa.errors.BundleError: gone: found nothing; expected a bundle folder with bundle.yaml. Next step: check the path.
     """
     reading = read_folder(path)
-    content = reading.content
-    if content is None:
+    if reading.bundle is None:
         raise BundleError(reading.faults)
-    unary = np.zeros((len(content.entities), len(content.features)))
-    unary[content.unary.entity, content.unary.features[:, 0]] = content.unary.value
-    if content.rates is not None:
-        stated = content.rates.stated
-        bare = ~stated.directed
-        unary[stated.entity[bare], stated.feature[bare]] = content.rates.directions()[bare]
-    return Bundle(
-        name=content.header.name,
-        version=content.header.version,
-        entities=content.entities,
-        features=content.features,
-        unary=unary,
-        packed=packed_couplings(content.pairwise, len(content.entities)),
-        priors=content.priors,
-        costs=content.costs,
-        aliases=content.aliases,
-        provenance=content.header.provenance,
-        licence=content.header.licence,
-        rates=content.rates,
-    )
+    return reading.bundle
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
@@ -189,14 +169,26 @@ def _read_folder(folder: Path) -> Reading:
     if faults:
         return Reading(faults=first_of(faults, folder, "check again"))
     said = {"encoding", "probability_floor", "holds"} & header.model_fields_set
-    if said or table is not None or len(stated) or any(groups) or parents:
-        said_beside = replace(rates, stated=stated)
-    else:
-        said_beside = None
-    content = Content(
-        header, entities, features, unary, pairwise, priors, costs if has_costs else None, aliases, said_beside
+    rates = replace(rates, stated=stated)
+    potentials = np.zeros((len(entities), len(features)))
+    potentials[unary.entity, unary.features[:, 0]] = unary.value
+    bare = ~stated.directed
+    potentials[stated.entity[bare], stated.feature[bare]] = rates.directions()[bare]
+    bundle = Bundle(
+        name=header.name,
+        version=header.version,
+        entities=entities,
+        features=features,
+        unary=potentials,
+        packed=packed_couplings(pairwise, len(entities)),
+        priors=priors,
+        costs=costs if has_costs else None,
+        aliases=aliases,
+        provenance=header.provenance,
+        licence=header.licence,
+        rates=rates if said or table is not None or len(stated) or any(groups) or parents else None,
     )
-    return Reading(content, notes=notes_of(folder, content, rows))
+    return Reading(bundle, notes=[*_notes(folder, header, bundle, unary, pairwise, len(rows["priors.csv"]))])
 
 
 def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
@@ -281,75 +273,70 @@ LARGE = 10
 """A potential, in nats, that multiplies odds by more than 20,000: rather a percentage or a score."""
 
 
-def notes_of(folder: Path, content: Content, rows: Mapping[str, CsvTable]) -> list[str]:
-    """The notes on a bundle folder, given what was read of it and the rows of its files."""
-    header = content.header
-    notes = []
+def _notes(
+    folder: Path, header: Header, bundle: Bundle, unary: Potentials, pairwise: Potentials, n_priors: int
+) -> Iterator[str]:
+    """The notes on a bundle folder, given what was read of it and the rows of its potentials."""
     lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
     if lacking:
-        notes.append(f"{HEADER}: provenance does not say {', '.join(lacking)}")
+        yield f"{HEADER}: provenance does not say {', '.join(lacking)}"
     if header.licence is None:
-        notes.append(f"{HEADER}: no licence")
+        yield f"{HEADER}: no licence"
     if not header.digests:
-        notes.append(f"{HEADER}: no digests, so a later edit goes unseen; `afa bundle stamp {folder}` adds them")
-    for name, listed, uses in (
-        ("entities", header.entities, _uses(len(content.entities), content.unary.entity, content.pairwise.entity)),
-        ("features", header.features, _uses(len(content.features), content.unary.features, content.pairwise.features)),
+        yield f"{HEADER}: no digests, so a later edit goes unseen; `afa bundle stamp {folder}` adds them"
+    for name, names, listed, uses in (
+        ("entities", bundle.entities, header.entities, (unary.entity, pairwise.entity)),
+        ("features", bundle.features, header.features, (unary.features, pairwise.features)),
     ):
-        names = getattr(content, name)
-        idle = [names[index] for index in np.flatnonzero(uses == 0)]
+        counts = np.bincount(np.concatenate([index.ravel() for index in uses]), minlength=len(names))
+        idle = [names[index] for index in np.flatnonzero(counts == 0)]
         if idle:
-            notes.append(f"{name} without any potential ({len(idle)}): {_some(idle)}")
-        if listed is None:
-            notes += [
+            yield f"{name} without any potential ({len(idle)}): {_some(idle)}"
+        for once, other in () if listed is not None else _much_alike(names, counts):
+            yield (
                 f"{HEADER}: no list of {name}, and {once}, in one row only, is much like {other}; "
                 "correct it if the two are one"
-                for once, other in _much_alike(names, uses)
-            ]
-    large = np.flatnonzero(np.abs(content.unary.value) > LARGE)
+            )
+    large = np.flatnonzero(np.abs(unary.value) > LARGE)
     if large.size:
-        named = [f"{content.entities[content.unary.entity[row]]} {content.unary.value[row]:g}" for row in large]
-        notes.append(f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {_some(named)}")
-    without_prior = len(content.entities) - len(rows["priors.csv"])
-    if len(rows["priors.csv"]) and without_prior:
-        notes.append(f"priors.csv: entities without a row have log-odds 0 ({without_prior})")
-    if content.rates is not None:
-        notes += _notes_on_rates(content, content.rates)
+        named = [f"{bundle.entities[unary.entity[row]]} {unary.value[row]:g}" for row in large]
+        yield f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {_some(named)}"
+    if n_priors and n_priors < len(bundle.entities):
+        yield f"priors.csv: entities without a row have log-odds 0 ({len(bundle.entities) - n_priors})"
+    if bundle.rates is not None:
+        spoken = np.zeros(len(bundle.features), dtype=bool)
+        for features in (bundle.rates.stated.feature, unary.features, pairwise.features):
+            spoken[features] = True
+        yield from _notes_on_rates(bundle, bundle.rates, spoken)
     known = (HEADER, *REQUIRED_COLUMNS)
     for entry in sorted(path.name for path in folder.iterdir() if path.name not in known):
-        close = difflib.get_close_matches(entry, known, n=1, cutoff=0.8)
-        notes += [f"{entry} is not read; if it is meant as {name}, rename it" for name in close]
-    return notes
+        for name in difflib.get_close_matches(entry, known, n=1, cutoff=0.8):
+            yield f"{entry} is not read; if it is meant as {name}, rename it"
 
 
-def _notes_on_rates(content: Content, rates: Rates) -> Iterator[str]:
-    """Shares that are raised to the floor, directions against their probabilities, backgrounds that nobody states."""
+def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> Iterator[str]:
+    """Shares that are raised to the floor, directions against their probabilities, backgrounds that nobody states.
+
+    spoken : (M,) the features of which any row says something.
+    """
     stated = rates.stated
     can_be = rates.possible[stated.feature]
     extreme = np.zeros(len(stated), dtype=bool)
     for part in (stated.with_entity, stated.without):
         extreme |= ((part <= 0) & can_be).any(axis=1)
-    named = [f"{content.entities[v]} {content.features[j]}" for v, j in zip(stated.entity, stated.feature, strict=True)]
+    named = [f"{bundle.entities[v]} {bundle.features[j]}" for v, j in zip(stated.entity, stated.feature, strict=True)]
     if extreme.any():
         yield (
             f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
             f"leaves ({extreme.sum()}): {_some(itertools.compress(named, extreme))}"
         )
-    rank = {(int(v), int(j)): i for i, (v, j) in enumerate(zip(stated.entity, stated.feature, strict=True))}
-    potential = np.zeros(len(stated))
-    for v, j, value in zip(content.unary.entity, content.unary.features[:, 0], content.unary.value, strict=True):
-        if (int(v), int(j)) in rank:
-            potential[rank[int(v), int(j)]] = value
-    against = potential * rates.directions() < 0
+    against = bundle.unary[stated.entity, stated.feature] * rates.directions() < 0
     if against.any():
         shown = _some(itertools.compress(named, against))
         yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
-    spoken = np.zeros(len(content.features), dtype=bool)
-    for features in (stated.feature, content.unary.features.ravel(), content.pairwise.features.ravel()):
-        spoken[features] = True
     uniform = spoken & ~rates.background_stated
     if len(stated) and uniform.any():
-        names = itertools.compress(content.features, uniform)
+        names = itertools.compress(bundle.features, uniform)
         yield (
             f"features whose background nobody states, taken as uniform ({uniform.sum()}): {_some(names)}; "
             "give p_low and p_high in features.csv"
@@ -359,11 +346,6 @@ def _notes_on_rates(content: Content, rates: Rates) -> Iterator[str]:
 def _some(names: Iterable[str]) -> str:
     listed = list(names)
     return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
-
-
-def _uses(count: int, *indices: NDArray[np.int64]) -> NDArray[np.intp]:
-    """How often each of `count` indices stands in a row."""
-    return sum((np.bincount(index.ravel(), minlength=count) for index in indices), np.zeros(count, dtype=np.intp))
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:

@@ -67,9 +67,9 @@ def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False
         raise typer.Exit(2 if read.faults else 0)
     for note in read.notes:
         typer.echo(f"note: {note}")
-    if read.content is None:
+    if read.bundle is None:
         raise BundleError(read.faults)
-    counts = f"{len(read.content.entities)} entities, {len(read.content.features)} features"
+    counts = f"{len(read.bundle.entities)} entities, {len(read.bundle.features)} features"
     typer.echo(f"{bundle}: no faults; {counts}")
 
 
