@@ -113,7 +113,7 @@ class Code:
             if current not in parts:
                 if current not in self._modules:
                     facts = self._facts(self._source(current))
-                    self._modules[current] = facts.digest, self._imported(facts)
+                    self._modules[current] = facts.digest, self._imported(facts) | self._folder(current)
                 parts[current], imported = self._modules[current]
                 pending |= imported - parts.keys()
         return parts
@@ -127,6 +127,12 @@ class Code:
     def _imported(self, facts: _Facts) -> set[str]:
         found = (next((name for name in names if self._file(name)), "") for names in facts.imports)
         return set(found) - {""}
+
+    def _folder(self, package: str) -> set[str]:
+        """The modules of a package that imports whatever is in its folder, by its own name."""
+        if b'import_module(f"{__name__}.' not in self._source(package):
+            return set()
+        return {f"{package}.{path.stem}" for path in (PACKAGE / package.partition(".")[2]).glob("[!_]*.py")}
 
     def _source(self, module: str) -> bytes:
         file = self._file(module)

@@ -101,8 +101,15 @@ def test_a_change_in_how_a_stage_is_summarised_does_not_change_how_it_is_run(pac
 
 def test_a_package_itself_is_read_where_names_are_imported_from_it(package: Path) -> None:
     before = digest("afa.planner")
-    edit(package / "allocate" / "__init__.py", lambda text: text.replace('"greedy": Greedy', '"greedy": Random'))
+    edit(package / "allocate" / "__init__.py", lambda text: text.replace('"Choice"', '"Another"'))
     assert digest("afa.planner") != before
+
+
+def test_a_package_that_imports_whatever_is_in_its_folder_has_all_of_it(package: Path) -> None:
+    before, other = digest("afa.planner"), digest("afa.orders")
+    (package / "allocate" / "mine.py").write_text("class Mine:\n    def choose(self, view):\n        return None\n")
+    assert digest("afa.planner") != before
+    assert digest("afa.orders") == other
 
 
 def test_a_helper_that_a_function_uses_belongs_to_it_and_one_it_does_not_use_does_not(package: Path) -> None:

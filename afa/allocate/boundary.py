@@ -10,6 +10,8 @@ from afa.allocate.base import Choice, View, heaviest, nothing_to_decide
 class Boundary:
     """Unweighted sum of the gain over the unresolved duels of a top-k entity against one outside."""
 
+    in_the_grid = 8
+
     def choose(self, view: View) -> Choice:
         if not len(view.contested):
             return nothing_to_decide(view)

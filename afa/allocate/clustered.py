@@ -15,6 +15,8 @@ class Clustered:
     the duel of the two is resolved, it is the duel of `lucb`.
     """
 
+    in_the_grid = 5
+
     def choose(self, view: View) -> Choice:
         duel = between_champions(view)
         if duel is not None:

@@ -8,6 +8,8 @@ from afa.allocate.base import Choice, View, best, fall_back
 class Information:
     """Mutual information of the entity that holds and a feature, given what has been observed (decisions.md F15)."""
 
+    looks_at = "entities"
+
     def choose(self, view: View) -> Choice:
         told = view.information()
         feature = best(told, view.features, ~view.observed)

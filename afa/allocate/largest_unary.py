@@ -8,6 +8,9 @@ from afa.allocate.base import Choice, View, best, fall_back
 class LargestUnary:
     """The rule that every other falls back on, as a rule of its own."""
 
+    in_the_grid = 2
+    looks_at = "nothing"
+
     def choose(self, view: View) -> Choice:
         feature = best(view.largest_unary, view.features, ~view.observed)
         if feature is None:

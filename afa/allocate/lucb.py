@@ -15,6 +15,8 @@ class Lucb:
     An entity may end anywhere in the tight `l1` interval of its own S_v.
     """
 
+    in_the_grid = 4
+
     def choose(self, view: View) -> Choice:
         return of_most_contested(view, "most contested duel across the boundary")
 

@@ -13,12 +13,16 @@ from afa.mrf import Floats
 class PriorityAll:
     """Weighted sum of the gain over every unresolved duel (eq:feature_selection, decisions.md A2 `all`)."""
 
+    in_the_grid = 7
+
     def choose(self, view: View) -> Choice:
         return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
 
 
 class PriorityClusters:
     """Weighted gain, summed over one duel a cluster, where unresolved (eq:active_registry, decisions.md A2)."""
+
+    in_the_grid = 6
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")

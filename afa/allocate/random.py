@@ -9,6 +9,9 @@ from afa.orders import random_order
 class Random:
     """A uniformly random order over all M features, the baseline that looks at nothing."""
 
+    in_the_grid = 1
+    looks_at = "nothing"
+
     def choose(self, view: View) -> Choice:
         order = random_order(view.features, patient=view.patient, seed=view.seed)
         feature = next(int(j) for j in order if not view.observed[j])

@@ -41,13 +41,12 @@ from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, bring_up_to_date, new_gains
 from afa.engine.layout import Models, Packed, pack
 from afa.engine.lookahead import new_lookahead, no_lookahead
-from afa.engine.rules import GIVEN, GREEDY, LARGEST_UNARY
+from afa.engine.rules import COMPILED, GIVEN, GREEDY, LARGEST_UNARY
 from afa.engine.state import Iteration, State, elbos, new_state, solve_all
 from afa.engine.sweeps import iteration_of
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
-from afa.rulenames import RULE_NAMES
 
 BLOCK_BYTES = 64 * 2**20
 """What is held at once of the readings that are summed up at once."""
@@ -72,7 +71,7 @@ def choose(
     threads: int | None = None,
     **settings: Any,
 ) -> Followed:
-    """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, as a rule of `RULE_NAMES` but `random` chooses.
+    """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, as a rule of `COMPILED` but `random` chooses.
 
     n_rounds : M unless given. n_rows : of the rounds that are read, so many at most; then patients are left. settings :
     of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.allocate`, guided by `linearity`.
@@ -153,7 +152,7 @@ def course_of(
     the largest score that is rounding, that of the bundle where None. calibrated : whether a duel is resolved by the
     sign of its calibrated log-odds instead of that of D (decisions.md S15).
     """
-    solver, rule = solver or Solver(), RULE_NAMES.index(allocation)
+    solver, rule = solver or Solver(), COMPILED.index(allocation)
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
     packed = packed if tie is None else packed._replace(tie=tie)
     pairs, nothing = all_pairs(n), all_pairs(0)

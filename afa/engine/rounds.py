@@ -100,7 +100,7 @@ def follow_rule(
 ) -> RulePaths:
     """Follow P patients under a rule, guided by `linearity`; the same bytes for any number of threads.
 
-    values : (P, M) in {-1, 0, +1}. truth : of these patients. allocation : a name of `RULE_NAMES`. gain, target : as of
+    values : (P, M) in {-1, 0, +1}. truth : of these patients. allocation : a name of `COMPILED`. gain, target : as of
     `TopKPlanner`; not used by `random` and `largest_unary`. rescoring : numbers of observations after which candidates
     are ranked again, to be used up in that order; after every one where None. orders : (P, M), the order of each
     patient under `random`. rounds : M unless given.

@@ -20,8 +20,10 @@ from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.mrf import RELATIVE_TIE, Floats
 
-GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(8)
-"""The places of `RULE_NAMES`. `random` is drawn outside the engine: to follow it is to follow a given order."""
+COMPILED = ("random", "largest_unary", "greedy", "lucb", "clustered", "priority_clusters", "priority_all", "boundary")
+"""Rules that the engine follows; the others are followed patient by patient, as `afa.allocate` has them."""
+GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(len(COMPILED))
+"""The places of `COMPILED`. `random` is drawn outside the engine: to follow it is to follow a given order."""
 SLOPE = 0.1
 NONE = -1
 

@@ -6,6 +6,7 @@ from bundles import QUARTERS, bundle_of, random_bundles, rearranged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afa import allocate
 from afa.allocate import RULES
 from afa.cluster import clusters
 from afa.engine.budgets import duel_edges, new_budgets, update_budgets
@@ -14,10 +15,11 @@ from afa.engine.layout import pack
 from afa.engine.linkage import cluster_labels
 from afa.engine.patient import Patient, entity_intervals
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
+from afa.engine.rules import COMPILED
 from afa.engine.state import Iteration, condition, new_state, solve_all
 from afa.orders import random_order
 from afa.planner import TopKPlanner
-from afa.rulenames import RULE_NAMES
+from afa.rulenames import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "linearity"))
 SEVEN = {"entities": (2, 7), "features": (2, 5)}
@@ -46,7 +48,7 @@ def places_of(planner, readout):
 
 
 @pytest.mark.parametrize("gain", GAINS)
-@pytest.mark.parametrize("rule", RULE_NAMES)
+@pytest.mark.parametrize("rule", COMPILED)
 @given(random_bundles(**SEVEN, potentials=QUARTERS), st.data())
 @settings(max_examples=8, deadline=None)
 def test_every_choice_ranking_and_certificate_is_the_planners(rule, gain, bundle, data):
@@ -91,7 +93,7 @@ def test_right_calls_are_counted_against_full_observation(bundle, data):
         assert truth.winner[i].tolist() == np.sign(state.scores("wald"))[pairs[:, 0], pairs[:, 1]].tolist()
 
 
-@pytest.mark.parametrize("rule", RULE_NAMES)
+@pytest.mark.parametrize("rule", COMPILED)
 def test_candidates_ranked_once_are_used_up_in_that_order(rule):
     """Gains count before the first feature only: the order is that of the gains there, then decisions.md A7's."""
     rng = np.random.default_rng(4)
@@ -118,7 +120,7 @@ def test_fewer_rounds_are_the_first_rounds():
         assert (part == whole[:, :4]).all()
 
 
-@pytest.mark.parametrize("rule", RULE_NAMES)
+@pytest.mark.parametrize("rule", COMPILED)
 def test_any_number_of_threads_gives_the_same_bytes(rule):
     rng = np.random.default_rng(6)
     bundle = bundle_of(rng.normal(size=(5, 6)), rng.normal(size=(5, 6, 6)))
@@ -145,14 +147,17 @@ def test_no_rule_looks_at_where_entities_and_features_stand(bundle, data):
     features = data.draw(st.permutations(bundle.features))
     columns = [bundle.features.index(name) for name in features]
     moved = rearranged(bundle, entities, features)
-    for rule in RULE_NAMES:
+    for rule in COMPILED:
         options = {"allocation": rule, "gain": "wald_magnitude", "k": 1}
         here, there = follow(bundle, values, **options), follow(moved, values[:, columns], **options)
         assert here.order.tolist() == np.array(columns)[there.order].tolist()
 
 
-def test_the_compiled_rules_are_the_rules_by_name():
+def test_the_rules_are_read_from_the_folder_those_of_the_grid_first_and_in_its_order():
     assert tuple(RULES) == RULE_NAMES
+    assert IN_THE_GRID == RULE_NAMES[: len(IN_THE_GRID)] == COMPILED
+    assert WITHOUT_GAIN == ("random", "largest_unary")
+    assert all(getattr(allocate, rule.__name__) is rule for rule in RULES.values())
 
 
 # What the rules look at

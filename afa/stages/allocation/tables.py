@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.allocate import Rule
+from afa.allocate import RULES, Rule
 from afa.allocate.base import Choice, View, fall_back, name_places, view_of
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
@@ -27,10 +27,11 @@ from afa.cohort.cohort import Cohort
 from afa.engine.patient import Patient
 from afa.engine.ranks import is_certified, ranks_of
 from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, follow_rule, full_observation, record_of
+from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.orders import PAPER_ROUNDS, random_orders
-from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
+from afa.rulenames import WITHOUT_GAIN
 from afa.stages.allocation.cubes import DUELS, Cell
 from afa.stages.inputs import labels_of
 from afa.stages.topk import Targets, clinical_k
@@ -110,8 +111,9 @@ def _follow(
 ) -> RulePaths:
     options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
     options["rescoring"] = SCHEDULES[cell.schedule]
-    if cell.allocation not in RULE_NAMES:
-        return follow_own_rule(bundle, values, truth, rule_of(cell.allocation), names=names, **options)
+    if cell.allocation not in COMPILED:
+        make = RULES.get(cell.allocation) or rule_of(cell.allocation)
+        return follow_own_rule(bundle, values, truth, make, names=names, **options)
     orders = random_orders(bundle.features, names, [seed])[:, 0] if cell.allocation == "random" else None
     return follow_rule(bundle, values, truth, allocation=cell.allocation, orders=orders, threads=threads, **options)
 

@@ -24,13 +24,13 @@ from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import ranks_of
 from afa.engine.rounds import Truth, follow_rule, full_observation
-from afa.engine.rules import NONE
+from afa.engine.rules import COMPILED, NONE
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
-from afa.rulenames import RULE_NAMES, WITHOUT_GAIN
+from afa.rulenames import WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.topk import Targets, clinical_k
 from afa.stats.accuracy import overlap, precisions_by_prevalence
@@ -243,7 +243,7 @@ class TopKTask(Asked):
 
 def is_compiled(bundle: Bundle, way: Way, gauge: Gauge, prices: Floats | None) -> bool:
     """Whether the compiled engine follows this way; else the planner itself does."""
-    known = way.score == "linearity" and way.allocation in RULE_NAMES
+    known = way.score == "linearity" and way.allocation in COMPILED
     return known and not weighs_items(bundle, way, prices) and gauge.coupling != "explicit"
 
 
