@@ -228,6 +228,12 @@ def check_model(document: Any, model: type[Model], where: str) -> Model:
         raise ConfigError(_faults(error, model, where)) from None
 
 
+def first_error(error: ValidationError, whole: str) -> str:
+    """The first error in a line: where it is in a document, which is called `whole`, and what is wrong there."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
+
+
 def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
     items = error.errors(include_url=False)
     for item in items[:MOST_SHOWN]:

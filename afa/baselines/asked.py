@@ -18,10 +18,10 @@ from afa.baselines import CONTROL, Briefing, Protocol, Trial
 from afa.baselines.course import Asking, Course, follow
 from afa.elicit.budget import Budget, Used
 from afa.elicit.client import Client
-from afa.elicit.endpoint import Endpoint, Manner
 from afa.elicit.live import Terms, ask_all
 from afa.elicit.prompts import prompt_digest
 from afa.elicit.record import UNKNOWN, Entry, Record, Request, request_key
+from afa.elicit.study import Endpoint, Manner
 from afa.errors import ElicitationError, Fault
 
 

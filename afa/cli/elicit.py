@@ -224,9 +224,9 @@ def _live(
     """The models of the study; where nothing is to be asked, without an endpoint and a key."""
     import os
 
-    from afa.elicit.endpoint import MODEL, Endpoint
     from afa.elicit.live import live
     from afa.elicit.prompts import no_abstracts
+    from afa.elicit.study import MODEL, Endpoint
 
     model = os.environ.get(MODEL, "").strip() or "a model to be named"
     nowhere = None if asks else Endpoint("http://localhost/v1", model, "no-key")

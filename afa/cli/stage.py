@@ -276,10 +276,9 @@ def experiment_baselines(
     from afa.baselines.asked import Live, Source, estimate, live, recorded
     from afa.baselines.stage import TABLES, Setting, run_baselines
     from afa.elicit.budget import Caps, Prices
-    from afa.elicit.endpoint import Endpoint
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Record
-    from afa.elicit.study import load_study
+    from afa.elicit.study import Endpoint, load_study
     from afa.files import check_place
     from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
     from afa.stats.tables import write_tables

@@ -11,9 +11,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from afa.errors import CohortError, ConfigError, Fault
+from afa.yamlfile import first_error
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -31,6 +34,9 @@ _IMPOSSIBLE = 1 << 60
 _PAX = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE})
 _EXTENSIONS = _PAX | {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}
 _REDEFINED = (b" size=", b" GNU.sparse.", b" hdrcharset=")
+
+
+Listed = TypeVar("Listed")
 
 
 class Damage(NamedTuple):
@@ -88,6 +94,17 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
     except OSError as error:
         found = error.strerror or str(error)
         raise CohortError(Fault(str(where), found, "a readable file", "check the path")) from None
+
+
+def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
+    """The list of files that a JSON file holds, as a `kind`; a `CohortError` where there is none."""
+    try:
+        return TypeAdapter(kind).validate_json(Path(path).read_bytes())
+    except OSError as error:
+        found = error.strerror or str(error)
+    except ValidationError as error:
+        found = f"other content ({first_error(error, 'the whole')})"
+    raise CohortError(Fault(str(path), found, expected, f"check the path, or {step}"))
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:

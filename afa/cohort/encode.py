@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import ConfigDict, Field
 
 from afa.cohort.archive import reading
 from afa.errors import CohortError, Fault, check_number
@@ -213,10 +214,12 @@ class Coding:
     threshold : of the cohort, in robust standard deviations from the median.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     reference: Reference | None = None
     test: Test = "empirical"
-    level: float = 0.05
-    threshold: float = 0.5
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.5
 
     def __post_init__(self) -> None:
         for option, value, expected, fits in (

@@ -18,7 +18,7 @@ import pandas as pd
 
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import ROUNDING, Coding, Floats, Reference, Test, encode_controls, least_controls, robust_scale
-from afa.cohort.tables import Cells, cells_fault, cells_of_frame, nearest_column, numbers_of, read_cells
+from afa.cohort.tables import Cells, cells_of_frame, nearest_column, no_truth_values, numbers_of, read_cells
 from afa.csvfile import quoted, visible
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
@@ -160,12 +160,10 @@ def encode_cells(
     present = [name for name in features.names if name in cells.columns]
     values, wrong = numbers_of(where, cells, present)
     faults += wrong
-    for place, name in enumerate(present):
+    for name, column in zip(present, values.T, strict=True):
         if features.kinds[features.names.index(name)] == "binary":
-            odd = np.flatnonzero(~(np.isnan(values[:, place]) | np.isin(values[:, place], (0.0, 1.0))))
-            if odd.size:
-                step = "code it as 0 and 1, or call it ordinal in features.csv"
-                faults.append(cells_fault(where, cells, name, odd, "0 or 1, or nothing", step))
+            step = "code it as 0 and 1, or call it ordinal in features.csv"
+            faults += no_truth_values(where, cells, name, column, "0 or 1, or nothing", step)
     open_ended = [name for name, ranged in zip(features.names, features.has_range, strict=True) if not ranged]
     if open_ended and coding.reference is None:
         expected = "cut points for every feature, or a reference for those without"

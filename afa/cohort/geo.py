@@ -15,17 +15,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
 import yaml
 
-from afa.cohort.archive import open_binary, reading, write_gzip
+from afa.cohort.archive import open_binary, read_listed, reading, write_gzip
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.download import check_hash, check_intact, download
 from afa.cohort.encode import Tiers, row_ids
@@ -36,8 +35,9 @@ from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_text
 from afa.yamlfile import Strict, load_model
 
+SOFT = (".soft", ".soft.gz")
 GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
-FORMS = ("geo", "mirror", "mirror_joined", "extract")
+Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SourceFile:
     path: Path
     sha256: str
     bytes: int
-    form: str
+    form: Form
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,7 @@ class Source:
     def read(cls, path: Path) -> Source:
         """Read what `write` wrote; a `CohortError` if it is not that, or a listed file is gone or of another size."""
         step = "fetch the series again"
-        try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
-            source = cls(document["series"], *(_source_file(document[key]) for key in ("metadata", "expression")))
-        except OSError as error:
-            found = error.strerror or str(error)
-            raise CohortError(Fault(str(path), found, "a readable file", "check the path, or " + step)) from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise CohortError(Fault(str(path), f"other content ({error})", "a source list of afa", step)) from None
+        source = read_listed(cls, path, "a source list of afa", step)
         for listed in (source.metadata, source.expression):
             where = f"{listed.path} (listed in {path})"
             try:
@@ -100,12 +93,12 @@ class Place(NamedTuple):
 
     name: str
     sha256: str | None
-    form: str
+    form: Form
 
 
 def places(config: CohortConfig) -> tuple[list[Place], list[Place]]:
     """Where sample descriptions and values may lie in a mirror, GEO's own file first."""
-    kind, values = "soft" if _is_soft(config.metadata_file) else "matrix", config.expression
+    kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [Place(f"{kind}/{config.metadata_file}", None, "mirror")]
     of_values = [Place(f"suppl/{values.file}", values.sha256, "mirror")]
     if config.mirror_metadata_file is not None:
@@ -156,9 +149,7 @@ def read_samples(source: Source) -> pd.DataFrame:
         return _read_joined_samples(path).drop(columns=LIBRARY_SIZE, errors="ignore")
     if source.metadata.form == "mirror_joined":
         return _read_joined_samples(path)
-    if _is_soft(path.name):
-        return read_soft(path)
-    return read_series_matrix(path)
+    return read_soft(path) if path.name.endswith(SOFT) else read_series_matrix(path)
 
 
 def read_expression(
@@ -223,18 +214,8 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
     return Source(config.series, *files)
 
 
-def _described(path: Path, sha256: str | None, form: str) -> SourceFile:
+def _described(path: Path, sha256: str | None, form: Form) -> SourceFile:
     return SourceFile(path, check_hash(path, sha256), path.stat().st_size, form)
-
-
-def _source_file(document: dict[str, Any]) -> SourceFile:
-    if document["form"] not in FORMS:
-        raise ValueError(f"form {document['form']!r}")
-    return SourceFile(Path(document["path"]), str(document["sha256"]), int(document["bytes"]), document["form"])
-
-
-def _is_soft(name: str) -> bool:
-    return re.search(r"\.soft(\.gz)?$", name) is not None
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
@@ -312,8 +293,7 @@ def write_extract(
     table[LIBRARY_SIZE] = [repr(float(size)) for size in expression.library_size.loc[samples.index]]
     present = set(map(str, expression.values.index))
     with atomic_folder(folder, [CARD_FILE, SAMPLES_FILE, EXPRESSION_FILE], CARD_FILE) as temporary:
-        with (temporary / SAMPLES_FILE).open("w", encoding="utf-8", newline="") as stream:
-            csv.writer(stream, delimiter="\t", lineterminator="\n").writerows(_rows(table))
+        table.to_csv(temporary / SAMPLES_FILE, sep="\t", index=False, lineterminator="\n")
         write_gzip(temporary / EXPRESSION_FILE, _lines(expression.values[list(samples.index)]))
         card = Card(
             series=config.series,
@@ -379,11 +359,6 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
         if present.intersection(tier):
             return True
     return bool(choices)
-
-
-def _rows(table: pd.DataFrame) -> Iterator[list[str]]:
-    yield list(table.columns)
-    yield from table.to_numpy().tolist()
 
 
 def _lines(values: pd.DataFrame) -> Iterator[str]:

@@ -13,16 +13,17 @@ import pandas as pd
 import yaml
 from pydantic import Field, model_validator
 
+from afa.cohort.archive import read_listed
 from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.cohort.encode import Coding, Reference, least_controls
+from afa.cohort.encode import Coding, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
-from afa.cohort.tables import cells_fault, numbers_of, read_cells, read_names
+from afa.cohort.tables import LABEL, cells_fault, no_truth_values, numbers_of, read_cells, read_names
 from afa.csvfile import visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import features_of, read_features
-from afa.files import read_text, sha256_of, write_text
+from afa.files import sha256_of, write_text
 from afa.yamlfile import Strict, check_model, load_model, read_mapping
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
@@ -36,15 +37,6 @@ class Controls(Strict):
     value: str = Field(min_length=1)
 
 
-class TableCoding(Strict):
-    """How features without a range are cut."""
-
-    reference: Reference | None = None
-    test: Literal["empirical", "normal", "t"] = "empirical"
-    level: float = Field(0.05, gt=0, lt=1)
-    threshold: float = Field(0.5, ge=0, description="of the reference cohort, in robust standard deviations")
-
-
 class TableCohort(Strict):
     """One file of `config/cohorts` with `origin: table`; paths are as seen from the folder of the run."""
 
@@ -55,7 +47,7 @@ class TableCohort(Strict):
     features: Path = Field(description="features.csv: kind, unit and cut points of each feature")
     labels: Path | None = Field(None, description="patients, then a column for each entity: 0, 1 or nothing")
     controls: Controls | None = None
-    encoding: TableCoding = TableCoding()
+    encoding: Coding = Field(Coding(), description="how features without a range are cut")
     address: str | None = Field(None, description="where a table that is not carried comes from")
     sha256: str | None = Field(None, pattern=SHA256, description="of the table")
     labels_sha256: str | None = Field(None, pattern=SHA256, description="of the labels")
@@ -90,14 +82,8 @@ class TableFiles:
     @classmethod
     def read(cls, path: str | Path) -> TableFiles:
         """What `write` wrote."""
-        try:
-            document = json.loads(read_text(path))
-            labels = document["labels"]
-            return cls(Path(document["table"]), Path(document["features"]), None if labels is None else Path(labels))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            found = (isinstance(error, OSError) and error.strerror) or f"other content ({error})"
-            step = "check the path, or give `afa cohort fetch` again"
-            raise CohortError(Fault(str(path), found, "what `afa cohort fetch` wrote of a table", step)) from None
+        step = "give `afa cohort fetch` again"
+        return read_listed(cls, path, "what `afa cohort fetch` wrote of a table", step)
 
 
 def load_field(folder: str | Path) -> tuple[Settings, Table]:
@@ -182,7 +168,7 @@ def encode_cohort(
     files: TableFiles,
     *,
     features: Sequence[str] | None = None,
-    coding: TableCoding | None = None,
+    coding: Coding | None = None,
     ranges: bool = True,
 ) -> Encoded:
     """Encode the table of a cohort.
@@ -202,8 +188,7 @@ def encode_cohort(
     chosen = coding or config.encoding
     controls = None if config.controls is None else (config.controls.column, config.controls.value)
     reference = chosen.reference or ("controls" if controls else None)
-    how = Coding(reference, chosen.test, chosen.level, chosen.threshold)
-    return read_and_encode(files.table, dictionary, how, controls)
+    return read_and_encode(files.table, dictionary, replace(chosen, reference=reference), controls)
 
 
 def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
@@ -219,10 +204,8 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     entities = read_names(path)[1:]
     cells = read_cells(path, "entity", entities)
     values, faults = numbers_of(path, cells, entities, "0, 1 or nothing")
-    for place, name in enumerate(entities):
-        odd = np.flatnonzero(~(np.isnan(values[:, place]) | np.isin(values[:, place], (0.0, 1.0))))
-        if odd.size:
-            faults.append(cells_fault(path, cells, name, odd, "0, 1 or nothing", "code the label as 0 and 1"))
+    for name, column in zip(entities, values.T, strict=True):
+        faults += no_truth_values(path, cells, name, column, "0, 1 or nothing", LABEL)
     known = {*patients, *others}
     unknown = [row for row, name in enumerate(cells.names) if name not in known]
     if unknown:
@@ -289,7 +272,7 @@ def codes_by_cohort(
     """The patients at each threshold, all but binary features cut by themselves; with `complete` those without gaps."""
     found = {}
     for threshold in thresholds:
-        coding = TableCoding(reference="cohort", threshold=threshold)
+        coding = Coding("cohort", threshold=threshold)
         values = encode_cohort(config, files, features=features, coding=coding, ranges=False).values
         found[threshold] = values.dropna() if complete else values
     return found

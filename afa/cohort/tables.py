@@ -109,6 +109,14 @@ def cells_fault(path: Path | str, cells: Cells, column: str, rows: Iterable[int]
     return Fault(f"{path}, column {visible(column)}", found, expected, step)
 
 
+def no_truth_values(
+    path: Path | str, cells: Cells, column: str, values: NDArray[np.float64], expected: str, step: str
+) -> list[Fault]:
+    """A line for the numbers (P,) of a column that are neither 0 nor 1 nor missing; none where all are."""
+    odd = np.flatnonzero(~(np.isnan(values) | np.isin(values, (0.0, 1.0))))
+    return [cells_fault(path, cells, column, odd, expected, step)] if odd.size else []
+
+
 def nearest_column(name: str, columns: Sequence[str]) -> str:
     """The next step for a column that a table lacks, where one of others is called alike; else an empty text."""
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:

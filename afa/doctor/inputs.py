@@ -23,12 +23,12 @@ from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load
 from afa.config import Baselines, Elicitation, RunConfig, cohort_file, language_models
 from afa.doctor import Checked, Finding, counted, ends_with_errors, fault, of_faults, ok, size_text, tried, warning
 from afa.doctor.machine import Facts
+from afa.elicit.answers import unary_questions
 from afa.elicit.consensus import check_voters, consensus
-from afa.elicit.endpoint import BASE_URL, KEY, MODEL
 from afa.elicit.record import Record
 from afa.elicit.recorded import Recorded
 from afa.elicit.search import EMAIL
-from afa.elicit.study import RECORD_FOLDER, Study, load_study, unary_questions
+from afa.elicit.study import BASE_URL, KEY, MODEL, RECORD_FOLDER, Study, load_study
 from afa.elicit.tables import check_answered, genes_named, outcomes, usable_genes
 from afa.errors import AfaError
 from afa.files import sha256_of

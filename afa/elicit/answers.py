@@ -1,4 +1,4 @@
-"""Answers of a language model as schemas, and how a model's text is read: strictly, but for what it is wrapped in."""
+"""The questions of a study, the schemas of answers, and how a model's text is read: strictly, but for what wraps it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,82 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from afa.elicit.study import ANCHOR, CONDITIONAL, CUTS, PAIRWISE, RATES, UNARY
+from afa.elicit.record import Question
+from afa.elicit.study import (
+    ANCHOR,
+    CONDITIONAL,
+    CUTS,
+    PAIR_PROMPTS,
+    PAIR_RUN,
+    PAIRWISE,
+    RATES,
+    UNARY,
+    Ends,
+    PairMode,
+    Study,
+)
+from afa.errors import ElicitationError, Fault
+from afa.features import Features
+from afa.yamlfile import first_error
 
 TEXT_LENGTH = 600
 """Characters of a supporting text, as the paper has it."""
 Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+def unary_questions(study: Study) -> list[Question]:
+    """One question per voter and phenotype, voter by voter."""
+    return [Question(UNARY, {"phenotype": name}, voter) for voter in study.settings.voters for name in study.names]
+
+
+def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = None) -> list[Question]:
+    """The questions on all unordered pairs of a phenotype's genes; the anchor is the first of a pair by name.
+
+    kept : rows phenotype, gene, potential. mode : one question a pair, or one an anchor with all genes after it; as
+    the study says unless given.
+    """
+    mode = mode or study.settings.pairs
+    survivors = {name: sorted(genes) for name, genes in kept.groupby("phenotype")["gene"]}
+    questions = []
+    for name in study.names:
+        genes = survivors.get(name, [])
+        if mode == "by_anchor":
+            values = [{"gene1": gene, "partners": " ".join(genes[i + 1 :])} for i, gene in enumerate(genes[:-1])]
+        else:
+            values = [{"gene1": one, "gene2": other} for one, other in combinations(genes, 2)]
+        questions += [Question(PAIR_PROMPTS[mode], {"phenotype": name, **each}, PAIR_RUN) for each in values]
+    return questions
+
+
+def cut_questions(study: Study) -> list[Question]:
+    """One question per voter on all features that are not binary; none where all are."""
+    features = known_features(study)
+    numbers = [name for name, binary in zip(features.names, features.is_binary, strict=True) if not binary]
+    values = {"features": json.dumps(dict.fromkeys(numbers))}
+    return [Question(CUTS, values, voter) for voter in study.settings.voters] if numbers else []
+
+
+def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
+    """One question per voter and entity on all features, with the voter's own cut points."""
+    return [
+        Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
+        for voter in study.settings.voters
+        for name in study.names
+    ]
+
+
+def known_features(study: Study) -> Features:
+    """Those that a study asks about by name; an `ElicitationError` where it has none."""
+    if study.features is None:
+        found, step = "no features.csv and no dictionary.csv", "add one: feature, kind, unit, values, definition"
+        raise ElicitationError(Fault(f"study {study.settings.name}", found, "the features to ask about", step))
+    return study.features
 
 
 class Answer(BaseModel):
@@ -220,8 +287,7 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
             notes += [_fitted(document, fault["loc"], fault.get("ctx", {}).get("max_length")) for fault in faults]
             return schema.model_validate_json(json.dumps(document)), notes
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'the whole answer'}: {first['msg']}") from None
+        raise ValueError(first_error(error, "the whole answer")) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the whole answer: no JSON ({error})") from None
 

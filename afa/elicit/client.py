@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from afa.elicit.answers import ANSWERS, Answer, beside_the_question, read_wrapped
 from afa.elicit.budget import Budget, Used
-from afa.elicit.endpoint import USUAL, Endpoint, Manner
 from afa.elicit.prompts import answer_schema, prompt_digest, with_fault
 from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request, request_key
+from afa.elicit.study import Endpoint, Manner
 from afa.elicit.web import Bounds, HttpReply, ReplyError, called, seconds_asked_for, unreadable
 from afa.errors import ElicitationError, Fault
 
@@ -65,7 +65,7 @@ class Client:
         self,
         endpoint: Endpoint,
         budget: Budget,
-        manner: Manner = USUAL,
+        manner: Manner,
         *,
         sleep: Callable[[float], None] | None = None,
     ) -> None:

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from afa.errors import ElicitationError, Fault
 from afa.files import read_whole
+from afa.yamlfile import first_error
 
 RESTORE = "restore the file, or take it out of the folder"
 
@@ -272,9 +273,7 @@ class Record:
     def refresh(self) -> None:
         """Read what other writers have added."""
         with self._lock:
-            found = self._known()
-            for entry in self._new_entries():
-                _insert(found, entry)
+            self._known(again=True)
 
     def attempts(self, key: str) -> list[Entry]:
         """Every attempt at a request, in the order of time."""
@@ -315,12 +314,12 @@ class Record:
         parts = [known.get(known.get(digest, {}).get(part, "")) for part in ("system", "user")]
         return None if None in parts else Messages(*(part["text"] for part in parts if part))
 
-    def _known(self) -> dict[str, list[Entry]]:
-        if self._by_key is None:
-            found: dict[str, list[Entry]] = {}
-            for entry in self._new_entries():
-                _insert(found, entry)
-            self._by_key = found
+    def _known(self, *, again: bool = False) -> dict[str, list[Entry]]:
+        if self._by_key is None or again:
+            new = self._new_entries()
+            self._by_key = self._by_key or {}
+            for entry in new:
+                _insert(self._by_key, entry)
         return self._by_key
 
     def _new_entries(self) -> list[Entry]:
@@ -329,8 +328,7 @@ class Record:
             try:
                 found.append(_ENTRY.validate_json(line))
             except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                trouble = f"no entry ({'.'.join(map(str, first['loc'])) or 'the line'}: {first['msg']})"
+                trouble = f"no entry ({first_error(error, 'the line')})"
                 faults.append(Fault(where, trouble, "an entry of the record", RESTORE))
         if faults:
             self._entries.forget()

@@ -15,6 +15,7 @@ import pandas as pd
 
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.elicit.abstracts import Abstract
+from afa.elicit.answers import cut_questions, known_features, pair_questions, rate_questions, unary_questions
 from afa.elicit.citations import checked, citation_counts, citation_table, reference_table, retrieved_references
 from afa.elicit.consensus import (
     SAME_MODEL,
@@ -27,16 +28,7 @@ from afa.elicit.consensus import (
 )
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.recorded import Recorded, imported
-from afa.elicit.study import (
-    PairMode,
-    Study,
-    cut_questions,
-    known_features,
-    load_study,
-    pair_questions,
-    rate_questions,
-    unary_questions,
-)
+from afa.elicit.study import PairMode, Study, load_study
 from afa.elicit.tables import (
     DROPPED_COLUMNS,
     REFERENCE_COLUMNS,

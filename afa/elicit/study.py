@@ -1,4 +1,4 @@
-"""A study: what is to be elicited, from whom and how, and the questions of it.
+"""A study: what is to be elicited, from whom and how: which model at which address, asked in which manner.
 
 It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `keywords.csv` and `aliases.csv`. The
 `study.yaml` of a field (`afa.field`), whose entities stand in `entities.csv`, says where its table is, too.
@@ -6,23 +6,22 @@ It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `
 
 from __future__ import annotations
 
-import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from afa.csvfile import name_column, quoted, read_table
-from afa.elicit.endpoint import BASE_URL, KEY, MODEL, USUAL, Endpoint, Manner
-from afa.elicit.record import Question
-from afa.errors import ElicitationError, Fault
+from afa.errors import ElicitationError, Fault, check_number
 from afa.features import Features, read_features
-from afa.yamlfile import load_model
+from afa.yamlfile import Strict, load_model
 
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
 ENTITIES_FILE, FEATURES_FILE, DICTIONARY_FILE = "entities.csv", "features.csv", "dictionary.csv"
@@ -46,11 +45,123 @@ NAME = r"^[a-z0-9][a-z0-9_-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+BASE_URL, MODEL, KEY = "AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"
+REMOVED = "[key removed]"
+SHORTEST_KEY = 8
+"""Characters. What is shorter is a word for endpoints that need no key, and may well stand in an answer."""
 
 
-class Words(_Strict):
+@dataclass(frozen=True)
+class Endpoint:
+    """An address, a model and a key, which comes from the environment and is never shown, recorded or compared.
+
+    Raises
+    ------
+    ElicitationError : an address, a model or a key that cannot be used.
+
+    """
+
+    base_url: str
+    model: str
+    key: str = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise ElicitationError(faults)
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] = os.environ, *, model: str = "", address: str = "", key: str = KEY
+    ) -> Endpoint:
+        """Read `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`; an `ElicitationError` names what is missing.
+
+        model, address : in place of the first two. key : the variable that holds the key.
+        """
+        found = {BASE_URL: address or environment.get(BASE_URL, ""), MODEL: model or environment.get(MODEL, "")}
+        found[key] = environment.get(key, "")
+        if lacking := [name for name, value in found.items() if not value]:
+            step = "export it; endpoints that need no key take any text"
+            raise ElicitationError(Fault(f"the environment, {name}", "nothing", "a value", step) for name in lacking)
+        return cls(found[BASE_URL], found[MODEL], found[key])
+
+    def redacted(self, text: str) -> str:
+        """The text without the key, plain or in the escapes of JSON, should an endpoint repeat it."""
+        return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
+
+    def _faults(self) -> Iterator[Fault]:
+        # Neither the address nor the key is shown: a password may stand in the one, the other is one.
+        where = "the endpoint's {} ({})"
+        try:
+            address = urlsplit(self.base_url)
+            sound = address.scheme in ("http", "https") and bool(address.hostname) and (address.port or 1) > 0
+            secret = address.username or address.password or address.query or address.fragment
+        except ValueError:
+            sound, secret = False, None
+        if not sound or secret:
+            found = "a user, a password or a query in it" if secret else "no address"
+            step = "the key has its own variable; give the address as the endpoint's manual does"
+            yield Fault(where.format("address", BASE_URL), found, "http(s)://host/path alone", step)
+        if not self.model.strip():
+            yield Fault(where.format("model", MODEL), "nothing", "the name of a model", "name it")
+        if not re.fullmatch(r"[!-~]+", self.key):
+            found = f"{len(self.key)} characters that no header takes, such as blanks or ends of lines"
+            yield Fault(where.format("key", KEY), found, "printable ASCII without blanks", "copy the key alone")
+
+
+@lru_cache
+def _pattern(key: str) -> re.Pattern[str]:
+    r"""The key with each character as itself, as `\u` and four digits, or after a backslash."""
+    return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a model is asked.
+
+    temperature, seed, most_tokens : sent with each request; None is not sent. limit : the endpoint's name for the last
+    of these. structured : how the schema of the answer is passed on: with its bounds (lengths and ranges), without them
+    for endpoints that refuse those (`bare_schema`), as the word that JSON is wanted, or in the prompt alone. stream :
+    whether the answer comes in pieces. timeout : seconds without a byte. deadline : seconds of a call in all. calls :
+    tries for one answer while the endpoint fails. answers : answers asked for while none is of the schema. failures :
+    tries in a row, of all questions, that fail before a run stops. patience : the longest `Retry-After`, in seconds,
+    that is waited for; a longer one stops the run.
+
+    Raises
+    ------
+    ElicitationError : a number out of its range.
+
+    """
+
+    temperature: float | None = None
+    seed: int | None = None
+    most_tokens: int = 16_384
+    structured: Literal["json_schema", "bare_schema", "json_object", "prompt"] = "json_schema"
+    stream: bool = False
+    timeout: float = 120.0
+    deadline: float = 600.0
+    calls: int = 5
+    answers: int = 3
+    failures: int = 20
+    patience: float = 300.0
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
+
+    def __post_init__(self) -> None:
+        for name in ("most_tokens", "timeout", "deadline", "calls", "answers", "failures", "patience"):
+            where, number, step = f"manner, {name}", getattr(self, name), "choose a larger one"
+            check_number(ElicitationError, where, number, "a positive number", lambda x: x >= 1e-3, step)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What of this an answer may depend on."""
+        return {
+            "temperature": None if self.temperature is None else float(self.temperature),
+            "seed": self.seed,
+            "most_tokens": self.most_tokens,
+            "structured": self.structured,
+        }
+
+
+class Words(Strict):
     """What a domain calls things, as prompts have it; today's words are those of genes in a tissue."""
 
     reader: str = Field("read the biomedical literature for a clinical team", description="what whoever answers does")
@@ -72,7 +183,7 @@ class Words(_Strict):
     excluded: str = Field("Other organs do not", description="what it may not come from, before the exclusions")
 
 
-class Table(_Strict):
+class Table(Strict):
     """Where the values and labels of a field are, and under which terms."""
 
     file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
@@ -84,7 +195,7 @@ class Table(_Strict):
     address: str | None = Field(None, description="of the original, where they are not carried")
 
 
-class Voter(_Strict):
+class Voter(Strict):
     """Who answers for a voter; empty fields are those of the environment."""
 
     model: str = Field("", description="name of the model; AFA_LLM_MODEL where empty")
@@ -97,7 +208,7 @@ class Voter(_Strict):
         return Endpoint.from_environment(model=self.model, address=self.address, key=self.key)
 
 
-class Settings(_Strict):
+class Settings(Strict):
     """`study.yaml`."""
 
     name: str = Field(min_length=1, description="the bundle's name begins with it")
@@ -117,7 +228,7 @@ class Settings(_Strict):
     voters: tuple[str, ...] = Field(("r1", "r2", "r3"), min_length=1, description="independent runs, by name")
     models: Mapping[str, Voter] = Field({}, description="voter -> its model, or model, address and key variable")
     same_model: bool = Field(False, description="voters may be runs of one model, which the bundle then says")
-    manner: Manner = Field(USUAL, description="how models are asked")
+    manner: Manner = Field(Manner(), description="how models are asked")
     pairs: PairMode = Field("each", description="one question a pair, one an anchor gene, or conditional probabilities")
     abstracts: int = Field(0, ge=0, description="retrieved for each question; 0 asks without retrieval")
     references: bool = Field(False, description="keep only genes with a supported reference")
@@ -218,55 +329,6 @@ def load_study(folder: str | Path) -> Study:
     if faults:
         raise ElicitationError(faults)
     return Study(settings, phenotypes, aliases, vocabulary, features)
-
-
-def unary_questions(study: Study) -> list[Question]:
-    """One question per voter and phenotype, voter by voter."""
-    return [Question(UNARY, {"phenotype": name}, voter) for voter in study.settings.voters for name in study.names]
-
-
-def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = None) -> list[Question]:
-    """The questions on all unordered pairs of a phenotype's genes; the anchor is the first of a pair by name.
-
-    kept : rows phenotype, gene, potential. mode : one question a pair, or one an anchor with all genes after it; as
-    the study says unless given.
-    """
-    mode = mode or study.settings.pairs
-    survivors = {name: sorted(genes) for name, genes in kept.groupby("phenotype")["gene"]}
-    questions = []
-    for name in study.names:
-        genes = survivors.get(name, [])
-        if mode == "by_anchor":
-            values = [{"gene1": gene, "partners": " ".join(genes[i + 1 :])} for i, gene in enumerate(genes[:-1])]
-        else:
-            values = [{"gene1": one, "gene2": other} for one, other in combinations(genes, 2)]
-        questions += [Question(PAIR_PROMPTS[mode], {"phenotype": name, **each}, PAIR_RUN) for each in values]
-    return questions
-
-
-def cut_questions(study: Study) -> list[Question]:
-    """One question per voter on all features that are not binary; none where all are."""
-    features = known_features(study)
-    numbers = [name for name, binary in zip(features.names, features.is_binary, strict=True) if not binary]
-    values = {"features": json.dumps(dict.fromkeys(numbers))}
-    return [Question(CUTS, values, voter) for voter in study.settings.voters] if numbers else []
-
-
-def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
-    """One question per voter and entity on all features, with the voter's own cut points."""
-    return [
-        Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
-        for voter in study.settings.voters
-        for name in study.names
-    ]
-
-
-def known_features(study: Study) -> Features:
-    """Those that a study asks about by name; an `ElicitationError` where it has none."""
-    if study.features is None:
-        found, step = "no features.csv and no dictionary.csv", "add one: feature, kind, unit, values, definition"
-        raise ElicitationError(Fault(f"study {study.settings.name}", found, "the features to ask about", step))
-    return study.features
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:

@@ -18,9 +18,9 @@ from elicit.prompt_values import VALUES
 from afa.elicit.answers import ANSWERS, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, CapError, Caps, Used
 from afa.elicit.client import Client
-from afa.elicit.endpoint import Endpoint, Manner
 from afa.elicit.prompts import Messages, render
 from afa.elicit.record import Question, Record, Request
+from afa.elicit.study import Endpoint, Manner
 from afa.errors import ElicitationError
 
 

@@ -20,10 +20,10 @@ from elicit.prompt_values import PAIR, VALUES
 from afa.elicit.answers import TEXT_LENGTH, PairAnswer, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, CapError, Caps, Used
 from afa.elicit.client import LARGEST, Client
-from afa.elicit.endpoint import Endpoint
 from afa.elicit.live import ask_all
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Record, Request
+from afa.elicit.study import Endpoint
 from afa.errors import ElicitationError
 
 HASTY = replace(USUAL, timeout=0.2)

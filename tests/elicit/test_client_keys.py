@@ -17,9 +17,9 @@ from elicit.llm_server import KEY, MODEL, Fault, Reply, serve
 from elicit.prompt_values import PAIR, VALUES
 
 from afa.elicit.answers import TEXT_LENGTH, PairAnswer, UnaryAnswer, read_answer
-from afa.elicit.endpoint import REMOVED, Endpoint
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Request
+from afa.elicit.study import REMOVED, Endpoint
 from afa.errors import ElicitationError
 
 

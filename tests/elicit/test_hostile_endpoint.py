@@ -27,10 +27,10 @@ from elicit.llm_server import KEY, Document, Endpoint, Fault, Reply, serve
 
 from afa.elicit.budget import Budget, Caps
 from afa.elicit.client import Client
-from afa.elicit.endpoint import Endpoint as Address
-from afa.elicit.endpoint import Manner
 from afa.elicit.live import ask_all
 from afa.elicit.record import Record, Request
+from afa.elicit.study import Endpoint as Address
+from afa.elicit.study import Manner
 from afa.elicit.tables import genes_named, outcomes
 
 MANNER = Manner(timeout=1.0, deadline=1.5, calls=2, answers=4, failures=40, most_tokens=4096)

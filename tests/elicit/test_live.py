@@ -24,9 +24,9 @@ from elicit.llm_server import Endpoint as Server
 from afa.elicit import live
 from afa.elicit.budget import Budget, CapError, Caps, Prices, Used
 from afa.elicit.client import Client
-from afa.elicit.endpoint import Endpoint
 from afa.elicit.live import ask_all, estimate
 from afa.elicit.record import Record, Request
+from afa.elicit.study import Endpoint
 from afa.errors import ElicitationError
 
 PRICES = Prices(1.0, 2.0)
@@ -254,7 +254,7 @@ from elicit.test_live import requests_for
 from afa.elicit.budget import Budget
 from afa.elicit.live import ask_all
 from afa.elicit.client import Client
-from afa.elicit.endpoint import Endpoint
+from afa.elicit.study import Endpoint
 from afa.elicit.record import Record
 ask_all(requests_for(40), Client(Endpoint.from_environment(), Budget(Record(Path(sys.argv[1]))), USUAL))
 """

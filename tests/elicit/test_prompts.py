@@ -16,9 +16,18 @@ from jinja2 import FileSystemLoader
 from jinja2.meta import find_undeclared_variables
 
 from afa.elicit import prompts
-from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer, read_answer, read_wrapped
+from afa.elicit.answers import (
+    ANSWERS,
+    BinaryTurn,
+    MulticlassTurn,
+    PairAnswer,
+    UnaryAnswer,
+    read_answer,
+    read_wrapped,
+    unary_questions,
+)
 from afa.elicit.prompts import BOUNDS, answer_schema, prompt_digest, render
-from afa.elicit.study import Settings, Study, Words, load_study, unary_questions
+from afa.elicit.study import Settings, Study, Words, load_study
 from afa.errors import ElicitationError
 
 ROOT = Path(__file__).parents[2]

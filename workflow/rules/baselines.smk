@@ -4,7 +4,7 @@ BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 
 if BASELINES.folder is not None:
     from afa.baselines import prompt_digests
-    from afa.elicit.endpoint import MODEL
+    from afa.elicit.study import MODEL
 
     rule llm_baselines:
         input:

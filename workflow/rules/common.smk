@@ -173,7 +173,7 @@ def live_options(*prompts):
     """What changes the answers of a live stage of the elicitation. The key is read by the command, from the environment alone."""
     if not settings.elicitation.live:
         return ""
-    from afa.elicit.endpoint import MODEL
+    from afa.elicit.study import MODEL
     from afa.elicit.prompts import prompt_digest
 
     digests = "".join(prompt_digest(prompt)[:DIGEST_LENGTH] for prompt in prompts)
