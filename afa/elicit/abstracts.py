@@ -12,13 +12,16 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import ConfigDict, StrictInt, TypeAdapter, ValidationError
 
 from afa.elicit.study import Kind
 from afa.errors import ElicitationError, Fault
 from afa.files import read_whole, write_text
+from afa.yamlfile import first_error
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""
@@ -59,10 +62,12 @@ class Abstract:
     unknown. title, journal : one line. text : one line per section.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     source: SourceName
     id: str
     title: str
-    year: int | None
+    year: StrictInt | None
     journal: str
     text: str
     doi: str = ""
@@ -98,15 +103,13 @@ class Abstract:
     @classmethod
     def of(cls, document: Any) -> Abstract:
         """The abstract that was stored as `document`; `ValueError` where it is none."""
-        if not isinstance(document, dict) or set(document) != {each.name for each in fields(cls)}:
-            raise ValueError("no fields of an abstract")
-        texts = (value for name, value in document.items() if name != "year")
-        year = document["year"]
-        if not all(isinstance(text, str) for text in texts) or not (year is None or type(year) is int):
-            raise ValueError("a field of another type")
-        if document["source"] not in ("pubmed", "preprint"):
-            raise ValueError("another source")
-        return cls(**document)
+        try:
+            return _ABSTRACT.validate_python(document)
+        except ValidationError as error:
+            raise ValueError(f"a field of another type ({first_error(error, 'the whole')})") from None
+
+
+_ABSTRACT = TypeAdapter(Abstract)
 
 
 def quoted(abstracts: Iterable[Abstract]) -> list[dict[str, str]]:

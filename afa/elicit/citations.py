@@ -63,29 +63,19 @@ class Citation:
 
 
 @dataclass(frozen=True)
-class Part:
+class Checked:
     """What one gene of an answer, or the answer as a whole (`item` empty), cites by number and in its texts."""
 
-    item: str
-    numbers: Sequence[int]
-    texts: Sequence[str]
-    claims_literature: bool
-    references: Sequence[Reference] = ()
-
-
-@dataclass(frozen=True)
-class Checked:
-    """The citations of one part of an answer."""
-
     question: Question
-    part: Part
+    item: str
+    claims_literature: bool
     citations: tuple[Citation, ...]
 
     @property
     def place(self) -> tuple[str, ...]:
         """What a row begins with: the first columns of `CITATION_COLUMNS`."""
         prompt, *others = self.question.asked
-        return prompt, self.question.run, *others, self.part.item
+        return prompt, self.question.run, *others, self.item
 
     def count(self, verdict: Verdict) -> int:
         """How many of the citations got a verdict."""
@@ -94,28 +84,30 @@ class Checked:
     @property
     def flagged(self) -> bool:
         """Whether it cites something that was not retrieved, or claims literature and cites nothing retrieved."""
-        return self.count("not retrieved") > 0 or (self.part.claims_literature and self.count("retrieved") == 0)
+        return self.count("not retrieved") > 0 or (self.claims_literature and self.count("retrieved") == 0)
 
 
 def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
-    """The citations of an answer, one entry per gene or one in all; abstracts : of the prompt, in its order."""
-    return [Checked(question, part, tuple(_judged(part, abstracts))) for part in parts(answer)]
+    """The citations of an answer, one entry per gene or one in all; abstracts : of the prompt, in its order.
 
+    A ranking of phenotypes cites nowhere.
+    """
 
-def parts(answer: Answer) -> list[Part]:
-    """Where an answer may cite; a ranking of phenotypes cites nowhere."""
+    def part(item: str, given: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Checked:
+        citations = tuple(_judged(given.reference_indices, texts, abstracts))
+        return Checked(question, item, given.evidence_source == "literature", citations)
+
     if isinstance(answer, UnaryAnswer):
-        genes = [_part(gene.gene_symbol, gene, gene.mechanism_of_action, gene.snippet) for gene in answer.genes]
-        return [*genes, *([Part("", (), (), False, answer.references)] if answer.references else [])]
+        genes = [part(gene.gene_symbol, gene, gene.mechanism_of_action, gene.snippet) for gene in answer.genes]
+        references = tuple(_reference(reference, abstracts) for reference in answer.references)
+        return [*genes, *([Checked(question, "", False, references)] if references else [])]
     if isinstance(answer, AnchorAnswer):
-        return [_part(pair.gene2, pair, pair.supporting_text) for pair in answer.pairs]
+        return [part(pair.gene2, pair, pair.supporting_text) for pair in answer.pairs]
     if isinstance(answer, PairAnswer | ConditionalAnswer):
-        return [_part("", answer, answer.supporting_text)]
-    return [Part("", (), (answer.supporting_text,), False)] if isinstance(answer, BinaryTurn) else []
-
-
-def _part(item: str, answer: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Part:
-    return Part(item, answer.reference_indices, texts, answer.evidence_source == "literature")
+        return [part("", answer, answer.supporting_text)]
+    if isinstance(answer, BinaryTurn):
+        return [Checked(question, "", False, tuple(_judged((), [answer.supporting_text], abstracts)))]
+    return []
 
 
 def reference_table(
@@ -165,7 +157,7 @@ def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
     """One row per answer, or gene of one, with the columns of `COUNT_COLUMNS`; those that cite nothing too."""
     verdicts = get_args(Verdict)
     rows = [
-        (*each.place, each.part.claims_literature, len(each.citations), *map(each.count, verdicts), each.flagged)
+        (*each.place, each.claims_literature, len(each.citations), *map(each.count, verdicts), each.flagged)
         for each in answers
     ]
     return pd.DataFrame(rows, columns=COUNT_COLUMNS)
@@ -187,23 +179,20 @@ def cited(text: str) -> Iterator[tuple[Kind, str]]:
     yield from (("author_year", " ".join(name.split())) for name in _AUTHOR_YEAR.findall(text))
 
 
-def _judged(part: Part, abstracts: Sequence[Abstract]) -> Iterator[Citation]:
-    numbers = {str(number) for number in range(1, len(abstracts) + 1)}
+def _judged(numbers: Iterable[int], texts: Iterable[str], abstracts: Sequence[Abstract]) -> Iterator[Citation]:
     known: dict[str, set[str]] = {
-        "number": numbers,
+        "number": {str(number) for number in range(1, len(abstracts) + 1)},
         "pmid": {each.id for each in abstracts if each.source == "pubmed"},
         "doi": {each.doi for each in abstracts if each.doi},
         "other": {each.id for each in abstracts if each.source == "preprint"},
     }
-    named: list[tuple[Kind, str]] = [("number", str(number)) for number in part.numbers]
-    named += [citation for text in part.texts for citation in cited(text)]
+    named: list[tuple[Kind, str]] = [("number", str(number)) for number in numbers]
+    named += [citation for text in texts for citation in cited(text)]
     for kind, name in dict.fromkeys(named):
         if kind == "author_year":
             yield Citation(kind, name, "cannot be checked")
         else:
             yield Citation(kind, name, "retrieved" if name in known[kind] else "not retrieved")
-    for reference in part.references:
-        yield _reference(reference, abstracts)
 
 
 def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> Citation:

@@ -18,7 +18,7 @@ import pandas as pd
 from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, quoted, words
 from afa.elicit.prompts import check_wording
 from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
-from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, pair_query, read_keywords, unary_query
+from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, query_on, read_keywords
 from afa.elicit.study import KEYWORDS_FILE, Study
 from afa.errors import ElicitationError
 
@@ -122,11 +122,11 @@ class Literature:
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
         phenotype, note = self.keywords.expanded(question.values["phenotype"])
         disease, other = self.keywords.expanded(self.disease)
-        query = pair_query(names, phenotype, disease) if genes else unary_query(phenotype, disease)
+        query = query_on(names, phenotype, disease)
         searches, notes = self._searched(query), [note, other]
         candidates = distinct(abstract for search in searches for abstract in search.abstracts)
         if genes and len(candidates) < self.most:
-            searches = (*searches, *self._searched(pair_query(names, (), disease)))
+            searches = (*searches, *self._searched(query_on(names, (), disease)))
             candidates = distinct(abstract for search in searches for abstract in search.abstracts)
             notes.append(f"widened to {' and '.join(genes)} without the phenotype")
         chosen = ranked(candidates, query.phrases, self.most)

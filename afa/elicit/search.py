@@ -71,13 +71,8 @@ def read_keywords(path: str | Path) -> Keywords:
     return Keywords(names)
 
 
-def unary_query(phenotype: Sequence[str], disease: Sequence[str]) -> Query:
-    """Publications on a phenotype of a disease."""
-    return Query((tuple(phenotype), tuple(disease)))
-
-
-def pair_query(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
-    """Publications that name all genes beside a phenotype of a disease; no phenotype, no such condition.
+def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
+    """Publications that name all genes, if any, beside a phenotype of a disease; no phenotype, no such condition.
 
     genes : the names of each, its symbol and its aliases.
     """

@@ -44,7 +44,7 @@ from afa.errors import ElicitationError, Fault
 from afa.files import atomic_folder, check_place, write_csv
 
 if TYPE_CHECKING:
-    from afa.elicit.retrieval import Literature, Retrieved
+    from afa.elicit.retrieval import Literature
 
 
 Tables = Mapping[str, pd.DataFrame]
@@ -83,14 +83,13 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     questions = unary_questions(study)
     entries, asked = _asked(source, questions)
     _check_voters(entries, study)
-    retrieved, abstracts = _retrieved(literature, questions, entries, study)
+    abstracts, cited = _cited(literature, questions, entries, study)
     named, dropped = usable_genes(genes_named(entries, source.place), **study.usable)
     shown = {question.values["phenotype"]: len(own) for question, own in zip(questions, abstracts, strict=True)}
     numbers = named["phenotype"].map(shown)
     named["references"] = list(map(retrieved_references, named["references"], numbers))
     references = reference_table(entries, abstracts, study)
-    tables = {"asked": asked, "named": named, "dropped": dropped, "references": references}
-    return {**tables, **_citations(entries, abstracts, retrieved, literature)}
+    return {"asked": asked, "named": named, "dropped": dropped, "references": references, **cited}
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
@@ -169,10 +168,10 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
     """
     questions = pair_questions(study, kept)
     entries, asked = _asked(source, questions, kept)
-    retrieved, abstracts = _retrieved(literature, questions, entries, study, kept)
+    _, cited = _cited(literature, questions, entries, study, kept)
     pairs = pairs_judged(entries, source.place)
     dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR)
-    return {"asked": asked, "pairs": pairs, "dropped": dropped, **_citations(entries, abstracts, retrieved, literature)}
+    return {"asked": asked, "pairs": pairs, "dropped": dropped, **cited}
 
 
 def bundle_stage(
@@ -279,28 +278,22 @@ def _asked(
     return [entry for entry in entries if entry is not None], asked
 
 
-def _retrieved(
+def _cited(
     literature: Literature | None,
     questions: Sequence[Question],
     entries: Sequence[Entry],
     study: Study,
     kept: pd.DataFrame | None = None,
-) -> tuple[list[Retrieved], list[Sequence[Abstract]]]:
-    """What was retrieved for each question, to which its answer must belong, and its abstracts; maybe nothing."""
-    if literature is None:
-        return [], [()] * len(questions)
-    literature.check(entries, study, kept)
-    retrieved = [literature.retrieved(question) for question in questions]
-    return retrieved, [each.abstracts for each in retrieved]
+) -> tuple[list[Sequence[Abstract]], Tables]:
+    """The abstracts of each question, to which its answer must belong, and tables of what answers cite.
 
-
-def _citations(
-    entries: Sequence[Entry],
-    abstracts: Sequence[Sequence[Abstract]],
-    retrieved: Sequence[Retrieved],
-    literature: Literature | None,
-) -> Tables:
-    """Tables of what answers cite; none for a record made elsewhere, which has no citations by number."""
+    Without literature there are no abstracts; a record made elsewhere has no citations by number, and no tables.
+    """
+    retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
+    if literature is not None:
+        literature.check(entries, study, kept)
+        retrieved = [literature.retrieved(question) for question in questions]
+        abstracts = [each.abstracts for each in retrieved]
     judged = [
         part
         for entry, own in zip(entries, abstracts, strict=True)
@@ -308,9 +301,9 @@ def _citations(
         for part in checked(entry.question, answer_of(entry), own)
     ]
     if not judged:
-        return {}
+        return abstracts, {}
     tables = {"citations": citation_table(judged), "citation_counts": citation_counts(judged)}
-    return tables if literature is None else {**tables, **literature.tables(retrieved)}
+    return abstracts, tables if literature is None else {**tables, **literature.tables(retrieved)}
 
 
 def _check_voters(entries: Sequence[Entry], study: Study) -> None:

@@ -126,9 +126,7 @@ def test_a_reference_counts_only_with_the_title_and_the_numbers_of_one_retrieved
 ) -> None:
     answer = read_answer(UnaryAnswer, an_entry(GENE, references=[reference]).raw)
     whole = [
-        each
-        for each in checked(Question("unary", {"phenotype": "fever"}, "r1"), answer, ABSTRACTS)
-        if not each.part.item
+        each for each in checked(Question("unary", {"phenotype": "fever"}, "r1"), answer, ABSTRACTS) if not each.item
     ]
     assert [each.verdict for each in whole[0].citations] == [verdict]
     assert whole[0].flagged is (verdict != "retrieved")

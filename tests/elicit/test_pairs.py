@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.elicit.answers import AnchorAnswer, beside_the_question, read_answer
-from afa.elicit.search import pair_query
+from afa.elicit.search import query_on
 from afa.errors import ElicitationError
 
 LIVE = ("--live", "--calls=300", "--at-once=2")
@@ -138,7 +138,7 @@ def test_scope_exclusions_and_numbers_of_the_paper_stand_in_the_questions(tmp_pa
 
 
 def test_a_pair_is_searched_for_by_every_name_of_its_genes() -> None:
-    query = pair_query([("CXCL8", "IL-8", "interleukin 8"), ("OSM",)], (), ("IBD",))
+    query = query_on([("CXCL8", "IL-8", "interleukin 8"), ("OSM",)], (), ("IBD",))
     assert query.groups == (("CXCL8", "IL-8", "interleukin 8"), ("OSM",), ("IBD",))
 
 

@@ -32,10 +32,9 @@ from afa.elicit.search import (
     Keywords,
     PubMed,
     Query,
-    pair_query,
     plain,
+    query_on,
     read_keywords,
-    unary_query,
 )
 from afa.elicit.web import SLACK, Pace
 from afa.errors import ElicitationError
@@ -270,13 +269,13 @@ def test_keywords_name_no_gene_of_the_record() -> None:
 
 
 def test_pubmed_is_asked_for_phenotype_and_disease_in_title_or_abstract() -> None:
-    query = unary_query(KEYWORDS.expanded("perianal_disease")[0], KEYWORDS.expanded("IBD")[0])
+    query = query_on((), KEYWORDS.expanded("perianal_disease")[0], KEYWORDS.expanded("IBD")[0])
     expected = '("perianal fistula"[tiab] OR "anal fistula"[tiab]) AND ("Crohn\'s disease"[tiab])'
     assert PubMed("a@example.org").written(query) == expected
 
 
 def test_europe_pmc_is_asked_for_preprints_only() -> None:
-    query = pair_query([["MUC2"], ["HLA-DRB1"]], ["anal fistula"], ["IBD"])
+    query = query_on([["MUC2"], ["HLA-DRB1"]], ["anal fistula"], ["IBD"])
     words = ["MUC2", "HLA-DRB1", "anal fistula", "IBD"]
     assert EuropePmc().written(query) == " AND ".join([*(f'(TITLE_ABS:"{word}")' for word in words), "(SRC:PPR)"])
 
@@ -284,13 +283,13 @@ def test_europe_pmc_is_asked_for_preprints_only() -> None:
 def test_a_name_cannot_change_the_question() -> None:
     hostile = 'MUC2"[tiab] OR "cancer" SRC:MED (x) \\ *'
     assert plain(hostile) == "MUC2 tiab OR cancer SRC MED x"
-    written = PubMed("a@example.org").written(pair_query([[hostile], ["TFF3"]], [], ["IBD"]))
+    written = PubMed("a@example.org").written(query_on([[hostile], ["TFF3"]], [], ["IBD"]))
     assert written == '("MUC2 tiab OR cancer SRC MED x"[tiab]) AND ("TFF3"[tiab]) AND ("IBD"[tiab])'
 
 
 def test_a_name_without_letters_is_refused() -> None:
     with pytest.raises(ElicitationError, match="letters or digits"):
-        pair_query([['""'], ["TFF3"]], [], ["IBD"])
+        query_on([['""'], ["TFF3"]], [], ["IBD"])
 
 
 def test_phrases_stand_once() -> None:
