@@ -193,7 +193,7 @@ def over_papers(table: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFr
     """
     papers = sorted(table["paper"].unique())
     place = pd.Series(range(len(papers)), index=papers)
-    resampled = Resampled.of(len(papers), resamples=1_000, confidence=0.95, purpose="papers")
+    resampled = Resampled.of(papers, resamples=1_000, confidence=0.95, purpose="papers")
     rows = []
     for key, part in table.groupby(list(by), sort=False):
         at = place[part["paper"]].to_numpy()

@@ -29,8 +29,7 @@ from afa.planner import ALL_DUELS_UP_TO
 from afa.stages.binary import targets_of
 from afa.stages.inputs import labels_of
 from afa.stages.topk import Targets, clinical_k
-from afa.stats.arrays import rows_of
-from afa.stats.tables import joined
+from afa.stats.tables import joined, rows_of
 
 GAIN = "cmi"
 BINARY_RULE = "greedy"

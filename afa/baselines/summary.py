@@ -16,7 +16,7 @@ from afa.elicit.budget import Prices
 from afa.errors import ElicitationError, Fault
 from afa.mrf import Floats
 from afa.stages.binary import truth_of
-from afa.stats.accuracy import Part, Resampled, Signs, sums_of
+from afa.stats.accuracy import Part, Resampled, Signs
 from afa.stats.summary import count_rows, summary_rows
 
 TARGETS = ("likelihood", "clinical")
@@ -110,11 +110,11 @@ def summarise_baselines(
     readouts, targets = tables["readouts"], tables["targets"]
     rules = {BINARY: BINARY_RULE, TOP_K: str(tables["protocol"]["top_k_rule"].iloc[0])}
     patients, rounds = list(dict.fromkeys(readouts["patient"])), sorted(set(readouts["t"]))
-    resampled = Resampled.of(len(patients), resamples=resamples, confidence=confidence, purpose="llm_baselines")
+    resampled = Resampled.of(patients, resamples=resamples, confidence=confidence, purpose="llm_baselines")
     credit = credits_of(readouts, targets, patients)
     rows = [
         *_shares(credit, resampled, rounds, rules),
-        *_missing(readouts, resampled, patients, rounds),
+        *_missing(readouts, resampled),
         *_beside(targets, resampled, patients),
         *_ends(tables["turns"], tables["faults"]),
         *_usage(tables["calls"], prices),
@@ -163,15 +163,12 @@ def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
     return own | {"guide": "linearity" if task == TOP_K else None}
 
 
-def _missing(
-    readouts: pd.DataFrame, resampled: Resampled, patients: Sequence[str], rounds: Sequence[int]
-) -> Iterator[pd.DataFrame]:
+def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """The share of turns read out without a decision, by task, model and t."""
     models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
     for (task, method), rows in models.groupby(["task", "method"], sort=False):
         lacks = rows.assign(lacks=~rows["decided"], one=1.0)
-        right, total = sums_of(lacks, patients, "lacks", "one")
-        shares = resampled.mean([(right, total)]).assign(t=rounds, metric="rate", method=str(method))
+        shares = resampled.share(lacks, "lacks", "one").assign(metric="rate", method=str(method))
         yield shares.assign(stratum=str(task), quantity="missing")
 
 

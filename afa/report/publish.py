@@ -1,6 +1,6 @@
 """The tables for readers, as CSV, with a data dictionary: type, unit and meaning of every column that a run writes.
 
-The columns of a stage are described in its `STAGE`; any other means what `columns.COMMON` says, or `OF_TABLE`. Tables
+The columns of a stage are described in its `STAGE`; any other means what `columns.csv` says, or `OF_TABLE`. Tables
 of a stage are named `stage/table`, those made for readers by their file name.
 """
 
@@ -19,8 +19,7 @@ from afa.files import atomic_folder, write_csv
 from afa.orders import PAPER_ROUNDS
 from afa.report.paper_tables import TABLES, Lines, binary_form, paper_table
 from afa.stages import stages
-from afa.stages.base import Column
-from afa.stages.columns import COMMON
+from afa.stages.base import COMMON, Column
 from afa.stats.summary import TABLES as SUMMARY_TABLES
 
 DICTIONARY = "data_dictionary"

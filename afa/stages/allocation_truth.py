@@ -11,11 +11,10 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.rounds import full_observation
 from afa.inference.meanfield import Solver
-from afa.stages.base import Column, Stage
-from afa.stages.columns import columns
+from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import labels_of, top_k_size
 from afa.stages.topk import Targets, clinical_k
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.tables import duel_rows, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Inference

@@ -26,10 +26,11 @@ In a folder each of the two may stand in a file of its own, imported as `from af
 a job's digest is that of its own function either way.
 
 Adding a stage
-    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a keyword of `columns(...)`;
-       `rows` of `STAGE` names the tables of the summary. Settings of its own are a class `Settings(Section)`, given as
-       `section=Settings`: the section NAME of `config.yaml`, and the only home of a default; the text below a field is
-       its meaning. A section that two stages read stands in `afa/stages/settings.py`.
+    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a keyword of `columns(...)`, or
+       a line of `columns.csv` where several tables have it; `rows` of `STAGE` names the tables of the summary. Settings
+       of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME of `config.yaml`, and
+       the only home of a default; the text below a field is its meaning. A section that two stages read stands in
+       `afa/stages/settings.py`.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a text cell tagged `caption` below the figure; a
        figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
        `tests/report/test_every_figure.py` draws it from a small run of all stages, with settings of its own where the
@@ -49,8 +50,10 @@ A finished run that other code has made would be made again, for minutes. To see
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -91,6 +94,45 @@ class Column(NamedTuple):
 
 Columns = Mapping[str, Column]
 """The columns of a table, in order."""
+with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
+    COMMON: Columns = {row["column"]: Column(row["unit"], row["meaning"]) for row in csv.DictReader(_file)}
+"""What a column means in all tables, unless a stage says otherwise."""
+
+
+def columns(names: str, **own: Column) -> Columns:
+    """The columns of a table from their names, in order; `own` has those that mean something else in this table.
+
+    >>> columns("patient t", t=Column("per cent", "of the features observed"))["t"].unit
+    'per cent'
+    """
+    return {name: own.get(name) or COMMON[name] for name in names.split()}
+
+
+def described(own: Mapping[str, Column], **tables: str) -> dict[str, Columns]:
+    """The columns of several tables from their names; `own` has those that mean something else in all of these."""
+    return {table: columns(names, **own) for table, names in tables.items()}
+
+
+LAYER0 = {
+    "clusters": columns(
+        "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
+        " lipschitz_f2 gap separation within between",
+        score=Column("nats", "score of the centroid at no observation"),
+        gap=Column("nats", "smallest l1 distance between centroids"),
+    ),
+    "layer0": columns(
+        "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"
+    ),
+    "lift": columns(
+        "cohort bundle n_clusters criterion rule patient t right right_greedy duels",
+        right=Column("count", "right decisions where greedy chooses for the entities left, a tie counting one half"),
+    ),
+    "patients": columns(
+        "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
+        duels=Column("count", "dominations of entities that have a winner at full observation"),
+    ),
+}
+"""The tables of Layer 0, on a bundle and on synthetic entities."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
 ROUNDING = 1e-9

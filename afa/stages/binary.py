@@ -26,11 +26,10 @@ from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_gai
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS, random_orders
-from afa.stages.base import Stage
-from afa.stages.columns import columns
+from afa.stages.base import Stage, columns
 from afa.stats.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
-from afa.stats.arrays import ORDER_KEYS, Cube
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
+from afa.stats.tables import ORDER_KEYS, Cube
 
 if TYPE_CHECKING:
     from afa.stages import settings
@@ -208,7 +207,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
     entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
     last_round = int(tasks["features"].iloc[0])
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="binary")
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="binary")
     truth = {target: truth_of(targets, target, patients, entities) for target in TARGETS}
     cubes = {
         (str(allocation), str(gain) or None, str(guide) or None): Cube.of(part, patients, entities, last_round)

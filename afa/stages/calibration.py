@@ -28,13 +28,12 @@ from afa.errors import InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Stage
+from afa.stages.base import Stage, columns
 from afa.stages.binary import targets_of
-from afa.stages.columns import columns
 from afa.stages.inputs import closures_beside, rounds_up_to
-from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of, sums_of
-from afa.stats.arrays import Cube, axis_among, rows_of
+from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of
 from afa.stats.summary import summary_rows
+from afa.stats.tables import Cube, axis_among, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
@@ -226,7 +225,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     odds, targets = tables["odds"], tables["targets"]
     patients = list(targets["patient"].unique())
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="calibration")
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="calibration")
     rows = []
     for cut, cases in cases_of(odds, targets):
         keys: dict[str, Any] = {"variant": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
@@ -237,8 +236,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             rows.append(resampled.statistic(statistic, len(cases)).assign(metric=metric, **keys))
     opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0, one=1)
     for (coupling, inference, t), part in opposed.groupby(["coupling", "inference", "t"], sort=False):
-        right, total = sums_of(part, patients, "opposed", "one")
-        share = resampled.mean([(right, total)])
+        share = resampled.share(part, "opposed", "one", by=None)
         keys = {"coupling": str(coupling), "reference": str(inference)}
         rows.append(share.assign(metric="rate", quantity="at_odds", t=int(str(t)), **keys))
     return summary_rows("calibration", rows, method="two_elbo", allocation="random", start="uniform")

@@ -26,12 +26,11 @@ from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Section, Seeds, Stage
-from afa.stages.columns import columns
-from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of, sums_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stages.base import Section, Seeds, Stage, columns
+from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of
 from afa.stats.resampling import Moments
 from afa.stats.summary import summary_rows
+from afa.stats.tables import duel_rows, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -232,13 +231,13 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     duel to call has its count alone.
     """
     patients = list(tables["duels"]["patient"].unique())
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="chaos_gap")
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="chaos_gap")
     winners = tables["duels"].pivot(index="patient", columns=["entity_a", "entity_b"], values="winner")
     target, strata = winners.loc[patients].to_numpy(np.int8), chaos_strata(tables["flips"])
     groups = _groups(strata, patients)
     stability = membership_stability(strata, resampled)
     rows = [
-        *_by_round(tables["rounds"], patients, groups, resampled),
+        *_by_round(tables["rounds"], groups, resampled),
         *_beside(target, groups, resampled),
         stability[stability["n"] > 0],
         *_what_flips_follow(strata, patients, resampled),
@@ -333,14 +332,12 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
     return groups
 
 
-def _by_round(
-    rounds: pd.DataFrame, patients: Sequence[str], groups: Groups, resampled: Resampled
-) -> Iterator[pd.DataFrame]:
+def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         parts: dict[str, Part] = {}
         for method, table in rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False):
-            right, total = sums_of(table, patients, "right", "duels")
+            right, total = resampled.sums(table, "right", "duels")
             parts[str(method)] = right, total
         gaps = parts["linearity"][0] - parts["wald"][0], parts["wald"][1]
         for (stratum, variant), members in groups.items():

@@ -18,17 +18,16 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.gauges import COUNTS, READINGS, gauge_paths
-from afa.engine.rounds import KINDS, right_by_kind
+from afa.engine.rounds import right_by_kind
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Column, Rounds, Section, Seeds, Stage
-from afa.stages.columns import columns
+from afa.stages.base import Column, Rounds, Section, Seeds, Stage, columns
 from afa.stages.inputs import labels_of, rounds_up_to
-from afa.stats.accuracy import Part, Resampled, Signs, by_t, sums_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.accuracy import Part, Resampled, Signs, by_t
 from afa.stats.resampling import Moments, interval, percentiles
 from afa.stats.summary import count_rows, summary_rows
+from afa.stats.tables import duel_rows, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -174,16 +173,16 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     rows are over conclusive pairs alone; where there is none, the counts say so and nothing else is given.
     """
     patients = list(tables["targets"]["patient"].unique())
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="gauge")
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="gauge")
     agreement = []
     for method, table in tables["agreement"].groupby("method", sort=False):
-        agree, duels = sums_of(table, patients, "agree", "duels")
-        agreement.append(by_t(resampled.mean([(agree, duels)])).assign(metric="rate", method=method, reference=BOTH))
+        share = resampled.share(table, "agree", "duels")
+        agreement.append(share.assign(metric="rate", method=method, reference=BOTH))
     parts = {
         "gauge_agreement": agreement,
         "gauge_correlation": _correlations(tables["scalars"], patients, resampled),
         "gauge_accuracy": [
-            *_accuracies(tables["rounds"], patients, resampled),
+            *_accuracies(tables["rounds"], resampled),
             *_constants(tables["targets"], patients, resampled),
         ],
     }
@@ -232,19 +231,16 @@ def _mean_and_quartiles(values: Floats) -> Floats:
     return found
 
 
-def _accuracies(rounds: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
     for target, of_target in rounds.groupby("target", sort=False):
         every: dict[tuple[str, str], Part] = {}
         for (method, reference), table in of_target.groupby(["method", "reference"], sort=False):
-            sums = sums_of(table, patients, *(f"{count}{kind}" for kind in KINDS for count in ("right", "duels")))
-            whole, first, wrong = zip(sums[::2], sums[1::2], strict=True)
-            every[str(method), str(reference)] = whole
+            right, duels = resampled.sums(table, "right", "duels")
+            every[str(method), str(reference)] = right, duels
             label = {"method": str(method), "reference": str(reference) or None, "target": str(target)}
-            sides = [first, (whole[0] - first[0], whole[1] - first[1])]
-            yield by_t(resampled.mean([whole])).assign(metric="accuracy", **label)
-            yield by_t(resampled.mean(sides)).assign(metric="balanced_accuracy", **label)
-            if wrong[1].any():
-                yield by_t(resampled.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong", **label)
+            for rows in resampled.of_duels(table):
+                if "stratum" not in rows or rows["n"].any():
+                    yield rows.assign(**label)
         for method in [name for name, reference in every if reference == "true"]:
             gap = by_t(resampled.gap([every[method, "maxent"]], [every[method, "true"]]))
             yield gap.assign(metric="gap", method=method, reference=BOTH, target=str(target))

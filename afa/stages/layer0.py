@@ -35,12 +35,11 @@ from afa.layer0 import (
 )
 from afa.mrf import Floats
 from afa.preference import tie_of
-from afa.stages.base import Column, Stage
-from afa.stages.columns import LAYER0, columns
+from afa.stages.base import LAYER0, Column, Stage, columns
 from afa.stages.inputs import final_differences, top_k_size
 from afa.stats.accuracy import Part, Resampled, by_t, right_of
-from afa.stats.arrays import rows_of
 from afa.stats.summary import Labelled, labelled, summary_rows
+from afa.stats.tables import rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference, Layer0
@@ -276,7 +275,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def resampled_patients(tables: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, purpose: str) -> Resampled:
-    return Resampled.of(tables["patients"]["patient"].nunique(), **dict(bootstrap), purpose=purpose)
+    return Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose=purpose)
 
 
 def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dict[str, pd.DataFrame]:
@@ -310,13 +309,13 @@ def _false(patients: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     rows = []
     for (criterion, rule), each in patients.groupby(ELIMINATION, sort=False):
         harmed = (each["false_certificates"] > 0).astype(np.int64)
-        counted = each.assign(harmed=harmed, one=1).groupby("patient", sort=False).sum(numeric_only=True)
+        counted = each.assign(harmed=harmed, one=1)
         for quantity, false, of in (
             (None, "false_certificates", "certificates"),
             ("harmed", "harmed", "one"),
             ("duels", "false_duels", "duels"),
         ):
-            table = resampled.mean([(_column(counted, false), _column(counted, of))])
+            table = resampled.share(counted, false, of, by=None)
             rows.append(table.assign(quantity=quantity, criterion=str(criterion), rule=str(rule)))
     return named(pd.concat(rows, ignore_index=True).assign(metric="rate"))
 

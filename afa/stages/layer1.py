@@ -32,13 +32,11 @@ from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Column, Section, Seeds, Stage
-from afa.stages.columns import columns
+from afa.stages.base import Column, Section, Seeds, Stage, columns
 from afa.stages.inputs import final_differences
-from afa.stats.accuracy import Part, Resampled, by_t, sums_of
-from afa.stats.arrays import rows_of
+from afa.stats.accuracy import Part, Resampled, by_t
 from afa.stats.summary import summary_rows
-from afa.stats.tables import joined
+from afa.stats.tables import joined, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -235,8 +233,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     observation, and `called`, of the others. `count`: `wrong` and tied calls of the rigorous brackets, over all t.
     """
     pairs = tables["pairs"].set_index("patient")
-    sample = Resampled.of(len(pairs), **dict(bootstrap), purpose="layer1")
-    rounds, steps = Counts.of(tables["calls"], pairs, "t"), Counts.of(tables["steps"], pairs, "step")
+    sample = Resampled.of(pairs.index, **dict(bootstrap), purpose="layer1")
+    rounds, steps = Counts.of(tables["calls"], pairs, "t", sample), Counts.of(tables["steps"], pairs, "step", sample)
     rows: list[pd.DataFrame] = []
     for allocation in ALLOCATIONS:
         for bracket in BRACKETS:
@@ -263,11 +261,11 @@ class Counts:
     tied: Floats
 
     @classmethod
-    def of(cls, table: pd.DataFrame, pairs: pd.DataFrame, time: str) -> Counts:
+    def of(cls, table: pd.DataFrame, pairs: pd.DataFrame, time: str, sample: Resampled) -> Counts:
         names = [name for name in ("called", "wrong", "tied") if name in table]
         counted = {}
         for (allocation, bracket), part in table.groupby(["allocation", "bracket"], sort=False):
-            sums = sums_of(part, list(pairs.index), *names, by=time)
+            sums = sample.sums(part, *names, by=time)
             counted[str(allocation), str(bracket)] = dict(zip(names, sums, strict=True))
         runs = table.groupby("allocation")["seed"].nunique(dropna=False).to_dict()
         duels, tied = (pairs[[name]].to_numpy(float) for name in ("duels", "tied"))

@@ -15,8 +15,7 @@ from afa.checks.sanity.gauge import gauge_change
 from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
-from afa.stages.base import Column, Section, Seeds, Stage
-from afa.stages.columns import columns
+from afa.stages.base import Column, Section, Seeds, Stage, columns
 from afa.stats.accuracy import Resampled, share_of
 from afa.stats.summary import summary_rows
 
@@ -122,13 +121,13 @@ def _gates(gates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    resampled = Resampled.of(patients["patient"].nunique(), **dict(bootstrap), purpose="sanity")
+    resampled = Resampled.of(patients["patient"].unique(), **dict(bootstrap), purpose="sanity")
     tables = []
     for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
         of = {"stratum": str(population), "reference": str(bracket)}
         for name, whole in SHARES.items():
-            right, total = (table[[column]].to_numpy(float) for column in (name, whole))
-            tables.append(resampled.mean([(right, total)]).assign(metric="rate", quantity=name, **of))
+            share = resampled.share(table, name, whole, by=None)
+            tables.append(share.assign(metric="rate", quantity=name, **of))
         tied = int(table["tied_called"].sum())
         row = {"metric": "count", "quantity": "tied_called", "value": tied, "n": tied}
         tables.append(pd.DataFrame([{**of, **row}]))

@@ -17,14 +17,13 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.engine.paths import SignPaths, sign_paths
-from afa.engine.rounds import KINDS, right_by_kind
+from afa.engine.rounds import right_by_kind
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
-from afa.stages.base import Stage
-from afa.stages.columns import columns
-from afa.stats.accuracy import Part, Resampled, by_t, sums_of
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stages.base import Stage, columns
+from afa.stats.accuracy import Part, Resampled
 from afa.stats.summary import count_rows, summary_rows
+from afa.stats.tables import duel_rows, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference, RandomOrder
@@ -122,31 +121,23 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
     patients = list(rounds["patient"].unique())
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="sign_convergence")
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="sign_convergence")
     rows: list[pd.DataFrame] = []
     for (start, name), each in rounds.groupby(["start", "method"], sort=False):
         method = str(name).removesuffix("_reversed")
-        sums = sums_of(each, patients, *(f"{count}{kind}" for kind in KINDS for count in ("right", "duels")))
-        every, first, wrong = zip(sums[::2], sums[1::2], strict=True)
-        second = every[0] - first[0], every[1] - first[1]
         label = {"method": method, "start": str(start), "variant": None if method == name else "reversed"}
-        rows += [
-            by_t(resampled.mean([every])).assign(metric="accuracy", **label),
-            by_t(resampled.mean([first, second])).assign(metric="balanced_accuracy", **label),
-            by_t(resampled.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong", **label),
-        ]
+        rows += [table.assign(**label) for table in resampled.of_duels(each)]
     winners = duels.pivot(index="patient", columns=["entity_a", "entity_b"], values="winner").loc[patients].to_numpy()
     ties = count_rows({"tied_at_full_observation": ((winners == 0).sum(), (winners != 0).sum())})
     rows += [*resampled.constant(winners), ties]
     for name, table in orders.groupby("method", sort=False):
-        different, compared = table.set_index("patient").loc[patients, ["different", "compared"]].to_numpy(float).T
-        share = resampled.mean([(different[:, None], compared[:, None])])
+        share = resampled.share(table, "different", "compared", by=None)
         rows.append(share.assign(metric="rate", quantity="other_order", method=str(name), t=int(rounds["t"].max())))
-    whole = [*(table.assign(target="likelihood") for table in rows), _sweeps(rounds, patients, resampled)]
+    whole = [*(table.assign(target="likelihood") for table in rows), _sweeps(rounds, resampled)]
     return summary_rows("sign_accuracy_random", whole, allocation="random", schedule="every")
 
 
-def _sweeps(rounds: pd.DataFrame, patients: list[str], resampled: Resampled) -> pd.DataFrame:
+def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Damped sweeps per mean-field solve by start (decisions.md M6), all entities' solves together.
 
     Every start solves the same states. Before any observation there is nothing to go on from: the first round is the
@@ -155,9 +146,9 @@ def _sweeps(rounds: pd.DataFrame, patients: list[str], resampled: Resampled) -> 
     tables: list[pd.DataFrame] = []
     later: dict[str, list[Part]] = {}
     for start, each in rounds.groupby("start", sort=False):
-        sweeps, solves = sums_of(each, patients, "iterations", "solves")
-        later[str(start)] = [(sweeps[:, 1:].sum(axis=1, keepdims=True), solves[:, 1:].sum(axis=1, keepdims=True))]
-        whole = by_t(resampled.mean([(sweeps, solves)])), resampled.mean(later[str(start)])
+        sweeps, solves = resampled.sums(each[each["t"] > 0], "iterations", "solves", by=None)
+        later[str(start)] = [(sweeps, solves)]
+        whole = resampled.share(each, "iterations", "solves"), resampled.mean(later[str(start)])
         tables += [table.assign(start=str(start)) for table in whole]
     first, *others = later
     for start in others:

@@ -22,13 +22,11 @@ from afa.errors import InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import generator_of, random_order
-from afa.stages.base import Column, Stage
-from afa.stages.columns import described
+from afa.stages.base import Column, Stage, described
 from afa.stages.inputs import drawn_patients
 from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
-from afa.stats.arrays import rows_of
 from afa.stats.summary import summary_rows
-from afa.stats.tables import joined
+from afa.stats.tables import joined, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Inference
@@ -208,7 +206,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     draws = tables["draws"]
     n_units = 1 if draws.empty else int(draws["draw"].max()) + 1
-    resampled = Resampled.of(n_units, **dict(bootstrap), purpose=EXPERIMENT)
+    resampled = Resampled.of(range(n_units), **dict(bootstrap), purpose=EXPERIMENT)
     rows = []
     for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
         sums, counts = summed(part, part["draw"].to_numpy(np.int64), n_units)

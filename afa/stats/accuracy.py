@@ -7,10 +7,10 @@ numbers, take one row a resample and give (R,); NaN where a resample has one cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,14 +28,35 @@ SURE, TIED = 2, 1
 
 @dataclass(frozen=True)
 class Resampled:
-    """Shares over patients with percentile intervals; `weights` (R, P) is how often each resample draws a patient."""
+    """Shares over patients, or over other units, with percentile intervals.
 
+    units : names, in the order of the first axis of all counts. weights : (R, P) how often each resample draws a unit.
+    """
+
+    units: pd.Index
     weights: Floats
     confidence: float
 
     @classmethod
-    def of(cls, n_patients: int, *, resamples: int, confidence: float, purpose: str) -> Resampled:
-        return cls(patient_weights(n_patients, resamples=resamples, purpose=purpose), confidence)
+    def of(cls, units: Iterable[Any], *, resamples: int, confidence: float, purpose: str) -> Resampled:
+        names = pd.Index(list(units))
+        return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
+
+    def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
+        """(P, T) sums of each column by unit and by the values of `by`, ascending; 0 without a row. (P, 1) by none."""
+        if by is None:
+            whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
+            return [whole[[name]].to_numpy(float) for name in columns]
+        parts = table.groupby([unit, by], sort=False)[list(columns)].sum()
+        return [parts[name].unstack(by).reindex(self.units).fillna(0.0).to_numpy(float) for name in columns]
+
+    def share(
+        self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
+    ) -> pd.DataFrame:
+        """`mean` of the sums of one column over those of another, with the values of `by`."""
+        part, of = self.sums(table, right, total, by=by, unit=unit)
+        shares = self.mean([(part, of)])
+        return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
     @property
     def every(self) -> Floats:
@@ -55,6 +76,19 @@ class Resampled:
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """The same for the difference of two such means; both are resampled together."""
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
+
+    def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Rows by t of the counts of `afa.engine.rounds.right_by_kind`.
+
+        `accuracy`, `balanced_accuracy` over the two sides of a duel, and `accuracy` in the stratum `prior_wrong`.
+        """
+        kinds = ("", "_first", "_prior_wrong")
+        sums = self.sums(table, *(f"{count}{kind}" for kind in kinds for count in ("right", "duels")))
+        every, first, wrong = zip(sums[::2], sums[1::2], strict=True)
+        second = every[0] - first[0], every[1] - first[1]
+        yield by_t(self.mean([every])).assign(metric="accuracy")
+        yield by_t(self.mean([first, second])).assign(metric="balanced_accuracy")
+        yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
         """What needs no observation, target (P, Q): `majority`, the best constant answers, and `prevalence`, of 1."""
@@ -83,12 +117,6 @@ def _cases(parts: list[Part]) -> NDArray[np.int64]:
 def by_t(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of the rounds 0 to the last, with their t."""
     return rows.assign(t=np.arange(len(rows)))
-
-
-def sums_of(table: pd.DataFrame, patients: Sequence[str], *columns: str, by: str = "t") -> list[Floats]:
-    """(P, T) sums of each column by patient, in this order, and by the values of `by`, ascending; 0 without a row."""
-    sums = table.groupby(["patient", by], sort=False)[list(columns)].sum()
-    return [sums[name].unstack(by).reindex(list(patients)).fillna(0.0).to_numpy(float) for name in columns]
 
 
 def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:

@@ -1,17 +1,24 @@
-"""The tables of a stage: one folder of Parquet files, the same bytes for the same numbers, with checksums in them."""
+"""Long tables: made row by row from axes, read as arrays, and written as a folder of Parquet files with checksums.
+
+A table that fills an array has one row for every place, or an error names the first place that has not one. The steps
+of binary tasks are spread out over rounds: what each task says after t observations, for every t. The same numbers are
+written as the same bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from afa.errors import ConfigError, Fault
+from afa.errors import AfaError, ConfigError, Fault
 from afa.files import atomic_folder
 
 T = TypeVar("T")
@@ -135,3 +142,177 @@ def _by_patient(table: pa.Table) -> pa.Table:
     patients = table["patient"].combine_chunks().dictionary_encode()
     place = np.argsort(np.argsort(np.array(patients.dictionary.to_pylist(), dtype=object)))
     return table.take(pa.array(np.argsort(place[patients.indices.to_numpy()], kind="stable")))
+
+
+Singles = NDArray[np.float32]
+AGAIN = "run the stage again"
+
+
+def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
+    """One row for every combination of what is on these axes, the last varying fastest.
+
+    >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
+    [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
+    """
+    labels = {name: pd.Index(axis if isinstance(axis, range) else list(axis)) for name, axis in axes.items()}
+    places = np.indices([len(each) for each in labels.values()]).reshape(len(labels), -1)
+    return pd.DataFrame({name: labels[name].take(at) for name, at in zip(labels, places, strict=True)})
+
+
+def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
+    """The same, and last every pair of entities, in bundle order, as `entity_a` and `entity_b`."""
+    names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
+    table = rows_of(**axes, pair=range(len(a)))
+    pair = table.pop("pair").to_numpy()
+    return table.assign(entity_a=names[a[pair]], entity_b=names[b[pair]])
+
+
+def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
+    """One table of all parts by patient, in this order, so that tables of parts of the patients join to the whole."""
+    whole = pd.concat(parts, ignore_index=True)
+    return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
+
+
+class Axis(NamedTuple):
+    """Where each row of a table stands along one key, and what the places are called; -1 is no place."""
+
+    codes: NDArray[np.int64]
+    labels: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A table whose rows fill an array with these axes, each place once; `place` (rows,) is where each row stands."""
+
+    name: str
+    table: pd.DataFrame
+    axes: Mapping[str, Axis]
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
+        """A `ConfigError` names the first row that has no place, or the first place without exactly one row."""
+        for key, axis in axes.items():
+            if (axis.codes < 0).any():
+                where = f"{name}, row {int(np.flatnonzero(axis.codes < 0)[0])}"
+                raise ConfigError(Fault(where, f"a {key} that is missing or unknown", "a known one", AGAIN))
+        shape = tuple(len(axis.labels) for axis in axes.values())
+        place = np.ravel_multi_index([axis.codes for axis in axes.values()], shape)
+        whole = cls(name, table, axes, place)
+        rows = np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
+        whole.refuse(rows != 1, "none or several rows", "one row", AGAIN)
+        return whole
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis.labels) for axis in self.axes.values())
+
+    def column(self, name: str, *, may_miss: bool = False) -> Singles:
+        """The values of a column by place, in single precision; NaN where missing, which is an error unless it may."""
+        values = np.empty(len(self.place), dtype=np.float32)
+        values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
+        values = values.reshape(self.shape)
+        if not may_miss:
+            self.refuse(np.isnan(values), f"no {name}", "a number", AGAIN)
+        return values
+
+    def refuse(
+        self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
+    ) -> None:
+        """Raise an error that names the first place where a mask of this shape holds, if any."""
+        if broken.any():
+            codes = np.unravel_index(int(broken.argmax()), self.shape)
+            labels = (axis.labels[int(code)] for axis, code in zip(self.axes.values(), codes, strict=True))
+            words = ("/".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)
+            where = ", ".join(f"{key} {word}" for key, word in zip(self.axes, words, strict=True))
+            raise error(Fault(f"{self.name}, {where}", found, expected, step))
+
+
+def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
+    """Places of a column's values, as texts, among known labels."""
+    each, names = pd.factorize(column)
+    place_of = {label: place for place, label in enumerate(labels)}
+    of_names = [place_of.get(str(name), -1) for name in names]
+    return Axis(np.array([*of_names, -1], dtype=np.int64)[each], labels)
+
+
+def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
+    """Places of the combinations of some columns, in order of first appearance; labels are tuples."""
+    codes, levels = np.zeros(len(table), dtype=np.int64), []
+    missing = np.zeros(len(table), dtype=bool)
+    for column in columns:
+        each, names = pd.factorize(table[column])
+        missing |= each < 0
+        codes = codes * len(names) + np.maximum(each, 0)
+        levels.append(list(names))
+    numbers, combined = pd.factorize(codes)
+    by_level = np.unravel_index(combined, [max(len(names), 1) for names in levels])
+    labels = [tuple(names[i] for names, i in zip(levels, each, strict=True)) for each in zip(*by_level, strict=True)]
+    return Axis(np.where(missing, -1, numbers), labels)
+
+
+def rows_by(table: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], NDArray[np.intp]]:
+    """Places in the table of the rows with each combination of some columns; a missing value is -1.
+
+    >>> rows_by(pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]}), ["name", "seed"])
+    {('b', 1.0): array([0, 2]), ('a', -1.0): array([1])}
+    """
+    axis = axis_of(table[list(columns)].fillna(-1), columns)
+    rows = np.split(np.argsort(axis.codes, kind="stable"), np.cumsum(np.bincount(axis.codes)))[:-1]
+    return dict(zip(axis.labels, rows, strict=True))
+
+
+ORDER_KEYS = ["allocation", "gain", "guide"]
+
+
+@dataclass(frozen=True)
+class Cube:
+    """The steps of one kind of order, P patients x E entities x R runs, spread over rounds on demand.
+
+    t : rounds of the steps, one series (patient, entity, run) after the other. first : where each series begins.
+    last_round : M. columns : the other columns of the table, in the same order of rows.
+    """
+
+    shape: tuple[int, int, int]
+    t: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last_round: int
+    columns: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
+        """`steps` of one kind of order; every patient must have every entity, with the same number of runs."""
+        patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
+        seed = steps["seed"].fillna(-1).to_numpy(np.int64)
+        ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
+        step = ordered["step"].to_numpy()
+        first = np.flatnonzero(step == 0)
+        runs = len(first) // (len(patients) * len(entities))
+        if runs * len(patients) * len(entities) != len(first):
+            raise ValueError("some patient lacks a run of some entity")
+        columns = {name: ordered[name].to_numpy() for name in ordered.columns if name not in ("patient", "entity")}
+        return cls(
+            (len(patients), len(entities), runs), ordered["t"].to_numpy(dtype=np.int64), first, last_round, columns
+        )
+
+    def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(P, E, R, M + 1) what holds after t observations, from values by step."""
+        following = np.append(self.t[1:], 0)
+        following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
+        return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
+
+    def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(P, E, R, s + 1) what holds after so many features of the support, s the largest of all entities.
+
+        An entity of a smaller support stays as it is once all of it is observed.
+        """
+        ends = np.append(self.first[1:], len(self.t))
+        most = int((ends - self.first).max())
+        repeats = np.ones(len(values), dtype=np.int64)
+        repeats[ends - 1] += most - (ends - self.first)
+        return np.repeat(values, repeats).reshape(*self.shape, most)
+
+    def signs(self, method: str) -> NDArray[np.int8]:
+        """The sign of one score, by step."""
+        signs: NDArray[np.int8] = np.sign(self.columns[method]).astype(np.int8)
+        return signs

@@ -201,7 +201,7 @@ def test_groups_of_a_cohort_without_any_signal_have_their_counts_alone() -> None
 def stability(flips: pd.DataFrame) -> pd.Series:
     strata = chaos_strata(flips)
     n = strata["patient"].nunique()
-    resampled = Resampled.of(n, resamples=100, confidence=0.9, purpose="test")
+    resampled = Resampled.of(range(n), resamples=100, confidence=0.9, purpose="test")
     rows = membership_stability(strata, resampled).fillna({"stratum": ""})
     return rows.set_index(["variant", "reference", "stratum", "quantity"])["value"].sort_index()
 

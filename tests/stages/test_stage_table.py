@@ -13,8 +13,7 @@ import pytest
 
 from afa.errors import ConfigError, SanityError
 from afa.stages import left_out, sections, stages
-from afa.stages.base import Stage, check_rows, check_tables, chosen
-from afa.stages.columns import columns
+from afa.stages.base import Stage, check_rows, check_tables, chosen, columns
 from afa.stats.summary import TABLES
 
 NAMES = sorted(stages())

@@ -40,7 +40,7 @@ def test_a_part_without_cases_has_no_mean():
 
 @pytest.fixture
 def resampled():
-    return Resampled.of(2, resamples=500, confidence=0.9, purpose="a test")
+    return Resampled.of(range(2), resamples=500, confidence=0.9, purpose="a test")
 
 
 def test_an_interval_over_two_patients_spans_what_either_alone_would_give(resampled):

@@ -11,7 +11,7 @@ from afa.stats.resampling import interval, patient_weights, percentiles
 
 def ratio_interval(right, total):
     """Interval of sum(right) / sum(total) by column, (P, C) each."""
-    resampled = Resampled.of(len(right), resamples=1000, confidence=0.95, purpose="test")
+    resampled = Resampled.of(range(len(right)), resamples=1000, confidence=0.95, purpose="test")
     return resampled.mean([(right, total)])[["low", "high"]].to_numpy().T
 
 

@@ -193,7 +193,8 @@ rule published:
             f"--stage {stage}" for stage in input.stages
         ),
         paper="" if TABLE else f"--paper {home('resources/paper')}",
-        code=command_digest("report:publish_tables"),
+        code=command_digest("report:publish_tables")
+        + sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
     shell:
         "afa publish {input.summary} --cohort {input.cohort} {params.paper} {params.stages}"
         " --out {output} > {log} 2>&1"

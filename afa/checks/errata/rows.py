@@ -190,11 +190,10 @@ vanishes = partial(measured, claim=0.0, holds=all_zero)
 
 def share_interval(hits: ArrayLike, patients: Sequence[str] | NDArray[np.object_]) -> tuple[float, float]:
     """Interval of the mean of `hits` (n,) by resampling patients; `patients` (n,) names the patient of each."""
-    names, place = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
-    right = np.bincount(place, np.asarray(hits, dtype=np.float64), len(names)).astype(np.float64)[:, None]
-    total = np.bincount(place, minlength=len(names)).astype(np.float64)[:, None]
-    resampled = Resampled.of(len(names), resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
-    low, high = resampled.mean([(right, total)])[["low", "high"]].iloc[0]
+    cases = pd.DataFrame({"patient": np.asarray(patients, dtype=str), "hit": np.asarray(hits, dtype=float), "one": 1.0})
+    units = sorted(cases["patient"].unique())
+    resampled = Resampled.of(units, resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
+    low, high = resampled.share(cases, "hit", "one", by=None)[["low", "high"]].iloc[0]
     return float(low), float(high)
 
 

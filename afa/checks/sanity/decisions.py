@@ -24,7 +24,7 @@ from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_orde
 from afa.mrf import ROUNDING, Evidence, Floats
 from afa.orders import generator_of
 from afa.preference import duels_of, tie_of
-from afa.stats.arrays import rows_of
+from afa.stats.tables import rows_of
 
 READABLE_PATIENTS = 3
 SHUFFLES, TIED_MATRICES = 2, 20

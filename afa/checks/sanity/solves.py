@@ -22,7 +22,7 @@ from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, Snapshots
 from afa.inference.exact import exact
 from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy
 from afa.mrf import Evidence, Floats
-from afa.stats.arrays import rows_of
+from afa.stats.tables import rows_of
 
 MODELS = ("entity", "class_1", "class_0")
 SMALL, PATIENTS, ROUNDS = 7, 2, 17

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,8 @@ from pydantic import Field
 
 from afa.stages.accurate.tables import OPEN, SCORES, settled
 from afa.stages.accurate.tables import run as run
-from afa.stages.base import Column, Rounds, Section, Stage
-from afa.stages.columns import described
-from afa.stats.accuracy import Resampled, sums_of
+from afa.stages.base import Column, Rounds, Section, Stage, described
+from afa.stats.accuracy import Resampled
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
@@ -110,61 +108,37 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     rows = []
     for coupling, part in tables["tasks"].groupby("coupling", sort=False):
-        made = _tasks(part, ByRound.of(part, bootstrap))
-        rows += [table.assign(coupling=str(coupling)) for table in made]
+        rows += [table.assign(coupling=str(coupling)) for table in _tasks(part, bootstrap)]
     for name, of_part in (("duels", partial(_decisions, keys=DUEL)), ("sets", _sets), ("checked_duels", _checked)):
         for method, part in tables[name].groupby("method", sort=False):
-            made = of_part(part, ByRound.of(part, bootstrap))
-            rows += [table.assign(method=str(method)) for table in made]
+            rows += [table.assign(method=str(method)) for table in of_part(part, bootstrap)]
     for quantity, method in (("log_partition", "two_elbo"), ("moments", "linearity")):
         part = tables["solves"][tables["solves"]["quantity"] == quantity]
         part = part.assign(annealed=part["inference"] == "annealed", one=1)
-        share = ByRound.of(part, bootstrap).mean(part, "annealed", "one")
+        share = _resampled(part, bootstrap).share(part, "annealed", "one")
         rows.append(share.assign(metric="rate", stratum="annealed", method=method))
     whole = pd.concat(rows, ignore_index=True).dropna(subset=["value"])
     return summary_rows("meanfield_vs_exact", whole, allocation="random", start="uniform")
 
 
-@dataclass(frozen=True)
-class ByRound:
-    """Shares by round over the patients of a table, with intervals over these patients."""
-
-    patients: list[str]
-    rounds: list[int]
-    resampled: Resampled
-
-    @classmethod
-    def of(cls, table: pd.DataFrame, bootstrap: Bootstrap) -> ByRound:
-        """Over the patients and the rounds of `table`."""
-        patients = list(table["patient"].unique())
-        resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="accurate")
-        return cls(patients, sorted(int(t) for t in table["t"].unique()), resampled)
-
-    def mean(self, table: pd.DataFrame, counted: str, total: str) -> pd.DataFrame:
-        """Sum of one column over that of another, by t; without a value where there is no case."""
-        right, cases = sums_of(table, self.patients, counted, total)
-        return self.resampled.mean([(right, cases)]).assign(t=self.rounds)
-
-    def gap(self, table: pd.DataFrame, counted: str, less: str, total: str) -> pd.DataFrame:
-        """The difference of two such shares, resampled together."""
-        right, other, cases = sums_of(table, self.patients, counted, less, total)
-        return self.resampled.gap([(right, cases)], [(other, cases)]).assign(t=self.rounds)
+def _resampled(table: pd.DataFrame, bootstrap: Bootstrap) -> Resampled:
+    return Resampled.of(table["patient"].unique(), **dict(bootstrap), purpose="accurate")
 
 
-def _tasks(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+def _tasks(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     posterior = table.drop(columns=list(POSTERIOR.values())).rename(columns=POSTERIOR)
     for method, cases in (("two_elbo", table), ("posterior", posterior)):
-        for rows in _decisions(cases, by_round, TASK):
+        for rows in _decisions(cases, bootstrap, TASK):
             yield rows.assign(method=method)
     shift = table["accurate"] - table["accurate_posterior"]
     with_exact_shift = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
-    for rows in _decisions(with_exact_shift, by_round, TASK):
+    for rows in _decisions(with_exact_shift, bootstrap, TASK):
         of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
         if "quantity" not in rows and of_mean_field:
             yield rows.assign(method="posterior", variant="exact_shift")
 
 
-def _decisions(table: pd.DataFrame, by_round: ByRound, keys: list[str]) -> Iterator[pd.DataFrame]:
+def _decisions(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
     """The rows of decisions by sign: scores `mean_field`, `accurate` with its `error`, `first` and `second`."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
@@ -189,36 +163,62 @@ def _decisions(table: pd.DataFrame, by_round: ByRound, keys: list[str]) -> Itera
         error=table["error"].where(sampled, 0.0),
     )
     table["disputed_right"] = table["right_accurate"].where(table["disputed"], 0.0)
-    yield by_round.mean(table, "changed", "decided").assign(metric="rate")
-    yield by_round.mean(table, "open", "one").assign(metric="rate", quantity="undecided")
-    yield by_round.mean(table, "runs", "one").assign(metric="rate", quantity="two_runs")
-    yield by_round.mean(table, "disputed_right", "disputed").assign(metric="rate", quantity="accurate_right")
-    yield by_round.mean(table, "nats", "one").assign(metric="nats")
-    yield by_round.mean(table, "error", "sampled").assign(metric="nats", quantity="error")
-    for name in ("mean_field", "accurate"):
-        share = by_round.mean(table, f"right_{name}", "winner")
-        yield share.assign(metric="accuracy", reference=name, target="likelihood")
-    gap = by_round.gap(table, "right_accurate", "right_mean_field", "winner")
-    yield gap.assign(metric="gap", reference=GAP, target="likelihood")
+    yield from _shares(
+        table,
+        bootstrap,
+        ("changed", "decided", {"metric": "rate"}),
+        ("open", "one", {"metric": "rate", "quantity": "undecided"}),
+        ("runs", "one", {"metric": "rate", "quantity": "two_runs"}),
+        ("disputed_right", "disputed", {"metric": "rate", "quantity": "accurate_right"}),
+        ("nats", "one", {"metric": "nats"}),
+        ("error", "sampled", {"metric": "nats", "quantity": "error"}),
+    )
+    yield from _against_full_observation(table, bootstrap, "winner", "accuracy")
 
 
-def _sets(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+def _sets(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     """The rows of the top k, of patients and of members."""
     table = table.assign(one=1, changed=table["shared"] < table["k"], runs=table["shared_runs"] < table["k"])
-    yield by_round.mean(table, "changed", "one").assign(metric="rate", stratum="top_k")
-    yield by_round.mean(table, "runs", "one").assign(metric="rate", stratum="top_k", quantity="two_runs")
-    for name in ("mean_field", "accurate"):
-        share = by_round.mean(table, f"right_{name}", "k")
-        yield share.assign(metric="p_at_k", reference=name, target="likelihood")
-    gap = by_round.gap(table, "right_accurate", "right_mean_field", "k")
-    yield gap.assign(metric="gap", stratum="top_k", reference=GAP, target="likelihood")
+    yield from _shares(
+        table,
+        bootstrap,
+        ("changed", "one", {"metric": "rate", "stratum": "top_k"}),
+        ("runs", "one", {"metric": "rate", "stratum": "top_k", "quantity": "two_runs"}),
+    )
+    yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
 
 
-def _checked(table: pd.DataFrame, by_round: ByRound) -> Iterator[pd.DataFrame]:
+def _checked(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     """The rows of sampling against exact inference."""
-    table = table.assign(made=table["duels"] - table["open"])
-    of = {"stratum": "annealed_vs_exact"}
-    yield by_round.mean(table, "changed", "made").assign(metric="rate", **of)
-    yield by_round.mean(table, "open", "duels").assign(metric="rate", quantity="undecided", **of)
-    yield by_round.mean(table, "within", "duels").assign(metric="rate", quantity="within", **of)
-    yield by_round.mean(table, "apart", "duels").assign(metric="nats", **of)
+    for rows in _shares(
+        table.assign(made=table["duels"] - table["open"]),
+        bootstrap,
+        ("changed", "made", {"metric": "rate"}),
+        ("open", "duels", {"metric": "rate", "quantity": "undecided"}),
+        ("within", "duels", {"metric": "rate", "quantity": "within"}),
+        ("apart", "duels", {"metric": "nats"}),
+    ):
+        yield rows.assign(stratum="annealed_vs_exact")
+
+
+def _shares(
+    table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
+) -> Iterator[pd.DataFrame]:
+    """By t, for each of the shares: what is counted, of what, and the columns that name it."""
+    resampled = _resampled(table, bootstrap)
+    for counted, total, label in shares:
+        yield resampled.share(table, counted, total).assign(**label)
+
+
+def _against_full_observation(
+    table: pd.DataFrame, bootstrap: Bootstrap, total: str, metric: str, **of_gap: str
+) -> Iterator[pd.DataFrame]:
+    """What either inference has right, and by how much accurate inference has more."""
+    resampled = _resampled(table, bootstrap)
+    names = ("mean_field", "accurate")
+    for name in names:
+        share = resampled.share(table, f"right_{name}", total)
+        yield share.assign(metric=metric, reference=name, target="likelihood")
+    mean_field, accurate, cases = resampled.sums(table, *(f"right_{name}" for name in names), total)
+    gap = resampled.gap([(accurate, cases)], [(mean_field, cases)]).assign(t=sorted(table["t"].unique()))
+    yield gap.assign(metric="gap", reference=GAP, target="likelihood", **of_gap)

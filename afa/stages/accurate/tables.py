@@ -41,7 +41,7 @@ from afa.stages.accurate.inference import (
     sampled_state,
 )
 from afa.stages.inputs import top_k_size
-from afa.stats.arrays import duel_rows, rows_of
+from afa.stats.tables import duel_rows, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.accurate import Settings

@@ -20,8 +20,7 @@ from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS
 from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
 from afa.stages.allocation.tables import allocation_grid, cells_of
-from afa.stages.base import Column, Stage
-from afa.stages.columns import columns
+from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import note, rounds_up_to, top_k_size
 from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
 from afa.stats.resampling import first_where, quartiles_of_rounds, table_of_rounds
@@ -118,7 +117,7 @@ def summarise(
 
     """
     grid = read_grid(tables, allocation_truth)
-    resampled = Resampled.of(len(grid.winners), **dict(bootstrap), purpose="allocation")
+    resampled = Resampled.of(range(len(grid.winners)), **dict(bootstrap), purpose="allocation")
     parts = {
         "allocation_sign": _sign_rows(grid, resampled),
         "allocation_p_at_k": _precision_rows(grid, resampled),

@@ -12,7 +12,7 @@ import pandas as pd
 from afa.errors import ConfigError, Fault, SanityError
 from afa.mrf import Floats
 from afa.stats.accuracy import Part, Signs
-from afa.stats.arrays import AGAIN, Axis, Complete, Singles, axis_among, axis_of
+from afa.stats.tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
 
 RUN = ["allocation", "gain", "schedule", "seed"]
 DUELS = ("right", "right_first", "right_prior_wrong")

@@ -35,7 +35,7 @@ from afa.rulenames import WITHOUT_GAIN
 from afa.stages.allocation.cubes import DUELS, Cell
 from afa.stages.inputs import labels_of
 from afa.stages.topk import Targets, clinical_k
-from afa.stats.arrays import by_patient, rows_of
+from afa.stats.tables import by_patient, rows_of
 
 GAINS = ("wald_magnitude", "cmi", "f_target")
 TARGET = {"f_target": "linearity"}

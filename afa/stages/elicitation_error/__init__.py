@@ -31,13 +31,11 @@ from afa.errors import InferenceError
 from afa.inference.order import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
 from afa.orders import generator_of
-from afa.stages.base import Column, Section, Stage
-from afa.stages.columns import described
+from afa.stages.base import Column, Section, Stage, described
 from afa.stages.elicitation_error.numbers import EXPERIMENT
 from afa.stages.elicitation_error.numbers import summarise as summarise
 from afa.stages.inputs import drawn_patients, labels_of
-from afa.stats.arrays import rows_of
-from afa.stats.tables import joined
+from afa.stats.tables import joined, rows_of
 
 Flip = Annotated[float, Field(ge=0, le=0.5)]
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stats.accuracy import Part, Resampled, mean_ratio, sums_of
+from afa.stats.accuracy import Part, Resampled, mean_ratio
 from afa.stats.resampling import interval
 from afa.stats.summary import summary_rows
 
@@ -75,11 +75,15 @@ def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floa
 
 def _decided(calls: pd.DataFrame, replicates: pd.DataFrame, population: str, bootstrap: Bootstrap) -> pd.DataFrame:
     """Accuracy by flip, and of each entity without flips, of one population and decision."""
-    patients = list(calls["patient"].unique())
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose=EXPERIMENT)
+    resampled = Resampled.of(calls["patient"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
+
+    def counts(cases: pd.DataFrame) -> Part:
+        right, total = resampled.sums(cases, "right", "n", by="flip")  # halves and whole numbers: sums are exact
+        return right, total
+
     both = calls[calls.groupby("entity")["label"].transform("nunique") == 2]
-    by_class = [_sums(part, patients) for _, part in both.groupby(["entity", "label"], sort=False)]
-    measures = {"accuracy": ([_sums(calls, patients)], calls)}
+    by_class = [counts(part) for _, part in both.groupby(["entity", "label"], sort=False)]
+    measures = {"accuracy": ([counts(calls)], calls)}
     if population == "clinical" and by_class:
         measures["balanced_accuracy"] = (by_class, both)
     levels = [flip or np.nan for flip in sorted(calls["flip"].unique())]
@@ -90,7 +94,7 @@ def _decided(calls: pd.DataFrame, replicates: pd.DataFrame, population: str, boo
         row = resampled.mean(parts).assign(metric=metric, level=levels, low=low, high=high)
         rows.append(row.assign(n=of.groupby("flip").size().to_numpy()))
     for entity, part in calls[calls["flip"] == 0].groupby("entity", sort=False):
-        rows.append(resampled.mean([_sums(part, patients)]).assign(metric="accuracy", entity=entity))
+        rows.append(resampled.share(part, "right", "n", by=None).assign(metric="accuracy", entity=entity))
     whole = pd.concat(rows, ignore_index=True)
     unflipped = whole["level"].isna().to_numpy()
     whole.loc[~unflipped, "variant"] = "flip"
@@ -122,12 +126,6 @@ def _of_models(replicates: pd.DataFrame, metric: str, resamples: int) -> Floats:
         drawn = generator.multinomial(n_models, np.full(n_models, 1 / n_models), size=(resamples, len(table)))
         moves.append(weight * np.einsum("rem,em->r", drawn / n_models - 1 / n_models, table))
     return np.stack(moves, axis=1)
-
-
-def _sums(calls: pd.DataFrame, patients: list[str]) -> Part:
-    """(P, flips) calls that are right, and calls, replicates included; halves and whole numbers, so sums are exact."""
-    right, total = sums_of(calls, patients, "right", "n", by="flip")
-    return right, total
 
 
 def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:
@@ -184,16 +182,15 @@ def _constant_answers(calls: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame
     known = calls[(calls["population"] == "clinical") & (calls["decision"] == "raw") & (calls["flip"] == 0)]
     if not len(known):
         return pd.DataFrame()
-    patients = list(known["patient"].unique())
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose=EXPERIMENT)
+    resampled = Resampled.of(known["patient"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
     positive = known["label"].astype(float)
     usual = positive.groupby(known["entity"]).transform("mean") >= 0.5
     tables = []
     for metric, right in (("prevalence", positive), ("majority", (positive == usual).astype(float))):
         answered = known.assign(right=right, n=1.0)
-        tables.append(resampled.mean([_sums(answered, patients)]).assign(metric=metric))
+        tables.append(resampled.share(answered, "right", "n", by=None).assign(metric=metric))
         for entity, part in answered.groupby("entity", sort=False):
-            each = resampled.mean([_sums(part, patients)])
+            each = resampled.share(part, "right", "n", by=None)
             tables.append(each.assign(metric=metric, entity=entity))
     return pd.concat(tables, ignore_index=True)
 
@@ -202,11 +199,10 @@ def _opposite_profiles(profiles: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataF
     """Erratum 11: how often the unary sum is negative and the score positive, of all and of the negative sums."""
     negative = (profiles["unary_sum"] < 0).astype(float)
     both = negative * (profiles["score"] > 0)
-    columns = pd.DataFrame({"both": both, "negative": negative, "all": 1.0})
-    by_patient = columns.groupby(profiles["patient"], sort=False).sum()
-    resampled = Resampled.of(len(by_patient), **dict(bootstrap), purpose=EXPERIMENT)
+    cases = profiles[["patient"]].assign(both=both, negative=negative, all=1.0)
+    resampled = Resampled.of(cases["patient"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
     tables = []
     for quantity, of in (("negative_unary_positive_score", "all"), ("positive_score_given_negative_unary", "negative")):
-        part = by_patient[["both"]].to_numpy(), by_patient[[of]].to_numpy()
-        tables.append(resampled.mean([part]).assign(metric="rate", quantity=quantity))
+        share = resampled.share(cases, "both", of, by=None)
+        tables.append(share.assign(metric="rate", quantity=quantity))
     return pd.concat(tables, ignore_index=True)

@@ -18,8 +18,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.elicit.study import RECORD_FOLDER, load_study
 from afa.elicit.tables import read_stage
-from afa.stages.base import Column, Stage
-from afa.stages.columns import columns, described
+from afa.stages.base import Column, Stage, columns, described
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
 from afa.stages.elicitation_health.numbers import lit_prob_bin
 from afa.stages.elicitation_health.numbers import summarise as summarise

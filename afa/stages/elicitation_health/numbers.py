@@ -63,7 +63,7 @@ class _Phenotypes:
 
     def __init__(self, entities: Sequence[str], bootstrap: Bootstrap) -> None:
         self._entities = list(entities)
-        self._resampled = Resampled.of(len(self._entities), **dict(bootstrap), purpose=EXPERIMENT)
+        self._resampled = Resampled.of(self._entities, **dict(bootstrap), purpose=EXPERIMENT)
 
     def share(self, table: pd.DataFrame, right: str, total: str) -> Row:
         """value, low, high, n of sum(right) / sum(total); n is the total."""

@@ -21,8 +21,7 @@ from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.stages.base import Column, Section, Seeds, Stage
-from afa.stages.columns import described
+from afa.stages.base import Column, Section, Seeds, Stage, described
 from afa.stages.inputs import Reference, explicit_references, note
 from afa.stages.labels.numbers import summarise as summarise
 from afa.stages.labels.tasks import (
@@ -38,8 +37,7 @@ from afa.stages.labels.tasks import (
     settled,
     tasks_of,
 )
-from afa.stats.arrays import rows_of
-from afa.stats.tables import joined
+from afa.stats.tables import joined, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Inference

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from afa.mrf import Floats
 from afa.stages.labels.tasks import GREEDY, RANDOM
 from afa.stats.accuracy import Mask, Resampled, accuracies, ranking
-from afa.stats.arrays import axis_among, rows_by
 from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
+from afa.stats.tables import axis_among, rows_by
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -49,7 +49,7 @@ class Sample:
 
     @classmethod
     def of(cls, patients: Sequence[str], bootstrap: Bootstrap) -> Sample:
-        resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="labels")
+        resampled = Resampled.of(patients, **dict(bootstrap), purpose="labels")
         return cls(patients, np.ascontiguousarray(resampled.every.T), bootstrap.confidence)
 
     def places(self, names: pd.Series) -> NDArray[np.int64]:

@@ -21,8 +21,7 @@ from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stages.base import Column, Section, Stage
-from afa.stages.columns import described
+from afa.stages.base import Column, Section, Stage, described
 from afa.stages.inputs import note
 from afa.stages.labels.tasks import GREEDY, RANDOM, Setting, Task, tasks_of
 from afa.stages.labels_needed.classifiers import (
@@ -36,8 +35,7 @@ from afa.stages.labels_needed.classifiers import (
     train,
 )
 from afa.stages.labels_needed.numbers import summarise as summarise
-from afa.stats.arrays import rows_of
-from afa.stats.tables import joined
+from afa.stats.tables import joined, rows_of
 
 
 class Settings(Section):

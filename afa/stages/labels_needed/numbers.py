@@ -22,9 +22,9 @@ from afa.orders import generator_of
 from afa.stages.labels.tasks import GREEDY, RANDOM
 from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS
 from afa.stats.accuracy import Resampled, share_of
-from afa.stats.arrays import axis_among, rows_by
 from afa.stats.resampling import interval, with_interval
 from afa.stats.summary import summary_rows
+from afa.stats.tables import axis_among, rows_by
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -118,7 +118,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     patients = list(tables["zero_shot"]["patient"].unique())
     rows = [_counts(tables)]
     if len(tables["predictions"]):
-        resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="labels_needed")
+        resampled = Resampled.of(patients, **dict(bootstrap), purpose="labels_needed")
         found, cases = _found(tables, patients, resampled.every)
         rows += [_curves(found, cases, bootstrap.confidence), _overtaken(found, bootstrap.confidence)]
     table = pd.concat(rows, ignore_index=True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.inference.meanfield import Solver
-from afa.stages.base import Stage
-from afa.stages.columns import LAYER0, columns
+from afa.stages.base import LAYER0, Stage, columns
 from afa.stages.layer0 import (
     ELIMINATION,
     geometry,

@@ -248,7 +248,7 @@ def compare_gains(
                     one.observe(feature, int(values[i, feature]))
                     left[feature] = False
                 found[i, t] = one.log_evidence().argmax() == truth[i]
-    resampled = Resampled.of(n_patients, resamples=resamples, confidence=0.95, purpose="gains")
+    resampled = Resampled.of(range(n_patients), resamples=resamples, confidence=0.95, purpose="gains")
     tables, each = [], np.ones((n_patients, len(rounds)))
     for gain, found in right.items():
         first, lead = (resampled.mean([(part[:, rounds], each)]) for part in (found, right["information"] - found))

@@ -11,14 +11,13 @@ import pandas as pd
 from pydantic import Field
 
 from afa.mrf import Floats
-from afa.stages.base import Column, Rounds, Section, Seeds, Stage
-from afa.stages.columns import columns, described
+from afa.stages.base import Column, Rounds, Section, Seeds, Stage, columns, described
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
 from afa.stats.accuracy import Part, Resampled, precisions_by_prevalence
-from afa.stats.arrays import Complete, axis_among, axis_of
 from afa.stats.resampling import interval
 from afa.stats.summary import count_rows, summary_rows
+from afa.stats.tables import Complete, axis_among, axis_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -152,7 +151,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     """
     read = _read(tables)
-    resampled = Resampled.of(len(read.patients), **dict(bootstrap), purpose="ranking")
+    resampled = Resampled.of(read.patients, **dict(bootstrap), purpose="ranking")
     rows = [*_metrics(read, resampled), *_gaps(read, resampled), *_null(tables["null"], read, bootstrap.confidence)]
     rows += [*_constant(tables, read, resampled), *_counts(tables)]
     whole = pd.concat(rows, ignore_index=True)

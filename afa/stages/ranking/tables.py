@@ -44,7 +44,7 @@ from afa.stages.ranking.ways import (
 )
 from afa.stages.topk import Targets, clinical_k
 from afa.stats.accuracy import constant_answers, share_of
-from afa.stats.arrays import rows_of
+from afa.stats.tables import rows_of
 
 if TYPE_CHECKING:
     from afa.stages.ranking import Settings

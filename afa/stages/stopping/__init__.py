@@ -26,15 +26,13 @@ from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
-from afa.stages.base import Column, Stage
-from afa.stages.columns import columns
+from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import closures_beside, note, top_k_size
 from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
 from afa.stages.stopping.numbers import summarise as summarise
 from afa.stages.topk import Targets
-from afa.stats.arrays import by_patient
 from afa.stats.resampling import first_where
-from afa.stats.tables import Tables, read_table
+from afa.stats.tables import Tables, by_patient, read_table
 
 if TYPE_CHECKING:
     from afa.stages import settings

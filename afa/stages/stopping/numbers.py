@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from afa.mrf import Floats
 from afa.stats.accuracy import Part, Resampled
-from afa.stats.arrays import Complete, axis_among, axis_of
 from afa.stats.resampling import quartiles_of_rounds
 from afa.stats.summary import summary_rows
+from afa.stats.tables import Complete, axis_among, axis_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -32,7 +32,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     top_k, tasks = tables["top_k"], tables["tasks"]
     patients = [str(name) for name in pd.unique(tasks["patient"])]
-    resampled = Resampled.of(len(patients), **dict(bootstrap), purpose="stopping")
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="stopping")
     rows = [*_top_k_rows(top_k, patients, resampled), *_task_rows(tasks, patients, resampled)]
     return summary_rows("stopping", rows, schedule="every", start="uniform")
 
