@@ -176,9 +176,9 @@ def bundle_from_hpo(
     ] = None,
 ) -> None:
     """Write the bundle of the Human Phenotype Ontology's diseases and signs (docs/phenotypes.md)."""
-    from afa.formats import hpo_bundle
+    from afa.formats.hpo import bundle_from_hpo
 
-    known = hpo_bundle.bundle_from_hpo(annotations, ontology, date, out, unstated=unstated, costs=costs, panels=panels)
+    known = bundle_from_hpo(annotations, ontology, date, out, unstated=unstated, costs=costs, panels=panels)
     lost = sum(known.unknown.values())
     typer.echo(f"{len(known.diseases)} diseases, {len(known.terms)} signs into {out}")
     if lost:

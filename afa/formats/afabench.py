@@ -13,21 +13,23 @@ The benchmark loads saved methods by the name of their class, of those that it k
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.errors import Fault, PlannerError
 from afa.files import write_text
-from afa.formats.batch import AnyPlanner, PlannerCache, Row, alike, columns_of, rows_of
 from afa.inference.meanfield import Solver
-from afa.mrf import Floats
+from afa.mrf import VALUES, Floats
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.yamlfile import read_mapping
@@ -36,6 +38,11 @@ REGISTRY = {name: f"afa.formats.{name}" for name in ("BinaryMethod", "TopKMethod
 """Where the benchmark finds our classes, by their names."""
 METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
 MOST_PLANNERS = 128
+OPEN, PASSED = 2, 3
+"""What a row holds beside -1, 0 and 1: a feature that can be had, and one that was asked for and gave no value."""
+Row = NDArray[np.int8]
+"""(M,) of -1, 0, 1, `OPEN` or `PASSED`: what the state of a planner is made of."""
+AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
 _KEPT_OUT = {
     "start": "answers depend on the order of observations, which a mask does not tell",
     "layer0": "the classes are the entities of the bundle",
@@ -78,7 +85,9 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         self._panels = measurements_of(bundle) if panels is None else {name: tuple(panels[name]) for name in panels}
         self.bundle, self._options, self._most = bundle, options | {"panels": self._panels}, most_planners
         self.features = _columns(bundle, features)
-        self._columns = columns_of(bundle, self.features, self._panels)
+        self._selections = _selections(self.features, self._panels)
+        rates = bundle.rates
+        self._table = None if rates is None or rates.table is None else rates.table.chosen(self.features)
         self._device: Any = "cpu"
         self._cost_param: float | None = None
         if cost_param is not None:
@@ -112,10 +121,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         observed. selection_mask : (*batch, S), True where already asked for: not asked for again. feature_shape : the
         last axis unless given.
         """
-        rows, batch = rows_of(masked_features, feature_mask, selection_mask, feature_shape, self._columns)
+        rows, batch = self._rows(masked_features, feature_mask, selection_mask, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         actions = np.array([self._action(row) for row in distinct], dtype=np.int64)
-        return alike(actions[place.ravel()].reshape(*batch, 1), masked_features)
+        return _alike(actions[place.ravel()].reshape(*batch, 1), masked_features)
 
     def predict(
         self,
@@ -125,11 +134,11 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
         """(*batch, n_classes) float32: the probability of each of `classes` given what has been observed."""
-        rows, batch = rows_of(masked_features, feature_mask, None, feature_shape, self._columns)
+        rows, batch = self._rows(masked_features, feature_mask, None, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
-        found = [self._probabilities(self._cache.at(row)) for row in distinct]
+        found = [self._probabilities(self._planner_of(row)) for row in distinct]
         table = np.array(found, dtype=np.float32).reshape(-1, len(self.classes))
-        return alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
+        return _alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
 
     def save(self, path: str | Path) -> None:
         """Write the bundle and the settings into a folder, which is made where there is none."""
@@ -190,14 +199,94 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def set_seed(self, seed: int | None) -> None:
         """Draw from now on as this seed says, 0 for None; nothing but the rule `random` draws."""
         self._seed = seed or 0
-        self._cache: PlannerCache[AnyPlanner] = PlannerCache(self._planner, self.features, self._most)
+        self._empty: AnyPlanner = self._planner()
+        self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
+
+    def _rows(
+        self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
+    ) -> tuple[Row, tuple[int, ...]]:
+        """Rows (R, M) of a batch `*batch *feature_shape`; and `batch`.
+
+        A `PlannerError` names the argument of another shape, and the first observed value that is not -1, 0 or 1, and
+        for which the bundle has no cut points.
+        """
+        names, values, mask = self.features, _as_numpy(masked_features), _as_numpy(feature_mask)
+        shape: tuple[int, ...] = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
+        batch: tuple[int, ...] = values.shape[: max(values.ndim - len(shape), 0)]
+        if values.shape != (*batch, *shape) or int(np.prod(shape)) != len(names):
+            expected = f"{len(names)} features on the last axes"
+            step = "pass feature_shape, or name the columns by features"
+            raise PlannerError(Fault("masked_features", f"{values.shape}, feature_shape {shape}", expected, step))
+        if mask.shape != values.shape or mask.dtype != np.bool_:
+            found, expected = f"{mask.dtype} {mask.shape}", f"bool {values.shape}, as masked_features"
+            raise PlannerError(Fault("feature_mask", found, expected, "pass a mask of the same batch"))
+        values, mask = self._coded(values.reshape(-1, len(names))), mask.reshape(-1, len(names))
+        strange = mask & ~np.isin(values, VALUES)
+        if strange.any():
+            row, column = (int(index[0]) for index in np.nonzero(strange))
+            place = f"masked_features, row {row}, feature {names[column]}"
+            step = "give the feature cut points in the bundle's features.csv, or encode it as ternary first"
+            raise PlannerError(Fault(place, f"{values[row, column]}", "-1, 0 or 1", step))
+        rows = np.full(values.shape, OPEN, dtype=np.int8)
+        rows[mask] = values[mask]
+        if selection_mask is not None:
+            asked, selections = _as_numpy(selection_mask), self._selections
+            if asked.shape != (*batch, len(selections)):
+                expected = f"{(*batch, len(selections))}: each feature by itself, or with its panel"
+                step = "put what the unmasker reveals at once into panels, or into one measurement of groups.csv"
+                raise PlannerError(Fault("selection_mask", f"{asked.shape}", expected, step))
+            asked = asked.reshape(len(rows), -1).astype(bool)
+            for i, members in enumerate(selections):
+                gone = np.ix_(asked[:, i], np.array(members))
+                rows[gone] = np.where(mask[gone], rows[gone], PASSED)
+        return rows, batch
+
+    def _coded(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(R, M) numbers of which those with cut points are -1 below, 1 above, and 0 between."""
+        if self._table is None:
+            return values
+        cut = self._table.has_range & ~self._table.is_binary
+        code = np.where(values > self._table.high, 1.0, np.where(values < self._table.low, -1.0, 0.0))
+        return np.where(cut & ~np.isnan(values), code, values)
+
+    def _planner_of(self, row: Row) -> AnyPlanner:
+        """The planner of a row; it is shared, so nothing must be observed on it.
+
+        A row that is not held gets a copy of the planner whose row it extends with fewest additions, or of an empty
+        one, and observes the rest in the order of the columns. So an answer depends on the row and not on earlier
+        calls, up to rounding, as long as the planner's own does not depend on the order of observations. The one used
+        longest ago goes first.
+        """
+        key = row.tobytes()
+        if key not in self._held:
+            known, nearest = self._nearest(row)
+            planner = self._held[key] = nearest.copy()
+            for j in np.flatnonzero((row != OPEN) & (known == OPEN)):
+                if row[j] == PASSED:
+                    planner.skip(self.features[j])
+                else:
+                    planner.observe(self.features[j], int(row[j]))
+            if len(self._held) > self._most:
+                self._held.popitem(last=False)
+        self._held.move_to_end(key)
+        return self._held[key]
+
+    def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
+        """The held row that agrees with this one wherever it is not open, with the fewest open, and its planner."""
+        held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
+        fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
+        if not len(fits):
+            return np.full_like(row, OPEN), self._empty
+        best = int(fits[np.argmax((held[fits] != OPEN).sum(axis=1))])
+        return held[best], self._held[held[best].tobytes()]
 
     def _action(self, row: Row) -> int:
-        planner = self._cache.at(row)
-        if not self.force_acquisition and self._enough(planner):
+        planner = self._planner_of(row)
+        feature = None if not self.force_acquisition and self._enough(planner) else planner.next_feature()
+        if feature is None:
             return 0
-        feature = planner.next_feature()
-        return 0 if feature is None else self._columns.selection_of(feature) + 1
+        column = self.features.index(feature)
+        return 1 + next(i for i, columns in enumerate(self._selections) if column in columns)
 
     def _enough(self, planner: AnyPlanner) -> bool:
         risk = self._cost_param
@@ -284,3 +373,28 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
         step = "leave out the unknown columns, and pass bundle.restrict(columns)"
         raise PlannerError(Fault("method option features", found, "each feature of the bundle once", step))
     return columns
+
+
+def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
+    """The columns of each selection: a panel is one, at the place of its first column, any other feature by itself."""
+    panel_of = {feature: panel for panel, features in panels.items() for feature in features}
+    items: dict[str, list[int]] = {}
+    for column, name in enumerate(names):
+        items.setdefault(panel_of.get(name, name), []).append(column)
+    return tuple(map(tuple, items.values()))
+
+
+def _as_numpy(given: Any) -> NDArray[Any]:
+    """An array of any kind as NumPy's; a tensor of torch may be on another device or part of a graph."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        given = given.detach().cpu()
+    return np.asarray(given)
+
+
+def _alike(answer: NDArray[Any], given: Any) -> Any:
+    """The answer as a tensor on the same device where the batch is one of torch, which is then already imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        return torch.from_numpy(answer).to(given.device)
+    return answer

@@ -1,7 +1,8 @@
-"""What the Human Phenotype Ontology annotates to diseases, as frequencies closed under its hierarchy.
+"""What the Human Phenotype Ontology annotates to diseases, as frequencies closed under its hierarchy, and as a bundle.
 
 Files are read as they are published: `phenotype.hpoa`, or the older tables. `afa.formats.ontology` reads the terms,
-`afa.formats.patients` patients.
+`afa.formats.patients` patients. Entities and features of the bundle are called by their id and what it means,
+`HP:0001250 Seizure`; every id of a term is an alias.
 """
 
 from __future__ import annotations
@@ -9,19 +10,24 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import yaml
 from scipy import sparse
 
-from afa.csvfile import quoted, suggestion
+from afa.bundle.write import write_bundle
+from afa.csvfile import LONGEST_NAME, quoted, suggestion
 from afa.errors import BundleError, Fault
-from afa.formats.ontology import TERM, Ontology, text_of
+from afa.features import features_of
+from afa.files import sha256_of, write_text
+from afa.formats.ontology import TERM, Ontology, read_ontology, text_of
 from afa.inference.hierarchy import Hierarchy, largest_of
 
 PHENOTYPE = "HP:0000118"
@@ -55,21 +61,24 @@ _COLUMNS = {
 }
 _OLD = ("DB", "id", "name", "negated", "term", "reference", "evidence", "onset", "frequency", "with", "aspect")
 """First columns of `phenotype_annotation.tab`, which has no header."""
-
-
-Triple = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
-"""Rows, columns and values of a sparse matrix."""
+TERMS_OF_USE = (
+    "HPO terms of use (human-phenotype-ontology.org): free to use where the Human Phenotype Ontology Consortium is "
+    "acknowledged and cited and the version is shown, and neither the content of the HPO files nor their logical "
+    "relationships are altered. Disease names and numbers are those of OMIM, Orphanet and DECIPHER."
+)
+CITED = "M. A. Gargano and others: The Human Phenotype Ontology in 2024. Nucleic Acids Research 52 (2024) D1333-D1346"
+VISIBLE = ("HP:0000152", "HP:0000478", "HP:0000598", "HP:0001574", "HP:0001507", "HP:0000769", "HP:0040064")
+"""Organ systems that are seen without an instrument: head or neck, eye, ear, skin, growth, breast, limbs."""
+SEEN, TESTED = 1.0, 3.0
+"""Costs by organ system: what a clinician sees, and everything else."""
 
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
     """What is annotated to diseases.
 
-    Parameters
-    ----------
     table : a row an annotation: disease, name, term as written, frequency in [0, 1] or NaN where not stated, negated
     unread : frequencies that no rule reads, with how many rows have each; they count as not stated
-
     """
 
     table: pd.DataFrame
@@ -112,11 +121,8 @@ class DiseaseTerms:
 def read_annotations(path: str | Path) -> Annotations:
     """Read annotations of diseases, in any of the forms in which they were published.
 
-    Parameters
-    ----------
-    path
-        `phenotype.hpoa`, the older `phenotype_annotation.tab`, a table of one disease, a folder of such `.tab` files,
-        or a CSV with disease_id, disease_label, hpo_id, negated, frequency; `.gz` or not.
+    path : `phenotype.hpoa`, the older `phenotype_annotation.tab`, a table of one disease, a folder of such `.tab`
+        files, or a CSV with disease_id, disease_label, hpo_id, negated, frequency; `.gz` or not.
 
     Raises
     ------
@@ -206,16 +212,21 @@ def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: flo
     places = [np.array([column_of[a] for a in ontology.ancestors[t] if a in column_of]) for _, t in stated.index]
     sizes = [len(columns) for columns in places]
     closed = largest_of(np.repeat(rows, sizes), np.concatenate(places), np.repeat(stated.to_numpy(), sizes))
-    floor = 1.0 / (2 * len(diseases))
-    means = np.bincount(closed[1], weights=closed[2], minlength=len(terms)) / len(diseases)
-    row, column, value = _with_negated(closed, table[table["negated"]], row_of, column_of, ontology)
+    floor, size = 1.0 / (2 * len(diseases)), len(terms)
+    means = np.bincount(closed[1], weights=closed[2], minlength=size) / len(diseases)
+    edges = [(column_of[t], column_of[above]) for t in terms for above in ontology.parents[t] if above in column_of]
+    absent = _negated_places(table[table["negated"]], row_of, column_of, ontology)
+    no = np.zeros(len(absent[0]))
+    row, column, value = largest_of(*(np.r_[known, more] for known, more in zip(closed, (*absent, no), strict=True)))
     return DiseaseTerms(
         diseases,
         tuple(present.drop_duplicates("disease")["name"]),
         terms,
-        sparse.csr_array((np.clip(value, floor, 1.0 - floor), (row, column)), shape=(len(diseases), len(terms))),
+        sparse.csr_array((np.clip(value, floor, 1.0 - floor), (row, column)), shape=(len(diseases), size)),
         np.clip(means, floor, 1.0 - floor),
-        _parent_matrix(terms, column_of, ontology),
+        sparse.csr_array(
+            (np.ones(len(edges), np.int8), np.array(edges, np.int64).reshape(-1, 2).T), shape=(size, size)
+        ),
         floor,
         dict(unknown),
     )
@@ -259,25 +270,131 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
     return rows
 
 
-def _with_negated(
-    closed: Triple, negated: pd.DataFrame, row_of: Mapping[str, int], column_of: Mapping[str, int], ontology: Ontology
-) -> Triple:
-    """Entries of 0 beside those that are annotated: for each negated term and all that lies below it."""
+def _negated_places(
+    negated: pd.DataFrame, row_of: Mapping[str, int], column_of: Mapping[str, int], ontology: Ontology
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of each negated term and all that lies below it."""
     below: dict[str, list[int]] = {term: [] for term in negated["term"].unique()}
     for term, column in column_of.items():
-        for above in ontology.ancestors[term]:
-            if above in below:
-                below[above].append(column)
+        for above in ontology.ancestors[term] & below.keys():
+            below[above].append(column)
     pairs = [(row_of[d], below[t]) for d, t in zip(negated["disease"], negated["term"], strict=True) if d in row_of]
-    sizes = [len(columns) for _, columns in pairs]
-    rows = np.repeat(np.array([row for row, _ in pairs], dtype=np.int64), sizes)
-    columns = np.array([column for _, below_it in pairs for column in below_it], dtype=np.int64)
-    known_rows, known_columns, values = closed
-    return largest_of(np.r_[known_rows, rows], np.r_[known_columns, columns], np.r_[values, np.zeros(len(rows))])
+    rows = np.repeat(np.array([row for row, _ in pairs], dtype=np.int64), [len(columns) for _, columns in pairs])
+    return rows, np.array([column for _, below_it in pairs for column in below_it], dtype=np.int64)
 
 
-def _parent_matrix(terms: Sequence[str], column_of: Mapping[str, int], ontology: Ontology) -> sparse.csr_array:
-    edges = [(column_of[t], column_of[above]) for t in terms for above in ontology.parents[t] if above in column_of]
-    places = np.array(edges, dtype=np.int64).reshape(-1, 2)
-    ones = np.ones(len(places), dtype=np.int8)
-    return sparse.csr_array((ones, (places[:, 0], places[:, 1])), shape=(len(terms), len(terms)))
+def bundle_from_hpo(
+    annotations: str | Path,
+    ontology: str | Path,
+    date: str,
+    out: str | Path,
+    *,
+    unstated: float,
+    costs: str = "equal",
+    panels: str | Path | None = None,
+) -> DiseaseTerms:
+    """Write the bundle of a file of annotations and the ontology of their time (docs/phenotypes.md).
+
+    Parameters
+    ----------
+    date
+        The day or the release of the annotations, as it is to be cited.
+    unstated
+        P of a term that is annotated without a frequency, in (0, 1].
+    costs
+        `equal`; `depth`, the number of steps below the root; or `organ`, by what can be seen (`VISIBLE`).
+    panels
+        A file to write: by organ system its own term and those right below, as `afa plan --panels` reads it.
+
+    Raises
+    ------
+    BundleError : a file is none of its kind; nothing is written then.
+
+    """
+    files = {"annotations": Path(annotations), "ontology": Path(ontology)}
+    read, terms = read_annotations(annotations), read_ontology(ontology)
+    known = disease_terms(read, terms, unstated=unstated)
+    depth, organ = _places(known)
+    features = tuple(_name(term, terms.names[term]) for term in known.terms)
+    entities = tuple(_name(disease, known.names[i]) for i, disease in enumerate(known.diseases))
+    rows = known.probabilities.tocoo()
+    child, parent = known.parents.nonzero()
+    prices = {"depth": depth, "organ": np.where(np.isin(organ, VISIBLE), SEEN, TESTED)}.get(costs)
+    space = np.array(features, dtype=object)
+    table = pd.DataFrame({"feature": features, "kind": "binary", "p_low": 0.0, "p_high": known.background})
+    write_bundle(
+        out,
+        name="hpo",
+        version=date,
+        entities=entities,
+        features=features,
+        unary=pd.DataFrame(
+            {
+                "entity": np.array(entities, dtype=object)[rows.coords[0]],
+                "feature": space[rows.coords[1]],
+                "potential": np.nan,
+                "p_high_with": rows.data,
+            }
+        ),
+        pairwise=pd.DataFrame(columns=["entity", "feature_a", "feature_b", "potential"]),
+        costs=None if prices is None else dict(zip(features, prices.tolist(), strict=True)),
+        aliases=_aliases(known, terms, features),
+        provenance=_provenance(read, known, terms, files, date, unstated),
+        licence=TERMS_OF_USE,
+        table=features_of(table.assign(values="0 absent, 1 present")),
+        implies=pd.DataFrame({"feature": space[child], "parent": space[parent]}),
+        probability_floor=known.floor,
+        holds="one",
+    )
+    if panels is not None:
+        near = {
+            term: [features[j] for j in np.flatnonzero((organ == term) & (depth <= 2))] for term in sorted(set(organ))
+        }
+        named = {terms.names[term]: members for term, members in near.items() if members}
+        write_text(panels, yaml.safe_dump(named, allow_unicode=True, sort_keys=False, width=1_000))
+    return known
+
+
+def _name(identifier: str, label: str) -> str:
+    words = " ".join("".join(c if c.isprintable() else " " for c in label.partition(";;")[0]).split())
+    return f"{identifier} {words}"[:LONGEST_NAME].strip()
+
+
+def _places(known: DiseaseTerms) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_]]:
+    """(T,) steps below the root along the hierarchy's one parent a term, and the organ system at its end."""
+    parent = known.hierarchy.parent
+    depth, organ = np.ones(len(parent), dtype=np.int64), np.array(known.terms)
+    for term, above in enumerate(parent):
+        if above >= 0:
+            depth[term], organ[term] = depth[above] + 1, organ[above]
+    return depth, organ
+
+
+def _aliases(known: DiseaseTerms, terms: Ontology, features: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The ids of each term, and its label where no other term has it."""
+    labels = [terms.names[term] for term in known.terms]
+    counted = pd.Series(labels).value_counts()
+    return {
+        name: (term, *sorted(terms.ids_of(term)), *([label] if label and counted[label] == 1 else []))
+        for name, term, label in zip(features, known.terms, labels, strict=True)
+    }
+
+
+def _provenance(
+    read: Annotations, known: DiseaseTerms, terms: Ontology, files: Mapping[str, Path], date: str, unstated: float
+) -> dict[str, Any]:
+    digests = {
+        what: f"{path.name}, SHA-256 {sha256_of(path)}" if path.is_file() else path.name for what, path in files.items()
+    }
+    return {
+        "model": "none: annotations by the Human Phenotype Ontology Consortium",
+        "prompts": "none",
+        "consensus": f"the largest stated frequency; {unstated:g} where none is stated; the floor where negated",
+        "date": date,
+        "annotations": digests["annotations"],
+        "ontology": f"{terms.version}: {digests['ontology']}",
+        "citation": CITED,
+        "root": PHENOTYPE,
+        "unread_frequencies": dict(read.unread),
+        "unknown_terms": dict(known.unknown),
+    }

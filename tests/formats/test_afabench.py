@@ -253,7 +253,7 @@ def test_a_small_cache_changes_no_answer():
     assert actions == same
     for one, other in zip(predictions, near, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    assert len(narrow._cache._held) == 1
+    assert len(narrow._held) == 1
 
 
 def test_what_is_saved_loads_as_the_same_method(method, tmp_path):

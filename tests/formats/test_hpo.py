@@ -14,8 +14,7 @@ from afa import TopKPlanner
 from afa.bundle import load_bundle, validate_bundle
 from afa.dialogue.sessions import read_panels
 from afa.errors import BundleError, CohortError
-from afa.formats.hpo import Annotations, disease_terms, frequency_of, read_annotations
-from afa.formats.hpo_bundle import bundle_from_hpo
+from afa.formats.hpo import Annotations, bundle_from_hpo, disease_terms, frequency_of, read_annotations
 from afa.formats.ontology import Ontology, read_ontology
 from afa.formats.patients import read_patients
 from afa.inference.hierarchy import hierarchy_of
