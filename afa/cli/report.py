@@ -112,17 +112,17 @@ def compare_with_paper(
 ) -> None:
     """Compare a run with the paper: each printed cell and each claim, with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
-    from afa.report.answers import Reader, facts_of, load_answers
-    from afa.report.comparison import compare, load_printed, write_comparison
+    from afa.report.comparison import Reader, compare, facts_of, load_printed, write_comparison
     from afa.report.paper_tables import Lines
     from afa.report.screen import Statements, screen_table
+    from afa.report.verdicts import load_answers
     from afa.stats.summary import read_summary
     from afa.yamlfile import load_model
 
-    answers, facts, rows = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort)), read_summary(summary)
-    comparison = compare(rows, load_printed(paper), answers, facts=facts)
-    statements = load_model(paper / "headlines.yaml", Statements).statements
-    screen = screen_table(statements, comparison, Reader(Lines(rows), answers, facts))
+    answers, facts = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort))
+    reader = Reader(Lines(read_summary(summary)), answers, facts)
+    comparison = compare(reader, load_printed(paper))
+    screen = screen_table(load_model(paper / "headlines.yaml", Statements).statements, comparison, reader)
     write_comparison(comparison, out, screen)
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from afa.cohort.cohort import Cohort
 from afa.csvfile import marked_table
 from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder, write_csv
-from afa.report.answers import Answer, Answers, Facts, Found, Reader
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
 from afa.report.verdicts import (
     DIFFERENCE,
     DIRECTIONS,
+    END,
     IDENTITY,
     NOT_COMPARABLE,
     NOT_RUN,
@@ -25,12 +27,17 @@ from afa.report.verdicts import (
     SIMULATED,
     SIZES,
     UNJUDGED,
+    Answer,
+    Answers,
     Number,
     Printed,
+    Relation,
     Verdict,
+    is_number,
     judge,
     judge_statement,
-    verdict_words,
+    number,
+    relation_of,
 )
 from afa.stats.tables import write_parquet
 
@@ -42,7 +49,12 @@ COLUMNS = [
 ]
 UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
 """Units of the claims, as those of the cells are named."""
+NO_LINE = "this summary has no line for it"
 ANSWERED = {"not_comparable": NOT_COMPARABLE, "not_run": NOT_RUN, "decision": NOTHING, "background": NOTHING}
+
+
+SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
+"""Metrics that are shares; `gap` is a difference of two."""
 
 
 class Claim(NamedTuple):
@@ -56,22 +68,102 @@ class Claim(NamedTuple):
     unit: str
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of one cell or claim; `unit` where it is not the paper's."""
+class Outcome(NamedTuple):
+    """What came of a claim: the verdict, what answers it, and the patients behind the paper's number."""
 
     verdict: Verdict
-    ours: Found | None = None
-    unit: str | None = None
+    ours: Number | None = None
     patients: int | None = None
 
 
-def compare(
-    summary: pd.DataFrame, printed: Mapping[str, pd.DataFrame], answers: Answers, *, facts: Facts
-) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the cohort itself: its name, whether it is simulated, and numbers that claims ask for."""
+
+    cohort: str
+    simulated: bool
+    numbers: Mapping[str, float]
+
+    @property
+    def n_features(self) -> int:
+        return int(self.numbers["features"])
+
+
+def facts_of(cohort: Cohort) -> Facts:
+    """Facts `patients`, `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values)."""
+    numbers = {
+        "patients": len(cohort.patients),
+        "features": len(cohort.features),
+        "labelled": cohort.labels.shape[1],
+        "zeros": float(np.mean(cohort.values == 0)),
+    }
+    return Facts(cohort.name, cohort.provenance.get("origin") == "simulated", numbers)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Looks readings up in one run: shares in percent, their differences in percentage points."""
+
+    summary: Lines
+    answers: Answers
+    facts: Facts
+
+    @cached_property
+    def _tables(self) -> set[str]:
+        return set(self.summary.rows["table"])
+
+    def fact(self, name: str, unit: str) -> Number:
+        """A fact of the cohort; a share in percent."""
+        value = self.facts.numbers[name]
+        return Number(100 * value, unit="percent") if unit == "share" else Number(value)
+
+    def line(self, reading: str, *, complement: bool = False) -> Number | None:
+        """The number of a reading; None where the summary has no such line, or one without a number."""
+        line = self.summary.find(self._where(reading))
+        if line is None or pd.isna(line["value"]):
+            return None
+        unit = DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARES else ""
+        value, low, high, n = (float(line[name]) for name in ("value", "low", "high", "n"))
+        found = Number(value, low, high, unit, n)
+        found = found.complement() if complement else found
+        return found.scaled(100) if unit else found
+
+    def missing(self, reading: str) -> str:
+        """Why a reading has no number."""
+        table = self._where(reading)["table"]
+        return f"no number for {reading}" if table in self._tables else f"no table {table} in this run"
+
+    def relation(self, text: str) -> Relation | str:
+        """A relation with its numbers as people read them; what is missing where one is."""
+        left, operator, right = relation_of(text)
+        if (found := self.line(left)) is None:
+            return self.missing(left)
+        fixed = Number(float(right) * (100 if found.unit else 1)) if is_number(right) else None
+        if (other := fixed or self.line(right)) is None:
+            return self.missing(right)
+        beside = number(fixed.value) if fixed else str(other)
+        return Relation(found, operator, other, f"{text}: {found} against {beside}")
+
+    def first(self, text: str) -> Number | None:
+        """What stands for a relation in a table: its left side where the right is a number, else their difference."""
+        left, _, right = relation_of(text)
+        found = self.line(left)
+        if found is None or is_number(right):
+            return found
+        if (other := self.line(right)) is None:
+            return None
+        unit = DIFFERENCE if found.unit else ""
+        return Number(found.value - other.value, unit=unit, n=min(found.n, other.n))
+
+    def _where(self, reading: str) -> dict[str, Any]:
+        keys = self.answers.keys(reading)
+        return {**keys, "t": self.facts.n_features} if keys.get("t") == END else keys
+
+
+def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Every printed cell, table by table, and then every claim, with the columns of `COLUMNS`.
 
-    summary : all rows of the run. printed : the paper's tables and `claims`, by file name, all values as text.
+    reader : of all rows of the run. printed : the paper's tables and `claims`, by file name, all values as text.
     `difference` is ours less the paper's, and empty where the two do not compare.
 
     Raises
@@ -81,13 +173,12 @@ def compare(
 
     """
     claims = printed["claims"]
-    _check_covered(set(claims["id"]), set(answers.claims))
-    reader = Reader(Lines(summary), answers, facts)
+    _check_covered(set(claims["id"]), set(reader.answers.claims))
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     texts = claims[list(Claim._fields)]
     lines += [_claim(Claim(*claim), reader, cells) for claim in texts.itertuples(index=False, name=None)]
-    table = pd.DataFrame([_if_simulated(line, facts) for line in lines], columns=COLUMNS)
+    table = pd.DataFrame([_if_simulated(line, reader.facts) for line in lines], columns=COLUMNS)
     table["by_definition"] = table["by_definition"].eq(other=True)
     text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
     table[text] = table[text].fillna("").astype("str")
@@ -146,25 +237,24 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
     table = paper_table(name, printed, reader.summary, n_features=reader.facts.n_features).dropna(subset=["paper"])
     for cell in table.to_dict("records"):
         unit, _, why = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", not comparable: ")
-        paper = Printed(str(texts[cell["row"], cell["column"]]), unit, patients)
-        ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"])
+        text = str(texts[cell["row"], cell["column"]])
+        ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"], unit, cell["n"])
         rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), None)
         note = "" if rule is None else reader.answers.reason(rule.why)
         if rule is not None and rule.answer in ANSWERED:
             verdict, note = Verdict(ANSWERED[rule.answer], reason=note), ""
         elif ours is None:
-            verdict = Verdict(NOT_RUN, reason="this summary has no line for it")
+            verdict = Verdict(NOT_RUN, reason=NO_LINE)
         elif why:
             verdict = Verdict(NOT_COMPARABLE, reason=why)
         elif rule is not None and rule.definition:
             verdict = Verdict(IDENTITY, reason=note)
         else:
-            verdict = judge(paper, ours, reader.facts.numbers["patients"])
+            verdict = judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         if rule is not None:
             line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
-        found = None if ours is None else Found(ours, unit, cell["n"])
-        yield _beside(line, paper.text, Outcome(verdict, found, patients=patients))
+        yield _beside(line, text, Outcome(verdict, ours, patients))
 
 
 def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -174,52 +264,53 @@ def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]])
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
     line |= {"unit": unit, "see": " ".join(answer.see), "by_definition": answer.definition, "where": where}
     if answer.holds:
-        outcome = _statement(answer, reader, number=claim.kind == NUMBER)
+        outcome = _statement(answer, reader, unit, has_number=claim.kind == NUMBER)
     elif where:
         outcome = _number(answer, claim.value, unit, reader, cells)
     else:
         outcome = Outcome(Verdict(NOTHING))
     reason = reader.answers.reason(answer.why)
     if answer.answer in ANSWERED:
-        outcome = replace(outcome, verdict=Verdict(ANSWERED[answer.answer], reason=reason))
+        outcome = outcome._replace(verdict=Verdict(ANSWERED[answer.answer], reason=reason))
     elif answer.definition and outcome.verdict.direction != NOT_RUN:
-        outcome = replace(outcome, verdict=Verdict(IDENTITY, reason=reason))
+        outcome = outcome._replace(verdict=Verdict(IDENTITY, reason=reason))
     else:
         line |= {"note": reason}
     return _beside(line, claim.value, outcome)
 
 
-def _statement(answer: Answer, reader: Reader, *, number: bool) -> Outcome:
+def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> Outcome:
+    """Unit : of the claim, in which what is read is shown where the claim has a number, or where a part is missing."""
     relations = [reader.relation(text) for text in answer.holds]
     first = reader.first(answer.holds[0])
+    in_unit_of_claim = None if first is None else replace(first, unit=unit)
     missing = [relation for relation in relations if isinstance(relation, str)]
     if missing:
-        return Outcome(Verdict(NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first)
+        return Outcome(Verdict(NOT_RUN, reason="; ".join(dict.fromkeys(missing))), in_unit_of_claim)
     whole = [relation for relation in relations if not isinstance(relation, str)]
-    return Outcome(judge_statement(whole), first, None if number or first is None else first.unit)
+    return Outcome(judge_statement(whole), in_unit_of_claim if has_number else first)
 
 
 def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> Outcome:
-    patients = answer.patients
-    found: Found | None
+    patients, cell, missing = answer.patients, None, ""
+    found: Number | None
     if answer.cell is not None:
         cell = _named(answer.cell, cells)
-        patients = reader.answers.patients.get(cell["table"])
-        found = None if cell["ours"] is None else _of_cell(cell)
-        missing = "this summary has no line for it"
+        patients, found, missing = reader.answers.patients.get(cell["table"]), _of_cell(cell), NO_LINE
     elif answer.line is not None:
         found, missing = reader.line(answer.line, complement=answer.complement), reader.missing(answer.line)
     else:
-        found, missing = reader.fact(answer.fact or "", unit), ""
+        found = reader.fact(answer.fact or "", unit)
     if found is None:
         return Outcome(Verdict(NOT_RUN, reason=missing), patients=patients)
     if not text:
-        return Outcome(Verdict(NOTHING), found, found.unit)
+        return Outcome(Verdict(NOTHING), found)
     ours = found.in_unit(unit)
-    verdict = judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
-    if answer.cell is not None and (cell := _named(answer.cell, cells))["verdict"] in UNJUDGED:
+    if cell is not None and cell["verdict"] in UNJUDGED:
         verdict = Verdict(cell["verdict"], reason=cell["reason"])
-    return Outcome(verdict, Found(ours, unit, found.n), patients=patients)
+    else:
+        verdict = judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
+    return Outcome(verdict, ours, patients)
 
 
 def _named(name: str, cells: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -228,24 +319,24 @@ def _named(name: str, cells: Mapping[str, Mapping[str, Any]]) -> Mapping[str, An
     return cells[name]
 
 
-def _of_cell(cell: Mapping[str, Any]) -> Found:
+def _of_cell(cell: Mapping[str, Any]) -> Number | None:
     """What answers a printed cell, with a share in percent."""
-    ours = Number(cell["ours"], cell["low"], cell["high"])
-    is_share = cell["unit"] == "share"
-    return Found(ours.scaled(100) if is_share else ours, "percent" if is_share else cell["unit"], cell["n"])
+    if cell["ours"] is None:
+        return None
+    ours = Number(cell["ours"], cell["low"], cell["high"], cell["unit"], cell["n"])
+    return replace(ours.scaled(100), unit="percent") if cell["unit"] == "share" else ours
 
 
 def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any]:
     """The line with both numbers, their difference where they compare, and the verdict."""
-    ours, verdict = outcome.ours, outcome.verdict
-    line = {**line, "paper": paper, "paper_n": outcome.patients, "verdict": verdict.direction}
+    verdict, ours, patients = outcome
+    line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
-    line["unit"] = line["unit"] if outcome.unit is None else outcome.unit
     if ours is None:
         return {**line, "ours": None}
-    shown = {"ours": ours.number.value, "low": ours.number.low, "high": ours.number.high, "n": ours.n}
     unjudged = verdict.direction in (NOT_COMPARABLE, NOT_RUN, NOTHING) or not paper
-    difference = np.nan if unjudged else ours.number.value - Printed(paper, "").value
+    difference = np.nan if unjudged else ours.value - Printed(paper, "").value
+    shown = {"unit": ours.unit, "ours": ours.value, "low": ours.low, "high": ours.high, "n": ours.n}
     return {**line, **shown, "difference": difference}
 
 
@@ -254,43 +345,3 @@ def _if_simulated(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     if not facts.simulated or line["ours"] is None or line["verdict"] == NOT_RUN:
         return line
     return {**line, "verdict": SIMULATED, "size": "", "reason": f"cohort {facts.cohort} is simulated"}
-
-
-def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Of the printed cells, and of the claims: what they are, and how many have each direction, size, or neither.
-
-    verdicts : the counts of `afa.report.comparison.count_verdicts`; lines with nothing to reproduce are left out.
-    """
-    is_claim = verdicts["source"].str.startswith("claims")
-    for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
-        sums = part.drop(columns="source").sum()
-        yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
-
-
-def every_line(comparison: pd.DataFrame) -> list[dict[str, str]]:
-    """All lines but those with nothing to reproduce, as text, with what they are found by on the page.
-
-    `here` has its interval, `0.864 [0.851, 0.877]`; `why` the reason and what to know beside.
-    """
-    return [_as_text(row) for row in comparison[comparison["verdict"] != NOTHING].to_dict("records")]
-
-
-def _as_text(row: Mapping[Hashable, Any]) -> dict[str, str]:
-    is_cell, here = row["kind"] == CELL, digits(row["ours"])
-    return {
-        "what": f"{row['row']}, {row['column']}" if is_cell else row["claim"],
-        "here": here if pd.isna(row["low"]) else f"{here} [{digits(row['low'])}, {digits(row['high'])}]",
-        "verdict": verdict_words(row),
-        "why": "; ".join(filter(None, (row["reason"], row["also"], row["note"]))),
-        "kind": "cell" if is_cell else "claim",
-        **{name: row[name] for name in ("paper", "unit", "id", "table", "see")},
-    }
-
-
-def digits(value: float | None) -> str:
-    """Three digits, or all of a large whole number; empty for nothing.
-
-    >>> digits(0.86412), digits(1234.0)
-    ('0.864', '1234')
-    """
-    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

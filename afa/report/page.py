@@ -22,12 +22,21 @@ from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
 from afa.files import sha256_of, write_text
 from afa.report.benchmarks import by_rule, read_jobs
-from afa.report.comparison import counted, digits, every_line
 from afa.report.notebook import notebook_caption, notebook_figure, notebook_page
 from afa.report.page_parts import caption, document, items, packed, page
 from afa.report.publish import DICTIONARY
-from afa.report.screen import basis, figure, load_carried, sentences, title_of
-from afa.report.sections import findings, language_model, paper_shapes
+from afa.report.screen import basis, load_carried
+from afa.report.sections import (
+    counted,
+    digits,
+    every_line,
+    figure,
+    findings,
+    language_model,
+    paper_shapes,
+    sentences,
+    title_of,
+)
 from afa.report.verdicts import verdict_words
 from afa.stats.summary import read_summary
 from afa.stats.tables import read_table

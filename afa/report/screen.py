@@ -1,4 +1,4 @@
-"""The first screen of the report: a dozen effects of the paper, in three sentences, a figure and a table."""
+"""The first screen of the report: a dozen effects of the paper, and what other runs had for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal
 
 import pandas as pd
-from markupsafe import Markup, escape
 from pydantic import model_validator
 
 from afa import __version__
@@ -17,19 +16,8 @@ from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import ConfigError, Fault
 from afa.files import sha256_of
-from afa.report.answers import Reader
-from afa.report.verdicts import (
-    CLOSE,
-    DIFFERENCE,
-    FAR,
-    HOLDS,
-    NEAR,
-    REVERSES,
-    SIMULATED,
-    UNCLEAR,
-    Printed,
-    judge,
-)
+from afa.report.comparison import Reader
+from afa.report.verdicts import DIFFERENCE, SIMULATED, Printed, judge
 from afa.stages import stages
 from afa.stats.summary import headline
 from afa.stats.tables import read_table
@@ -44,10 +32,6 @@ CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synt
 """The stages behind the effects, to whose settings a stored run is bound."""
 CARRIED_ROUNDING = 0.015
 """Points by which a stored effect may differ from one computed again: it has two decimals."""
-HIGH = 90.0
-"""Per cent that a constant answer has right from which little is left to gain."""
-WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 32
-"""Pixels of the figure: its width, what is free on the left and on the right, the height of an effect."""
 
 
 class Statement(Strict):
@@ -91,14 +75,6 @@ class Carried(Strict):
     rows: Mapping[str, tuple[float, float, float]]
 
 
-class Sentences(NamedTuple):
-    """What reproduced, what did not, and why, in words."""
-
-    reproduced: str
-    not_reproduced: str
-    why: str
-
-
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
     """One row an effect, with the columns of `COLUMNS`; numbers in percentage points or per cent.
 
@@ -139,10 +115,10 @@ def _of_two(statement: Statement, places: Mapping[str, Row], reader: Reader) -> 
     if found is None:
         return row | dict.fromkeys(("ours", "low", "high"), float("nan"))
     printed = Printed(f"{paper:.1f}", DIFFERENCE, reader.answers.patients.get(first["table"]))
-    verdict = judge(printed, found.number, found.n)
+    verdict = judge(printed, found, found.n)
     row |= {"verdict": SIMULATED if reader.facts.simulated else verdict.direction}
     row |= {"size": "" if reader.facts.simulated else verdict.size}
-    return row | {"ours": found.number.value, "low": found.number.low, "high": found.number.high}
+    return row | {"ours": found.value, "low": found.low, "high": found.high}
 
 
 def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
@@ -153,101 +129,6 @@ def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
     rows = headline(rows[rows["reference"].isna()])
     values = rows["value"].dropna().unique()
     return 100 * float(values[0]) if len(values) == 1 else float("nan")
-
-
-def reproduced(row: Row) -> bool:
-    """Whether an effect has its direction, where it has one, and its size to five points."""
-    return row["verdict"] in ("", HOLDS) and row["size"] in (NEAR, CLOSE)
-
-
-def sentences(table: pd.DataFrame) -> Sentences:
-    """Three sentences made of the table of effects alone."""
-    rows = table.to_dict("records")
-    judged = [row for row in rows if row["size"] or row["verdict"] in (HOLDS, REVERSES, UNCLEAR)]
-    if not judged:
-        return Sentences("No effect is judged: the patients are simulated, or nothing has run.", "", "")
-    came = [row for row in judged if reproduced(row)]
-    failed = [row for row in judged if not reproduced(row)]
-    groups = {
-        "the other way round": [row for row in failed if row["verdict"] == REVERSES],
-        "of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
-        "not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
-    }
-    parts = [f"{what}: {_listed(group)}" for what, group in groups.items() if group]
-    return Sentences(
-        f"Reproduced in direction and within five points, {len(came)} of {len(judged)} effects:"
-        f" {_listed(came) or 'none'}.",
-        f"Not reproduced, {len(failed)}. {'. '.join(map(_capital, parts))}." if failed else "All are reproduced.",
-        f"Why, as far as it is known. {'. '.join(map(_capital, _causes(failed)))}." if failed else "",
-    )
-
-
-def _causes(failed: Sequence[Row]) -> list[str]:
-    """What sets the effects apart that did not come out, by cause; and what a constant answer leaves to gain."""
-    by_cause = {cause: [row for row in failed if row["cause"] == cause] for cause in get_args(Cause)}
-    parts = [f"{cause}: {_listed(group)}" for cause, group in by_cause.items() if group]
-    high = [row["constant"] for row in failed if row["constant"] >= HIGH]
-    if high:
-        ends = " to ".join(dict.fromkeys((f"{min(high):.1f}", f"{max(high):.1f}")))
-        parts.append(
-            f"a constant answer is right in {ends} % of the cases of {len(high)} of them, which leaves little to gain"
-        )
-    return parts
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _listed(rows: Sequence[Row]) -> str:
-    return ", ".join(row["name"] for row in rows)
-
-
-def title_of(table: pd.DataFrame) -> str:
-    """The finding of the figure."""
-    judged = table[table["verdict"].isin([HOLDS, REVERSES, UNCLEAR])]
-    same, near = (judged["verdict"] == HOLDS).sum(), table["size"].isin([NEAR, CLOSE]).sum()
-    if judged.empty:
-        return "No effect is judged"
-    effects = (table["size"] != "").sum()
-    return f"{same} of {len(judged)} differences have the paper's sign; {near} of {effects} effects have its size"
-
-
-def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup:
-    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares."""
-    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna()]
-    values = [*rows["paper"], *rows["low"].fillna(rows["ours"]), *rows["high"].fillna(rows["ours"]), 0.0]
-    values += [end for each in carried for name in rows["id"] if name in each.rows for end in each.rows[name]]
-    low, high = min(values) - 2, max(values) + 2
-    height = ROW * len(rows) + 84
-
-    def x(value: float) -> float:
-        return float(LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low))
-
-    parts = [f'<line x1="{x(0):.1f}" y1="24" x2="{x(0):.1f}" y2="{height - 40}" class="zero"/>']
-    ticks = [tick for tick in range(int(low // 10) * 10, int(high) + 10, 10) if low <= tick <= high]
-    parts += [f'<text x="{x(tick):.1f}" y="{height - 24}" class="tick">{tick}</text>' for tick in ticks]
-    words = "percentage points; lines: intervals over patients"
-    parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{height - 6}" class="tick">{words}</text>')
-    for place, row in enumerate(rows.to_dict("records")):
-        y = 54 + place * ROW
-        parts.append(f'<text x="{LEFT}" y="{y - 14}" class="name">{escape(row["name"])}</text>')
-        for each in carried:
-            if row["id"] in each.rows:
-                value, start, end = each.rows[row["id"]]
-                parts.append(f'<line x1="{x(start):.1f}" y1="{y + 6}" x2="{x(end):.1f}" y2="{y + 6}" class="other"/>')
-                parts.append(f'<rect x="{x(value) - 4:.1f}" y="{y + 2}" width="8" height="8" class="other"/>')
-        if pd.notna(row["low"]):
-            parts.append(f'<line x1="{x(row["low"]):.1f}" y1="{y}" x2="{x(row["high"]):.1f}" y2="{y}" class="ours"/>')
-        parts.append(f'<circle cx="{x(row["ours"]):.1f}" cy="{y}" r="5" class="ours"/>')
-        at = x(row["paper"])
-        parts.append(f'<path d="M{at:.1f} {y - 7} l6 7 l-6 7 l-6 -7 z" class="paper"/>')
-    names = ["paper (diamond)", f"{here} (disc)", *(f"{each.cohort} (square)" for each in carried)]
-    parts.append(f'<text x="{LEFT}" y="14" class="legend">{escape(" · ".join(names))}</text>')
-    words = "; ".join(
-        f"{row['name']}: paper {row['paper']:.1f}, here {row['ours']:.1f}" for row in rows.to_dict("records")
-    )
-    return Markup(f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(words)}">{"".join(parts)}</svg>')  # noqa: S704
 
 
 def carried_of(run: Path) -> Carried:

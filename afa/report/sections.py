@@ -1,15 +1,36 @@
-"""Between the first screen and the appendix: the paper's tables, the language model, the findings of the figures."""
+"""What the page says of the comparison, in words and shapes: the first screen, the paper's tables, every line.
+
+And what stands between them and the appendix: the language model, and a sentence for each figure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
 import pandas as pd
+from markupsafe import Markup, escape
 
+from afa.report.comparison import CELL
 from afa.report.paper_tables import EVERY, Lines
-from afa.report.verdicts import CLOSE, FAR, HOLDS, NEAR, REVERSES, UNCLEAR, verdict_words
+from afa.report.screen import Carried, Cause, Row
+from afa.report.verdicts import (
+    CLOSE,
+    DIFFERENCE,
+    FAR,
+    HOLDS,
+    NEAR,
+    NOTHING,
+    REVERSES,
+    UNCLEAR,
+    verdict_words,
+)
 from afa.stats.summary import headline
+
+HIGH = 90.0
+"""Per cent that a constant answer has right from which little is left to gain."""
+WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 32
+"""Pixels of the figure: its width, what is free on the left and on the right, the height of an effect."""
 
 TITLES = {
     "tab_m2_random_sign": "Sign accuracy of duels under a random order",
@@ -23,6 +44,7 @@ TITLES = {
     "tab_m2_phase1_pat5": "Precision of the top five",
 }
 """What each printed table is about, in our words."""
+GAP = {"gap": "value", "low": "low", "high": "high"}
 TINTS = {HOLDS: "same", REVERSES: "other", UNCLEAR: "unclear", NEAR: "same", CLOSE: "near", FAR: "other"}
 
 
@@ -35,19 +57,149 @@ class Shown(NamedTuple):
     more: str
 
 
-class Block(NamedTuple):
-    """Rows of a table that have the same columns: by the name of a row its cells."""
-
-    columns: Sequence[str]
-    rows: Mapping[str, Sequence[Shown]]
-
-
 class PaperTable(NamedTuple):
-    """A table in the paper's shape, the title in our words."""
+    """A table in the paper's shape, the title in our words; rows of the same columns, by these and by name."""
 
     name: str
     title: str
-    blocks: Sequence[Block]
+    blocks: Mapping[tuple[str, ...], Mapping[str, Sequence[Shown]]]
+
+
+def reproduced(row: Row) -> bool:
+    """Whether an effect has its direction, where it has one, and its size to five points."""
+    return row["verdict"] in ("", HOLDS) and row["size"] in (NEAR, CLOSE)
+
+
+def sentences(table: pd.DataFrame) -> list[str]:
+    """What reproduced, what did not, and why, in words: made of the table of effects alone."""
+    rows = table.to_dict("records")
+    judged = [row for row in rows if row["size"] or row["verdict"] in (HOLDS, REVERSES, UNCLEAR)]
+    if not judged:
+        return ["No effect is judged: the patients are simulated, or nothing has run."]
+    came = [row for row in judged if reproduced(row)]
+    failed = [row for row in judged if not reproduced(row)]
+    groups = {
+        "the other way round": [row for row in failed if row["verdict"] == REVERSES],
+        "of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
+        "not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
+    }
+    parts = [f"{what}: {_listed(group)}" for what, group in groups.items() if group]
+    found = [
+        f"Reproduced in direction and within five points, {len(came)} of {len(judged)} effects:"
+        f" {_listed(came) or 'none'}."
+    ]
+    if not failed:
+        return [*found, "All are reproduced."]
+    found.append(f"Not reproduced, {len(failed)}. {'. '.join(map(_capital, parts))}.")
+    return [*found, f"Why, as far as it is known. {'. '.join(map(_capital, _causes(failed)))}."]
+
+
+def _causes(failed: Sequence[Row]) -> list[str]:
+    """What sets the effects apart that did not come out, by cause; and what a constant answer leaves to gain."""
+    by_cause = {cause: [row for row in failed if row["cause"] == cause] for cause in get_args(Cause)}
+    parts = [f"{cause}: {_listed(group)}" for cause, group in by_cause.items() if group]
+    high = [row["constant"] for row in failed if row["constant"] >= HIGH]
+    if high:
+        ends = " to ".join(dict.fromkeys((f"{min(high):.1f}", f"{max(high):.1f}")))
+        parts.append(
+            f"a constant answer is right in {ends} % of the cases of {len(high)} of them, which leaves little to gain"
+        )
+    return parts
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    return ", ".join(row["name"] for row in rows)
+
+
+def title_of(table: pd.DataFrame) -> str:
+    """The finding of the figure."""
+    judged = table[table["verdict"].isin([HOLDS, REVERSES, UNCLEAR])]
+    same, near = (judged["verdict"] == HOLDS).sum(), table["size"].isin([NEAR, CLOSE]).sum()
+    if judged.empty:
+        return "No effect is judged"
+    effects = (table["size"] != "").sum()
+    return f"{same} of {len(judged)} differences have the paper's sign; {near} of {effects} effects have its size"
+
+
+def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup:
+    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares."""
+    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna()]
+    values = [*rows["paper"], *rows["low"].fillna(rows["ours"]), *rows["high"].fillna(rows["ours"]), 0.0]
+    values += [end for each in carried for name in rows["id"] if name in each.rows for end in each.rows[name]]
+    low, high = min(values) - 2, max(values) + 2
+    height = ROW * len(rows) + 84
+
+    def x(value: float) -> float:
+        return float(LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low))
+
+    parts = [f'<line x1="{x(0):.1f}" y1="24" x2="{x(0):.1f}" y2="{height - 40}" class="zero"/>']
+    ticks = [tick for tick in range(int(low // 10) * 10, int(high) + 10, 10) if low <= tick <= high]
+    parts += [f'<text x="{x(tick):.1f}" y="{height - 24}" class="tick">{tick}</text>' for tick in ticks]
+    words = "percentage points; lines: intervals over patients"
+    parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{height - 6}" class="tick">{words}</text>')
+    for place, row in enumerate(rows.to_dict("records")):
+        y = 54 + place * ROW
+        parts.append(f'<text x="{LEFT}" y="{y - 14}" class="name">{escape(row["name"])}</text>')
+        for each in carried:
+            if row["id"] in each.rows:
+                value, start, end = each.rows[row["id"]]
+                parts.append(f'<line x1="{x(start):.1f}" y1="{y + 6}" x2="{x(end):.1f}" y2="{y + 6}" class="other"/>')
+                parts.append(f'<rect x="{x(value) - 4:.1f}" y="{y + 2}" width="8" height="8" class="other"/>')
+        if pd.notna(row["low"]):
+            parts.append(f'<line x1="{x(row["low"]):.1f}" y1="{y}" x2="{x(row["high"]):.1f}" y2="{y}" class="ours"/>')
+        parts.append(f'<circle cx="{x(row["ours"]):.1f}" cy="{y}" r="5" class="ours"/>')
+        at = x(row["paper"])
+        parts.append(f'<path d="M{at:.1f} {y - 7} l6 7 l-6 7 l-6 -7 z" class="paper"/>')
+    names = ["paper (diamond)", f"{here} (disc)", *(f"{each.cohort} (square)" for each in carried)]
+    parts.append(f'<text x="{LEFT}" y="14" class="legend">{escape(" · ".join(names))}</text>')
+    words = "; ".join(
+        f"{row['name']}: paper {row['paper']:.1f}, here {row['ours']:.1f}" for row in rows.to_dict("records")
+    )
+    return Markup(f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(words)}">{"".join(parts)}</svg>')  # noqa: S704
+
+
+def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
+    """Of the printed cells, and of the claims: what they are, and how many have each direction, size, or neither.
+
+    verdicts : the counts of `afa.report.comparison.count_verdicts`; lines with nothing to reproduce are left out.
+    """
+    is_claim = verdicts["source"].str.startswith("claims")
+    for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
+        sums = part.drop(columns="source").sum()
+        yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
+
+
+def every_line(comparison: pd.DataFrame) -> list[dict[str, str]]:
+    """All lines but those with nothing to reproduce, as text, with what they are found by on the page.
+
+    `here` has its interval, `0.864 [0.851, 0.877]`; `why` the reason and what to know beside.
+    """
+    return [_as_text(row) for row in comparison[comparison["verdict"] != NOTHING].to_dict("records")]
+
+
+def _as_text(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    is_cell, here = row["kind"] == CELL, digits(row["ours"])
+    return {
+        "what": f"{row['row']}, {row['column']}" if is_cell else row["claim"],
+        "here": here if pd.isna(row["low"]) else f"{here} [{digits(row['low'])}, {digits(row['high'])}]",
+        "verdict": verdict_words(row),
+        "why": "; ".join(filter(None, (row["reason"], row["also"], row["note"]))),
+        "kind": "cell" if is_cell else "claim",
+        **{name: row[name] for name in ("paper", "unit", "id", "table", "see")},
+    }
+
+
+def digits(value: float | None) -> str:
+    """Three digits, or all of a large whole number; empty for nothing.
+
+    >>> digits(0.86412), digits(1234.0)
+    ('0.864', '1234')
+    """
+    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def paper_shapes(comparison: pd.DataFrame) -> list[PaperTable]:
@@ -59,8 +211,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[PaperTable]:
         for row, of_row in part.groupby("row", sort=False):
             cells_of_row = [_cell(cell) for cell in of_row.to_dict("records")]
             blocks.setdefault(tuple(of_row["column"]), {})[str(row)] = cells_of_row
-        title = TITLES.get(str(name), str(name))
-        shapes.append(PaperTable(str(name), title, [Block(columns, rows) for columns, rows in blocks.items()]))
+        shapes.append(PaperTable(str(name), TITLES.get(str(name), str(name)), blocks))
     return shapes
 
 
@@ -76,24 +227,10 @@ def _cell(cell: Mapping[Any, Any]) -> Shown:
     return Shown(str(cell["paper"]), ours, TINTS.get(cell["size"] or cell["verdict"], ""), "; ".join(more))
 
 
-class Beside(NamedTuple):
-    """The planner and a language model on the same patients after t observations; shares, the gap in points."""
-
-    task: str
-    target: str
-    t: int
-    planner: float
-    model: float
-    gap: float
-    low: float
-    high: float
-    cases: int
-
-
-def language_model(summary: pd.DataFrame) -> list[Beside]:
+def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
     """The planner's default score and the answers of `mrf_llm`, by task, target and t; empty where no model was asked.
 
-    A gap is the model less the planner, with its interval over the same patients.
+    `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
     """
     lines = Lines(summary[summary["table"] == "llm_baselines"])
     own = EVERY | {"gain": "cmi", "table": "llm_baselines"}
@@ -112,9 +249,9 @@ def language_model(summary: pd.DataFrame) -> list[Beside]:
                 gap = lines.find(between)
                 if mine is None or theirs is None or gap is None or pd.isna(gap["value"]):
                     continue
-                value, low, high = (100 * float(gap[name]) for name in ("value", "low", "high"))
-                shares = (float(mine["value"]), float(theirs["value"]))
-                found.append(Beside(task, target, int(t), *shares, value, low, high, int(gap["n"])))
+                line: dict[str, Any] = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
+                line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
+                found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
     return found
 
 

@@ -1,17 +1,30 @@
-"""Verdicts: what a number of this run says of a number or a statement of the paper, by rules that look at both alone.
+"""Verdicts: what answers each printed cell and claim of the paper, and by which rules a number of a run is judged.
 
 A verdict has two parts. *Direction*: whether an effect or a statement holds. *Size*: how far our number is from the
 printed one, in points. The paper's own error is what our patients' spread would be at its n. docs/comparison.md has the
 rules in words.
+
+`resources/paper/answers.yaml` says what is judged. A *reading* is a line of the summary in short: a name of `lines`,
+which stands for its key columns, and keys that are added or changed, such as `chaos t=10 stratum=chaotic`; `t=M` is
+full observation. A *relation* is two readings, or a reading and a number, with `>`, `<` or `=` between.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from afa.errors import ConfigError, Fault
+from afa.stats.summary import KEYS
+from afa.yamlfile import Strict, load_model
 
 HOLDS = "holds"
 REVERSES = "reverses"
@@ -31,6 +44,8 @@ POINTS = {NEAR: 2.0, CLOSE: 5.0}
 SCALE = {"share": 1.0, "percent": 100.0}
 """Units of a share, in ones of the unit."""
 DIFFERENCE = "percentage points"
+HUNDREDTHS = ("percent", DIFFERENCE)
+"""Units in which people read shares and their differences."""
 OPERATORS = ("=", ">", "<")
 EQUAL = 1e-9
 """Two numbers that are to be the same differ by no more than this: the rest is rounding."""
@@ -38,11 +53,13 @@ EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class Number:
-    """A number of this run with its interval over patients, NaN where it has none."""
+    """A number of this run with its interval over patients, NaN where it has none; its unit; n, the cases behind it."""
 
     value: float
     low: float = math.nan
     high: float = math.nan
+    unit: str = ""
+    n: float = math.nan
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -56,11 +73,21 @@ class Number:
         return (high - low) / 2
 
     def scaled(self, factor: float) -> Number:
-        return Number(self.value * factor, self.low * factor, self.high * factor)
+        return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def complement(self) -> Number:
         """The share of all other cases."""
-        return Number(1 - self.value, 1 - self.high, 1 - self.low)
+        return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
+
+    def in_unit(self, unit: str) -> Number:
+        """The number in the paper's unit, a share that is not printed in percent from 0 to 1."""
+        in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
+        return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
+
+    def __str__(self) -> str:
+        if math.isnan(self.low):
+            return number(self.value)
+        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
 
 
 @dataclass(frozen=True)
@@ -179,3 +206,149 @@ def judge_statement(relations: Sequence[Relation]) -> Verdict:
     turned = [relation for relation in failing if relation.reversed]
     reason = "; ".join(relation.text for relation in turned or failing)
     return Verdict(REVERSES, reason=reason) if turned else Verdict(UNCLEAR, reason=reason)
+
+
+Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
+READ: tuple[Kind, ...] = ("row", "paired", "erratum")
+"""Answers that are judged by a number of this run; the others say why there is none to judge."""
+END = "M"
+
+
+class Answer(Strict):
+    """Where one claim is answered, or why it is not; what is judged is one of `cell`, `line`, `fact` and `holds`."""
+
+    answer: Kind
+    cell: str | None = Field(None, description="`table | row | column` of a printed cell: answered by the same line")
+    line: str | None = Field(None, description="a reading")
+    fact: str | None = Field(None, description="a number of the cohort itself, such as `patients`")
+    holds: tuple[str, ...] = Field((), description="relations that the claim comes to, all of them")
+    complement: bool = Field(False, description="1 less the reading")
+    bound: Literal["at most", "at least"] | None = None
+    patients: int | None = Field(None, description="behind the paper's share; for a cell, that of its table")
+    definition: bool = Field(False, description="true by definition, so that reproducing it says nothing")
+    see: tuple[str, ...] = Field((), description="ids of docs/errata.md and docs/decisions.md")
+    why: str | None = Field(None, description="a name of `reasons`, or the reason itself")
+
+
+class CellRule(Strict):
+    """Cells, by patterns of row and column, that are not judged, with the reason, or judged with a note."""
+
+    table: str
+    row: str = "*"
+    column: str = "*"
+    answer: Literal["judged", "not_comparable", "not_run"]
+    why: str | None = None
+    definition: bool = False
+    see: tuple[str, ...] = ()
+
+    def covers(self, table: str, row: str, column: str) -> bool:
+        return table == self.table and fnmatchcase(row, self.row) and fnmatchcase(column, self.column)
+
+
+class Place(Strict):
+    """Where a table of the paper stands in the report: a notebook, or the reason why it has no number there."""
+
+    notebook: str | None = None
+    why: str | None = None
+
+
+class Answers(Strict):
+    """The whole file; `patients` are those behind each printed table, by its file name."""
+
+    patients: Mapping[str, int]
+    reasons: Mapping[str, str]
+    lines: Mapping[str, Mapping[str, str | int | float]]
+    cells: tuple[CellRule, ...]
+    places: Mapping[str, Place]
+    claims: Mapping[str, Answer]
+
+    def reason(self, why: str | None) -> str:
+        """The text of a reason given by name; the reason itself where it has none."""
+        return "" if why is None else self.reasons.get(why, why)
+
+    def keys(self, reading: str) -> dict[str, str | int | float]:
+        """Key columns of a reading; a `ConfigError` where it names no line or a column that is no key."""
+        name, *pairs = shlex.split(reading)
+        if name not in self.lines:
+            raise _wrong(reading, f"no line {name}", "a name of `lines`, then key=value")
+        keys: dict[str, str | int | float] = dict(self.lines[name])
+        for pair in pairs:
+            key, equals, value = pair.partition("=")
+            if not equals:
+                raise _wrong(reading, repr(pair), "key=value")
+            keys[key] = float(value) if key == "level" else int(value) if key == "t" and value != END else value
+        if unknown := sorted(set(keys) - set(KEYS)):
+            raise _wrong(reading, f"no key column {', '.join(unknown)}", ", ".join(KEYS))
+        return keys
+
+
+def load_answers(path: Path) -> Answers:
+    """Read and check the file: every claim has what its answer needs, every name stands for something.
+
+    Raises
+    ------
+    ConfigError : every claim, cell or line that is wrong.
+
+    """
+    answers = load_model(path, Answers)
+    faults = [Fault(f"{path}, {where}", found, expected, "correct it") for where, found, expected in _faults(answers)]
+    if faults:
+        raise ConfigError(faults)
+    return answers
+
+
+def relation_of(text: str) -> tuple[str, str, str]:
+    """Left side, operator and right side of a relation; a `ConfigError` where there is not exactly one operator."""
+    words = shlex.split(text)
+    found = [word for word in words if word in OPERATORS]
+    if len(found) != 1:
+        raise _wrong(text, f"{len(found)} operators", f"one of {' '.join(OPERATORS)} with blanks around it")
+    left, _, right = text.partition(f" {found[0]} ")
+    return left.strip(), found[0], right.strip()
+
+
+def is_number(side: str) -> bool:
+    """Whether a side of a relation is a number rather than a reading."""
+    try:
+        float(side)
+    except ValueError:
+        return False
+    return True
+
+
+def _faults(answers: Answers) -> Iterator[tuple[str, str, str]]:
+    for rule in answers.cells:
+        if rule.answer != "judged" and rule.why is None:
+            yield f"cells of {rule.table}", f"{rule.answer} without a reason", "why"
+    for label, place in answers.places.items():
+        if (place.notebook is None) == (place.why is None):
+            yield f"place {label}", "both or neither", "a notebook or a reason"
+    for name, claim in answers.claims.items():
+        yield from ((f"claim {name}", found, expected) for found, expected in _claim_faults(claim))
+        for reading in _readings(claim):
+            answers.keys(reading)
+
+
+def _claim_faults(claim: Answer) -> Iterator[tuple[str, str]]:
+    given = [key for key in ("cell", "line", "fact", "holds") if getattr(claim, key)]
+    needed = (1,) if claim.answer in READ else (0, 1) if claim.answer.startswith("not_") else (0,)
+    if len(given) not in needed:
+        yield f"{claim.answer} with {', '.join(given) or 'nothing to read'}", "one of cell, line, fact, holds"
+    if claim.answer not in READ and claim.why is None:
+        yield f"{claim.answer} without a reason", "why"
+    if claim.answer in ("erratum", "decision") and not claim.see:
+        yield f"{claim.answer} without an id", "see"
+    if claim.cell is not None and claim.cell.count(" | ") != 2:
+        yield f"cell {claim.cell}", "table | row | column"
+
+
+def _readings(claim: Answer) -> Iterator[str]:
+    if claim.line is not None:
+        yield claim.line
+    for text in claim.holds:
+        left, _, right = relation_of(text)
+        yield from (side for side in (left, right) if not is_number(side))
+
+
+def _wrong(text: str, found: str, expected: str) -> ConfigError:
+    return ConfigError(Fault(f"the answers, {text}", found, expected, "correct resources/paper/answers.yaml"))

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from afa.errors import ConfigError
-from afa.report.answers import END, READ, is_number, load_answers, relation_of
 from afa.report.comparison import UNITS, load_printed
 from afa.report.paper_tables import TABLES as PRINTED_TABLES
 from afa.report.paper_tables import TEXT_COLUMNS
+from afa.report.verdicts import END, READ, is_number, load_answers, relation_of
 from afa.stats.summary import METRICS, TABLES
 
 ROOT = Path(__file__).parents[2]

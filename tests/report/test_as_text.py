@@ -7,9 +7,9 @@ import pytest
 from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
 
 from afa.errors import ReportError
-from afa.report.comparison import counted, every_line
 from afa.report.league import measured
 from afa.report.page import Part, parts_of, report_page
+from afa.report.sections import counted, every_line
 from afa.stages.league import Settings, follow_field
 from afa.stages.league.entrants import read_entrant
 from afa.stats.tables import write_tables

@@ -10,16 +10,18 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.errors import ConfigError, ReportError
-from afa.report.answers import Answers, Facts, facts_of, load_answers
 from afa.report.comparison import (
     CELL,
     COLUMNS,
+    Facts,
+    Reader,
     compare,
     count_verdicts,
+    facts_of,
     load_printed,
     write_comparison,
 )
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS
+from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines
 from afa.report.verdicts import (
     CLOSE,
     DIRECTIONS,
@@ -35,6 +37,8 @@ from afa.report.verdicts import (
     SIZES,
     UNCLEAR,
     UNJUDGED,
+    Answers,
+    load_answers,
 )
 from afa.stats.summary import summary_rows, write_summary
 
@@ -68,7 +72,7 @@ def clinical(t, value):
 
 
 def compared(*parts, facts=FACTS, answers=ANSWERS):
-    return compare(pd.concat(parts, ignore_index=True), PRINTED, answers, facts=facts)
+    return compare(Reader(Lines(pd.concat(parts, ignore_index=True)), answers, facts), PRINTED)
 
 
 SMALL = (

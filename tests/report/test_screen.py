@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.config import RunConfig
 from afa.errors import ConfigError
-from afa.report.answers import Facts, Reader, load_answers
-from afa.report.comparison import compare, load_printed
+from afa.report.comparison import Facts, Reader, compare, load_printed
 from afa.report.paper_tables import Lines
 from afa.report.screen import (
     COLUMNS,
@@ -23,13 +22,12 @@ from afa.report.screen import (
     Statements,
     basis,
     carried_of,
-    figure,
     load_carried,
     screen_table,
-    sentences,
     stale,
-    title_of,
 )
+from afa.report.sections import figure, sentences, title_of
+from afa.report.verdicts import load_answers
 from afa.stats.summary import summary_rows
 from afa.yamlfile import load_model
 
@@ -66,9 +64,8 @@ def summary_of(values, half=0.02):
 
 
 def screen(values, half=0.02, facts=FACTS):
-    summary = summary_of(values, half)
-    comparison = compare(summary, PRINTED, ANSWERS, facts=facts)
-    return screen_table(STATEMENTS, comparison, Reader(Lines(summary), ANSWERS, facts))
+    reader = Reader(Lines(summary_of(values, half)), ANSWERS, facts)
+    return screen_table(STATEMENTS, compare(reader, PRINTED), reader)
 
 
 def second_opinion(paper, ours, half, n_paper, digits=1):
@@ -99,22 +96,22 @@ def test_a_second_implementation_of_five_verdicts_agrees(seed):
 def test_other_numbers_make_other_sentences():
     good, turned = screen([0.121, -0.03, 0.34, 0.305, 0.10]), screen([-0.121, 0.2, 0.34, 0.1, 0.06])
     first, second = sentences(good), sentences(turned)
-    assert first.reproduced == (
+    assert first[0] == (
         "Reproduced in direction and within five points, 4 of 5 effects: early lead of linearity, early lead of"
         " chaotic patients, informed order at t = 10, informed order at t = 150."
     )
     # what the paper prints for t = 50 is within its own error of 0
-    assert first.not_reproduced == "Not reproduced, 1. Not distinguishable from 0: lead gone by t = 50."
-    assert first.why == "Why, as far as it is known. Elicitation: lead gone by t = 50."
-    assert second.reproduced == (
+    assert first[1] == "Not reproduced, 1. Not distinguishable from 0: lead gone by t = 50."
+    assert first[2] == "Why, as far as it is known. Elicitation: lead gone by t = 50."
+    assert second[0] == (
         "Reproduced in direction and within five points, 2 of 5 effects: early lead of chaotic patients, informed order"
         " at t = 150."
     )
-    assert second.not_reproduced == (
+    assert second[1] == (
         "Not reproduced, 3. The other way round: early lead of linearity. Of another size: lead gone by t = 50,"
         " informed order at t = 10."
     )
-    assert second.why == (
+    assert second[2] == (
         "Why, as far as it is known. Elicitation: early lead of linearity, lead gone by t = 50. Reading: informed order"
         " at t = 10. A constant answer is right in 98.8 % of the cases of 1 of them, which leaves little to gain."
     )
@@ -124,10 +121,10 @@ def test_other_numbers_make_other_sentences():
 
 def test_all_and_none_and_simulated_have_sentences_of_their_own():
     small = screen([0.121, -0.03, 0.34, 0.305, 0.10])
-    assert sentences(small[small["id"] == "cmi_10"]).not_reproduced == "All are reproduced."
-    assert sentences(screen([0.9] * 5)).reproduced.endswith("0 of 5 effects: none.")
+    assert sentences(small[small["id"] == "cmi_10"])[1:] == ["All are reproduced."]
+    assert sentences(screen([0.9] * 5))[0].endswith("0 of 5 effects: none.")
     simulated = screen([0.121] * 5, facts=Facts("drawn", True, FACTS.numbers))
-    assert sentences(simulated).reproduced.startswith("No effect is judged: the patients are simulated")
+    assert sentences(simulated)[0].startswith("No effect is judged: the patients are simulated")
 
 
 def test_the_table_has_every_effect_and_the_best_constant_of_its_task():
@@ -182,8 +179,8 @@ def test_what_the_project_carries_was_made_with_the_default_settings(carried):
 
 def test_an_effect_of_no_claim_is_named_and_one_without_a_place_refused():
     known = {"id": "x", "name": "x", "says": "x", "cause": "data", "because": ""}
-    comparison = compare(summary_of([0.1] * 5), PRINTED, ANSWERS, facts=FACTS)
     reader = Reader(Lines(summary_of([0.1] * 5)), ANSWERS, FACTS)
+    comparison = compare(reader, PRINTED)
     with pytest.raises(ConfigError, match="no c999"):
         screen_table([Statement(claim="c999", **known)], comparison, reader)
     with pytest.raises(ValidationError, match="give a claim, a cell"):
