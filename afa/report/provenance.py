@@ -169,11 +169,8 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
 
     root : what the paths of the jobs are relative to. lock : the pinned environment.
     """
-    told = {
-        "environment": environment(lock),
-        "jobs": [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs],
-    }
-    write_text(path, json.dumps(told, indent=1) + "\n")
+    made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
+    write_text(path, json.dumps({"environment": environment(lock), "jobs": made}, indent=1) + "\n")
 
 
 def environment(lock: Path) -> dict[str, Any]:
@@ -189,17 +186,11 @@ def environment(lock: Path) -> dict[str, Any]:
 
 
 def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
-    return {
-        file.relative_to(root).as_posix(): sha256_of(file) for path in sorted(outputs) for file in _files(root / path)
-    }
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """The file itself, or what is in the folder without Snakemake's own time stamp."""
-    if path.is_dir():
-        yield from (each for each in sorted(path.rglob("*")) if each.is_file() and not each.name.startswith("."))
-    elif path.is_file():
-        yield path
+    """SHA-256 of every output that is a file, and of what is in folders, without Snakemake's own time stamps."""
+    places = [root / path for path in sorted(outputs)]
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    shown = [file for file in files if file.is_file() and (file in places or not file.name.startswith("."))]
+    return {file.relative_to(root).as_posix(): sha256_of(file) for file in shown}
 
 
 def write_crate(run: Path, license_url: str) -> Path:
@@ -234,10 +225,23 @@ def write_crate(run: Path, license_url: str) -> Path:
     crate.root_dataset["conformsTo"] = _context(crate, PROFILE, "CreativeWork", profile)
     terms = {"name": license_url.rstrip("/").rpartition("/")[2], "description": "What others may do with this run"}
     crate.license = _context(crate, license_url, "CreativeWork", terms)
-    paths = _Paths(crate, run, {path: digest for job in jobs for path, digest in job["outputs"].items()})
+    made = {path: digest for job in jobs for path, digest in job["outputs"].items()}
+    known: dict[str, Entity] = {}
+
+    def entity(path: str, digest: str) -> Entity:
+        """What the crate has at the path of a job, or a name and the digest of what is not in it; each made once."""
+        if path not in known:
+            _, _, inside = path.partition(f"results/{name}/")  # of a module with a prefix, that stands before it
+            if inside and (run / inside).exists():
+                known[path] = _inside(crate, run, inside, made.get(path, digest))
+            else:
+                said = {"name": path, **({"sha256": digest} if digest else {})}
+                known[path] = _context(crate, f"#{quote(path)}", "CreativeWork", said)
+        return known[path]
+
     for page in PAGES:
         if (run / page).is_file():
-            paths.entity(f"results/{name}/{page}", "")
+            entity(f"results/{name}/{page}", "")
     software, actions = _software(crate, environment), []
     for number, job in enumerate(jobs, start=1):
         said = {"name": job["rule"], "description": job["command"]}
@@ -245,7 +249,7 @@ def write_crate(run: Path, license_url: str) -> Path:
         action = crate.add_action(software, f"#job-{number}", properties=said)
         actions.append(action)
         for role, files in (("object", job["inputs"]), ("result", job["outputs"])):
-            named = [paths.entity(path, digest) for path, digest in files.items()]
+            named = [entity(path, digest) for path, digest in files.items()]
             if named:
                 action[role] = named if len(named) > 1 else named[0]
     crate.root_dataset["mentions"] = actions
@@ -255,30 +259,13 @@ def write_crate(run: Path, license_url: str) -> Path:
     return path
 
 
-class _Paths:
-    """The entity of each path of a run's jobs, made once."""
-
-    def __init__(self, crate: ROCrate, run: Path, made: Mapping[str, str]) -> None:
-        """Of the paths of jobs, those with `results/<run>` are in the folder `run`; `made` has their SHA-256."""
-        self._crate, self._run, self._made = crate, run, made
-        self._folder = f"results/{run.resolve().name}/"
-        self._known: dict[str, Entity] = {}
-
-    def entity(self, path: str, digest: str) -> Entity:
-        """What the crate has at `path`, or a name and the digest of what is not in it."""
-        if path not in self._known:
-            self._known[path] = self._entity(path, digest)
-        return self._known[path]
-
-    def _entity(self, path: str, digest: str) -> Entity:
-        _, _, inside = path.partition(self._folder)  # of a module with a prefix, that stands before it
-        place = self._run / inside
-        if not inside or not place.exists():
-            return _context(self._crate, f"#{quote(path)}", "CreativeWork", {"name": path, **_digest(digest)})
-        if place.is_dir():
-            return self._crate.add_dataset(place, inside, properties={"name": inside})
-        properties = {"name": PAGES.get(inside, inside), "contentSize": str(place.stat().st_size)}
-        return self._crate.add_file(place, inside, properties=properties | _digest(self._made.get(path, digest)))
+def _inside(crate: ROCrate, run: Path, name: str, digest: str) -> Entity:
+    """A file or folder of the crate's own folder."""
+    place = run / name
+    if place.is_dir():
+        return crate.add_dataset(place, name, properties={"name": name})
+    properties = {"name": PAGES.get(name, name), "contentSize": str(place.stat().st_size)}
+    return crate.add_file(place, name, properties=properties | ({"sha256": digest} if digest else {}))
 
 
 def _software(crate: ROCrate, environment: Mapping[str, Any]) -> Entity:
@@ -297,10 +284,6 @@ def _software(crate: ROCrate, environment: Mapping[str, Any]) -> Entity:
 
 def _context(crate: ROCrate, identifier: str, kind: str, properties: Properties) -> Entity:
     return crate.add(ContextEntity(crate, identifier, properties={"@type": kind, **properties}))
-
-
-def _digest(digest: str) -> Properties:
-    return {"sha256": digest} if digest else {}
 
 
 def _utc(utc: str) -> str:
