@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["continuous", "ordinal", "binary"]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "p_low", "p_high", "definition")
 VALUES = (-1, 0, 1)
@@ -41,11 +43,11 @@ class Features:
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
     units: tuple[str, ...]
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
+    low: Floats
+    high: Floats
     codings: tuple[str, ...]
-    p_low: npt.NDArray[np.float64]
-    p_high: npt.NDArray[np.float64]
+    p_low: Floats
+    p_high: Floats
     definitions: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -59,25 +61,22 @@ class Features:
         return f"<Features: {len(self)}, {int(self.has_range.sum())} with cut points>"
 
     @property
-    def is_binary(self) -> npt.NDArray[np.bool_]:
+    def is_binary(self) -> Bools:
         """(n_features,) Which are 0 or +1 as they stand in the table."""
         return np.array([kind == "binary" for kind in self.kinds], dtype=np.bool_)
 
     @property
-    def has_range(self) -> npt.NDArray[np.bool_]:
+    def has_range(self) -> Bools:
         """(n_features,) Which are encoded by `features.csv` alone: the binary ones, and those with a cut point."""
         return np.asarray(self.is_binary | np.isfinite(self.low) | np.isfinite(self.high))
 
     @property
-    def possible(self) -> npt.NDArray[np.bool_]:
+    def possible(self) -> Bools:
         """(n_features, 3) Which of -1, 0, +1 each feature can be: a side whose cut alone is empty cannot occur (F1)."""
-        neither = np.isnan(self.low) & np.isnan(self.high) & ~self.is_binary
-        below = np.isfinite(self.low) | neither
-        above = np.isfinite(self.high) | neither | self.is_binary
-        return np.column_stack([below, np.ones(len(self), dtype=np.bool_), above])
+        return _possible(self.is_binary, self.low, self.high)
 
     @property
-    def background(self) -> npt.NDArray[np.float64]:
+    def background(self) -> Floats:
         """(n_features, 3) Probabilities of -1, 0, +1 in everybody; a row of NaN where they are not stated."""
         return np.column_stack([self.p_low, 1.0 - self.p_low - self.p_high, self.p_high])
 
@@ -165,44 +164,65 @@ def _checked(table: CsvTable) -> Features:
     strange = [row for row, kind in enumerate(table.columns["kind"]) if kind not in KINDS]
     table.wrong(strange, "kind", f"one of {', '.join(KINDS)}", "choose one of them")
     low, high = (number_column(table, name, empty=np.nan) for name in ("low", "high"))
-    p_low, p_high = (number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in ("p_low", "p_high"))
     if readable and not len(table):
         faults.add(0, "", "no feature", "a row for each feature", "add them")
-    if not faults.listed():
-        for row in range(len(table)):
-            for column, found, expected, step in _misfits(
-                table.columns["kind"][row], low[row], high[row], p_low[row], p_high[row]
-            ):
-                faults.add(int(table.lines[row]), column, found, expected, step)
+    sound = np.full(len(table), not faults.listed())
+    binary = np.array(table.columns["kind"], dtype=object) == "binary"
+    for name, cut, misfit, expected, step in (
+        ("low", low, np.isfinite(low), "nothing: it is 0 or +1", "empty it, or call it ordinal"),
+        ("high", high, (high < 0.0) | (high >= 1.0), "nothing, or at least 0 and below 1", "empty it"),
+    ):
+        said = [f"{value:g} for a binary feature" for value in cut]
+        table.wrong(sound & binary & misfit, name, expected, step, said.__getitem__)
+    exchanged = sound & ~binary & (low > high)
+    step = "exchange them, or correct the wrong one"
+    table.wrong(exchanged, "low", "at most high", step, lambda row: f"{low[row]:g}, above high ({high[row]:g})")
+    p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible(binary, low, high), sound)
     if listed := faults.listed():
         raise CohortError(listed)
     texts = {name: tuple(table.columns[name]) for name in FEATURE_COLUMNS}
     kinds: tuple[Kind, ...] = tuple(next(kind for kind in KINDS if kind == text) for text in texts["kind"])
-    stated = np.isfinite(p_low) | np.isfinite(p_high)
-    p_low, p_high = (np.where(stated & np.isnan(share), 0.0, share) for share in (p_low, p_high))
     return Features(
         texts["feature"], kinds, texts["unit"], low, high, texts["values"], p_low, p_high, texts["definition"]
     )
 
 
-def _misfits(kind: str, low: float, high: float, p_low: float, p_high: float) -> Iterator[tuple[str, str, str, str]]:
-    """What does not go together in one row: column, found, expected, next step."""
-    neither = bool(np.isnan(low) and np.isnan(high))
-    can_be_low = kind != "binary" and bool(neither or np.isfinite(low))
-    can_be_high = kind == "binary" or bool(neither or np.isfinite(high))
-    if kind == "binary":
-        if np.isfinite(low):
-            yield "low", f"{low:g} for a binary feature", "nothing: it is 0 or +1", "empty it, or call it ordinal"
-        if np.isfinite(high) and not 0.0 <= high < 1.0:
-            yield "high", f"{high:g} for a binary feature", "nothing, or at least 0 and below 1", "empty it"
-    elif low > high:
-        yield "low", f"{low:g}, above high ({high:g})", "at most high", "exchange them, or correct the wrong one"
-    if p_low > 0 and not can_be_low:
-        yield "p_low", f"{p_low:g}, though it cannot be low", "nothing or 0", "empty it, or give the cut point low"
-    if p_high > 0 and not can_be_high:
-        yield "p_high", f"{p_high:g}, though it cannot be high", "nothing or 0", "empty it, or give the cut point high"
-    if p_low + p_high > 1.0 + 1e-9:
-        yield "p_high", f"{p_low:g} low and {p_high:g} high", "at most 1 together", "correct them"
-    for name, share, other, needed in (("p_low", p_low, p_high, can_be_low), ("p_high", p_high, p_low, can_be_high)):
-        if needed and np.isnan(share) and np.isfinite(other):
-            yield name, "nothing beside the other side's probability", "both, or neither", "write 0 if it never is"
+def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
+    """(n, 3) Which of -1, 0, +1 features can be: a side whose cut alone is empty cannot occur."""
+    neither = np.isnan(low) & np.isnan(high)
+    below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
+    return np.column_stack([below, np.ones(len(low), dtype=np.bool_), above])
+
+
+def share_columns(
+    table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools, *, beside: bool = False
+) -> tuple[Floats, Floats, Bools]:
+    """(n_rows,) shares below and above: an empty side is 0, NaN is where both are empty; and rows with a fault.
+
+    possible : (n_rows, 3). rows : (n_rows,) those whose two shares must go together with it and with each other.
+    beside : whether the cut points are in `features.csv` beside the table.
+    """
+    shares = [number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in names]
+    empty = [table.empty(name) for name in names]
+    low, high = shares
+    wrong = rows & (low + high > 1.0 + 1e-9)
+    table.wrong(
+        wrong, names[1], "at most 1 together", "correct them", lambda row: f"{low[row]:g} low and {high[row]:g} high"
+    )
+
+    def check(side: int, word: str) -> None:
+        can_be, share = possible[:, 2 * side], shares[side]
+        strange = rows & (share > 0) & ~can_be
+        lacking = rows & can_be & empty[side] & np.isfinite(shares[1 - side])
+        wrong[strange | lacking] = True
+        step = f"empty it, or give the cut point {word}" + (" in features.csv" if beside else "")
+        found = f"though it cannot be {word}"
+        table.wrong(strange, names[side], "nothing or 0", step, lambda row: f"{share[row]:g}, {found}")
+        never = f"is never {word}, or say in features.csv that it cannot be" if beside else "never is"
+        found = "nothing beside the other side's probability"
+        table.wrong(lacking, names[side], "both, or neither", f"write 0 if it {never}", found)
+
+    check(0, "low")
+    check(1, "high")
+    silent = empty[0] & empty[1]
+    return np.where(silent, np.nan, np.nan_to_num(low)), np.where(silent, np.nan, np.nan_to_num(high)), wrong

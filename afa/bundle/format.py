@@ -32,7 +32,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from afa.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
 from afa.csvfile import LONGEST_NAME, CsvTable, earlier_row, name_column, number_column, quoted, suggestion
 from afa.errors import CohortError, Fault
-from afa.features import FEATURE_COLUMNS, Features, read_features
+from afa.features import FEATURE_COLUMNS, Features, read_features, share_columns
 from afa.files import sha256_of
 
 HEADER = "bundle.yaml"
@@ -118,9 +118,6 @@ def digests_of(folder: str | Path) -> dict[str, str]:
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
 
 
-TOO_MUCH = 1.0 + 1e-9
-
-
 def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
     """The potentials of unary.csv or pairwise.csv; 0 where a row of unary.csv states probabilities instead.
 
@@ -169,43 +166,24 @@ def stated_rows(
 
     possible : (M, 3), which values a feature can take. background : (M,) bool, whether features.csv states it.
     """
-    shares = {name: number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in SHARES}
-    empty = {name: table.empty(name) for name in SHARES}
     entity, feature = unary.entity, unary.features[:, 0]
-    rows = np.flatnonzero(_states(table) & (entity >= 0) & (feature >= 0))
-    wrong = np.zeros(len(table), dtype=bool)
-    both = {}
+    states = _states(table) & (entity >= 0) & (feature >= 0)
+    possible, background = np.vstack([possible, [True] * 3]), np.append(background, False)  # at -1, of unknown features
+    wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
-        low, high = f"p_low_{state}", f"p_high_{state}"
-        for name, other, side in ((low, high, 0), (high, low, 2)):
-            can_be, share = possible[feature[rows], side], shares[name][rows]
-            word = name.split("_")[1]
-            strange = (share > 0) & ~can_be
-            lacking = can_be & empty[name][rows] & ~empty[other][rows]
-            wrong[rows[strange | lacking]] = True
-            for row in rows[strange].tolist():
-                found = f"{shares[name][row]:g}, though it cannot be {word}"
-                table.wrong(
-                    [row], name, "nothing or 0", f"empty it, or give the cut point {word} in features.csv", found
-                )
-            said = "nothing beside the other side's probability"
-            step = f"write 0 if it is never {word}, or say in features.csv that it cannot be"
-            table.wrong(rows[lacking], name, "both, or neither", step, said)
-        for row in rows[shares[low][rows] + shares[high][rows] > TOO_MUCH].tolist():
-            found = f"{shares[low][row]:g} low and {shares[high][row]:g} high"
-            table.wrong([row], high, "at most 1 together", "correct them", found)
-            wrong[row] = True
-        spoken = ~(empty[low] & empty[high])
-        filled = three_values(*(np.where(spoken, np.nan_to_num(shares[name]), np.nan) for name in (low, high)))
-        both[state] = np.maximum(filled, 0.0, where=np.isfinite(filled), out=filled)
+        names = f"p_low_{state}", f"p_high_{state}"
+        low, high, faulty = share_columns(table, names, possible[feature], states, beside=True)
+        wrong |= faulty
+        both[state] = np.maximum(three_values(low, high), 0.0)
     says = {state: np.isfinite(both[state][:, 0]) for state in both}
     pooled = background.copy()
-    pooled[feature[rows[says["without"][rows]]]] = True
+    pooled[feature[states & says["without"]]] = True
     for state, other, known in (("without", "with", pooled), ("with", "without", background)):
-        bare = ~wrong[rows] & says[other][rows] & ~says[state][rows] & ~known[feature[rows]]
+        bare = states & ~wrong & says[other] & ~says[state] & ~known[feature]
         found = f"nothing beside the probabilities {other} the entity, of a feature without a background"
         step = "add them, or p_low and p_high of the feature to features.csv"
-        table.wrong(rows[bare], f"p_high_{state}", f"the probabilities {state} it", step, found)
+        table.wrong(bare, f"p_high_{state}", f"the probabilities {state} it", step, found)
+    rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed = ~table.empty("potential")[order]
     return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
