@@ -26,25 +26,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_HOME = {
-    "AfaError": "afa.errors",
-    "BinaryPlanner": "afa.planner",
-    "Bundle": "afa.bundle",
-    "Evidence": "afa.mrf",
-    "PairwiseMRF": "afa.mrf",
-    "Solver": "afa.inference.meanfield",
-    "Stop": "afa.planner",
-    "TopKPlanner": "afa.planner",
-    "annealed": "afa.inference.annealed",
-    "encode": "afa.cohort.encode_table",
-    "exact": "afa.inference.exact",
-    "load_bundle": "afa.bundle",
-    "load_session": "afa.session",
-    "mean_field": "afa.inference.meanfield",
-    "save_session": "afa.session",
-    "simulate": "afa.report.simulation",
-    "validate_bundle": "afa.bundle",
+_NAMES = {
+    "afa.bundle": ("Bundle", "load_bundle", "validate_bundle"),
+    "afa.cohort.encode_table": ("encode",),
+    "afa.errors": ("AfaError",),
+    "afa.inference.annealed": ("annealed",),
+    "afa.inference.exact": ("exact",),
+    "afa.inference.meanfield": ("Solver", "mean_field"),
+    "afa.mrf": ("Evidence", "PairwiseMRF"),
+    "afa.planner": ("BinaryPlanner", "Stop", "TopKPlanner"),
+    "afa.report.simulation": ("simulate",),
+    "afa.session": ("load_session", "save_session"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "AfaError",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from numpy.typing import NDArray
 
 from afa.bundle.format import (
     ANNOTATIONS,
@@ -97,8 +98,7 @@ def write_bundle(
         for file, rows_of_file in tables.items():
             rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
         (folder / HEADER).write_text(_yaml_text(header | {"digests": digests_of(folder)}), encoding="utf-8")
-        faults = read_folder(folder).faults
-        if faults:
+        if faults := read_folder(folder).faults:
             raise BundleError([_renamed(fault, str(folder), str(path)) for fault in faults])
 
 
@@ -187,16 +187,10 @@ def _potential_rows(
     table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str], where_said: Sequence[str]
 ) -> pd.DataFrame:
     """The rows of a potentials file in canonical order; names that are not listed come last, for validation to name."""
-    entity_rank = {name: rank for rank, name in enumerate(entities)}
-    feature_rank = {name: rank for rank, name in enumerate(features)}
-    names = table[columns].to_numpy(dtype=object)
-    ranks = np.array(
-        [[feature_rank.get(name, len(feature_rank)) for name in row] for row in names], dtype=np.int64
-    ).reshape(len(table), len(columns))
+    ranks = np.column_stack([_ranks(table[column], features) for column in columns])
     within = np.argsort(ranks, axis=1, kind="stable")
-    names, ranks = np.take_along_axis(names, within, axis=1), np.take_along_axis(ranks, within, axis=1)
-    entity = np.array([entity_rank.get(name, len(entity_rank)) for name in table["entity"]], dtype=np.int64)
-    order = np.lexsort((*ranks.T[::-1], entity))
+    names = np.take_along_axis(table[columns].to_numpy(dtype=object), within, axis=1)
+    order = np.lexsort((*np.take_along_axis(ranks, within, axis=1).T[::-1], _ranks(table["entity"], entities)))
     written = pd.DataFrame({"entity": table["entity"].to_numpy(dtype=object)[order]})
     written[columns] = names[order]
     said = [column for column in where_said if column in table and any(_cell(value) for value in table[column])]
@@ -213,10 +207,14 @@ def _potential_rows(
 
 def _texts(table: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
     """A table about features as texts, in the order of these; names that are not listed come last."""
-    rank = {name: i for i, name in enumerate(features)}
-    ranks = [rank.get(name, len(rank)) for name in table["feature"]]
-    ordered = table.iloc[np.argsort(ranks, kind="stable")]
+    ordered = table.iloc[np.argsort(_ranks(table["feature"], features), kind="stable")]
     return pd.DataFrame({name: [_cell(value) for value in ordered[name]] for name in table.columns})
+
+
+def _ranks(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each name in an order; names that are not listed come last."""
+    place = {name: i for i, name in enumerate(order)}
+    return np.array([place.get(name, len(place)) for name in names], dtype=np.int64)
 
 
 def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:

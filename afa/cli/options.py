@@ -79,27 +79,36 @@ Confidence = Annotated[float, typer.Option(help="confidence level of the interva
 AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
 PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million tokens of prompts")]
 AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million tokens of answers")]
-TopK = Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")]
-Entity = Annotated[
-    str | None, typer.Option("--entity", help="ask whether this entity holds, instead of for the top set")
-]
-Coupling = Annotated[
-    Literal["differential", "shared", "explicit"] | None,
-    typer.Option(
-        "--coupling", help="explicit: from the probabilities of the bundle, if it has any; shared: with --entity"
-    ),
-]
-Holds = Annotated[
-    Literal["several", "one", "one or none"] | None,
-    typer.Option("--holds", help="how many entities can hold, if the bundle has probabilities; by default as it says"),
-]
-Tau = Annotated[
-    str | None, typer.Option("--tau", help="weight of the evidence: a number up to 1, or effective (docs/decisions.md)")
-]
 Costs = Annotated[
     Literal["own", "equal"] | None,
     typer.Option("--costs", help="the bundle's own costs, or the same for every feature"),
 ]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is asked, the top set or one entity, and what its classes are."""
+
+    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None
+    entity: Annotated[
+        str | None, typer.Option("--entity", help="ask whether this entity holds, instead of for the top set")
+    ] = None
+    coupling: Annotated[
+        Literal["differential", "shared", "explicit"] | None,
+        typer.Option(
+            "--coupling", help="explicit: from the probabilities of the bundle, if it has any; shared: with --entity"
+        ),
+    ] = None
+    holds: Annotated[
+        Literal["several", "one", "one or none"] | None,
+        typer.Option(
+            "--holds", help="how many entities can hold, if the bundle has probabilities; by default as it says"
+        ),
+    ] = None
+    tau: Annotated[
+        str | None,
+        typer.Option("--tau", help="weight of the evidence: a number up to 1, or effective (docs/decisions.md)"),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,9 @@ SMALL, MIDDLE = 20_000, 200_000
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a planner, and when it stops: one option each."""
+class Question(options.Task):
+    """What is asked of a planner, how it goes on and when it stops: one option each."""
 
-    k: options.TopK = None
-    entity: options.Entity = None
-    coupling: options.Coupling = None
-    holds: options.Holds = None
-    tau: options.Tau = None
     score: Annotated[
         str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a or kl_nonzero")
     ] = None

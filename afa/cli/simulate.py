@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from afa.bundle import Bundle
-    from afa.closure import Closure
     from afa.cohort.tables import Given
     from afa.report.explorer import Explored
+    from afa.stages.simulate.walks import Gauge
 
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
 BINARY_RULES = "greedy,largest_unary,random_own,random"
@@ -36,11 +36,7 @@ def simulate(
         ),
     ],
     out: options.Out,
-    k: options.TopK = None,
-    entity: options.Entity = None,
-    coupling: options.Coupling = None,
-    holds: options.Holds = None,
-    tau: options.Tau = None,
+    task: options.Task,
     allocation: Annotated[
         str | None,
         typer.Option(help=f"rules to compare, or module:Class; default {TOP_K_RULES}; with --entity {BINARY_RULES}"),
@@ -69,6 +65,7 @@ def simulate(
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
     import sys
+    from dataclasses import replace
     from functools import partial
 
     from rich.console import Console
@@ -79,11 +76,9 @@ def simulate(
     from afa.cohort.tables import read_labels, read_patients
     from afa.files import check_place
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
-    from afa.planner.options import tau_of
     from afa.report.simulation import CARD, FILES, explore_simulation, labels_table, needed_table, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
-    from afa.stages.simulate.walks import Gauge
 
     model, costs = load_bundle(bundle), costs or "own"
     if model.implies:
@@ -93,14 +88,15 @@ def simulate(
             out,
             patients,
             seed,
-            {"--k": k, "--entity": entity, "--allocation": allocation, "--score": score, "--labels": labels},
+            {"--k": task.k, "--entity": task.entity, "--allocation": allocation, "--score": score, "--labels": labels},
         )
         return
     check_place(out, FILES, CARD)
-    entity = model.entities[0] if k is None and entity is None and len(model.entities) == 1 else entity
+    if task.k is None and task.entity is None and len(model.entities) == 1:
+        task = replace(task, entity=model.entities[0])
+    entity, gauge = task.entity, _gauge(model, task, confidence)
     gains = words("--gain", gain, DUEL_GAINS)
-    gauge = _gauge(model, k, entity, coupling, confidence)
-    scores = words("--score", score or ("two_elbo" if entity or gauge == "explicit" else "linearity"), SCORES)
+    scores = words("--score", score or ("two_elbo" if entity or gauge.coupling == "explicit" else "linearity"), SCORES)
     usual = BINARY_RULES if entity else TOP_K_RULES
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
@@ -120,11 +116,11 @@ def simulate(
             given.bundle,
             chosen,
             ways,
-            k=k or 1,
+            k=task.k or 1,
             entity=entity,
-            coupling=coupling,
-            holds=holds,
-            tau=tau_of(tau),
+            coupling=task.coupling,
+            holds=task.holds,
+            tau=gauge.tau,
             measured=measured,
             costs=costs,
             seeds=drawn,
@@ -145,7 +141,7 @@ def simulate(
             "not_measured": int((~measured).sum()),
             "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
         },
-        "setting": _setting(given, gauge, entity, k, holds, tau_of(tau)),
+        "setting": _setting(given, gauge, task),
         "ways": [way._asdict() for way in ways],
         "costs": costs,
         "seeds": drawn,
@@ -157,8 +153,8 @@ def simulate(
         given.bundle,
         chosen,
         runs_of(ways, drawn),
-        k=k or 1,
-        gauge=Gauge(gauge, holds=holds, tau=tau_of(tau)),
+        k=task.k or 1,
+        gauge=gauge,
         most=explorer,
         measured=measured,
         costs=costs,
@@ -175,34 +171,33 @@ def simulate(
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
 
 
-def _gauge(model: Bundle, k: int | None, entity: str | None, coupling: Closure | None, confidence: float) -> Closure:
-    """The closure that is taken, of options that go together; a `ConfigError` names those that do not."""
+def _gauge(model: Bundle, task: options.Task, confidence: float) -> Gauge:
+    """How the bundle is taken, by options that go together; a `ConfigError` names those that do not."""
     from afa.errors import ConfigError, Fault
-    from afa.planner.options import gauge_of
+    from afa.planner.options import gauge_of, tau_of
+    from afa.stages.simulate.walks import Gauge
 
-    if k is not None and entity is not None:
+    if task.k is not None and task.entity is not None:
         raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
-    gauge = gauge_of(model, coupling)
-    if gauge == "shared" and entity is None:
+    closure = gauge_of(model, task.coupling)
+    if closure == "shared" and task.entity is None:
         expected = "--entity beside it: a ranking has no two classes"
-        raise ConfigError(Fault("--coupling", gauge, expected, "name an entity, or leave it out"))
-    return gauge
+        raise ConfigError(Fault("--coupling", closure, expected, "name an entity, or leave it out"))
+    return Gauge(closure, task.holds, tau_of(task.tau))
 
 
-def _setting(
-    given: Given, gauge: str, entity: str | None, k: int | None, holds: str | None, tau: float | str | None
-) -> dict[str, object]:
+def _setting(given: Given, gauge: Gauge, task: options.Task) -> dict[str, object]:
     """What was asked, for the card; of the explicit gauge all that it takes."""
-    asked: dict[str, object] = {"k": k or 1}
-    if entity:
-        asked = {"entity": entity, "coupling": gauge}
-    if gauge != "explicit":
-        return asked
-    of_bundle = given.bundle.rates.holds if given.bundle.rates else "several"
-    said = {"coupling": gauge} if entity else {"coupling": gauge, "holds": holds or of_bundle}
-    return asked | said | {"tau": 1.0 if tau is None else tau}
+    setting: dict[str, object] = {"entity": task.entity} if task.entity else {"k": task.k or 1}
+    if task.entity or gauge.coupling == "explicit":
+        setting["coupling"] = gauge.coupling
+    if gauge.coupling == "explicit":
+        if not task.entity:
+            setting["holds"] = task.holds or (given.bundle.rates.holds if given.bundle.rates else "several")
+        setting["tau"] = 1.0 if gauge.tau is None else gauge.tau
+    return setting
 
 
 def _simulate_implied(

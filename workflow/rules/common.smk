@@ -42,7 +42,7 @@ from afa.cohort.table_cohort import (
 )
 from afa.errors import AfaError
 from afa.files import sha256_of
-from afa.report.benchmarks import fold
+from afa.report.benchmarks import UNMEASURED, fold, read_needs
 from afa.stages import left_out, stages
 from afa.workflow import (
     decide_by_content,
@@ -79,11 +79,8 @@ try:
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
     # The stages of the paper take patients of whom everything was measured.
     GAPS = bool(FIELD) and nobody_is_complete(COHORT, settings.tables)
-except AfaError as error:
-    raise WorkflowError(str(error)) from None
-
-# After a crash the same command goes on: the lock that a dead run left is removed, a living one's never.
-try:
+    NEEDS = read_needs(home("resources/benchmarks"))
+    # After a crash the same command goes on: the lock that a dead run left is removed, a living one's never.
     if workflow.is_main_process and (kept := join_the_living(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
@@ -265,3 +262,12 @@ def files_of_field(name):
             for file in files_of(place, "values.csv*", "labels.csv")
         ),
     ]
+
+
+# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more.
+def memory(wildcards, attempt, rulename):
+    return NEEDS.get(rulename, UNMEASURED).mem_mb(attempt)
+
+
+def minutes(wildcards, attempt, rulename):
+    return NEEDS.get(rulename, UNMEASURED).runtime(attempt)
