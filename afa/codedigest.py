@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec, resolve_name
@@ -172,12 +173,9 @@ def _digest(parts: dict[str, str]) -> str:
 def _facts(source: bytes, function: str) -> _Facts:
     """What there is to know of a source, or of one of its functions with the names of its module that it uses."""
     tree = _tree(source)
-    nodes: list[ast.stmt] = _reached_nodes(tree, function) if function else tree.body
-    found = [each for statement in statements(nodes) for each in _imports(statement)]
-    if function:
-        used = _names_in(nodes)
-        found += [each for statement in tree.body for each in _imports(statement) if each[2] in used]
-    ours = frozenset(names[:2] for names in found if names[1].partition(".")[0] == PACKAGE.name)
+    imports, nodes = definition(tree, function) if function else ([], tree.body)
+    found = [names[:2] for statement in statements([*imports, *nodes]) for names in _imports(statement)]
+    ours = frozenset(names for names in found if names[1].partition(".")[0] == PACKAGE.name)
     code = "".join(map(_canonical, nodes))
     return _Facts(hashlib.sha256(code.encode()).hexdigest(), ours)
 
@@ -233,27 +231,6 @@ def _without_magics(cell: str) -> str:
     return "\n".join(line for line in cell.split("\n") if not line.startswith(("%", "!")))
 
 
-def _reached_nodes(tree: ast.Module, function: str) -> list[ast.stmt]:
-    """The top-level statement that defines `function`, and those that define the names it uses, in file order."""
-    defined: dict[str, ast.stmt] = {}
-    for statement in tree.body:
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            defined[statement.name] = statement
-        elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            defined.update({t.id: statement for t in targets if isinstance(t, ast.Name)})
-    if function not in defined:
-        raise KeyError(f"no top-level {function} in this module")
-    reached: list[ast.stmt] = []
-    pending = [function]
-    while pending:
-        statement = defined[pending.pop()]
-        if statement not in reached:
-            reached.append(statement)
-            pending += [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in defined]
-    return sorted(reached, key=lambda statement: statement.lineno)
-
-
 def statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """These statements and all within them, but no expressions, of which there are ten times as many."""
     for node in nodes:
@@ -262,22 +239,33 @@ def statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from statements(getattr(node, name, ()))
 
 
-def definition(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """The statements of a module that define a name at its top, all that it needs and those imports, in file order."""
-    needed = _reached_nodes(tree, name)
-    used, imports = _names_in(needed), list[ast.stmt]()
+def definition(tree: ast.Module, name: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """What a name at the top of a module needs of it, in file order: imports, of used names alone, and definitions."""
+    defined: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            defined[statement.name] = statement
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            defined.update({target.id: statement for target in targets if isinstance(target, ast.Name)})
+    if name not in defined:
+        raise KeyError(f"no top-level {name} in this module")
+    needed, used, pending = set[ast.stmt](), set[str](), [name]
+    while pending:
+        statement = defined[pending.pop()]
+        if statement not in needed:
+            needed.add(statement)
+            names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            used |= names
+            pending += names & defined.keys()
+    imports: list[ast.stmt] = []
     for statement in tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
             bound = zip(statement.names, _imports(statement), strict=True)
-            if names := [alias for alias, (_, _, name) in bound if future or name in used]:
-                statement.names = names
-                imports.append(statement)
-    return [*imports, *needed]
-
-
-def _names_in(nodes: Iterable[ast.AST]) -> set[str]:
-    return {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
+            if kept := [alias for alias, (_, module, to) in bound if to in used or module == "__future__"]:
+                imports.append(copy(statement))
+                imports[-1].names = kept  # type: ignore[attr-defined]
+    return imports, sorted(needed, key=lambda statement: statement.lineno)
 
 
 def _imports(statement: ast.AST, package: str | None = None) -> list[tuple[str, str, str]]:

@@ -159,16 +159,15 @@ def _states(table: CsvTable) -> NDArray[np.bool_]:
     return stated
 
 
-def stated_rows(
-    table: CsvTable, unary: Potentials, possible: NDArray[np.bool_], background: NDArray[np.bool_]
-) -> Stated:
+def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     """The rows of unary.csv that state probabilities.
 
-    possible : (M, 3), which values a feature can take. background : (M,) bool, whether features.csv states it.
+    rates : what the other files say.
     """
     entity, feature = unary.entity, unary.features[:, 0]
     states = _states(table) & (entity >= 0) & (feature >= 0)
-    possible, background = np.vstack([possible, [True] * 3]), np.append(background, False)  # at -1, of unknown features
+    # At -1, of unknown features, any value.
+    possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.background_stated, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
         names = f"p_low_{state}", f"p_high_{state}"
@@ -221,21 +220,20 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
 def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Other names by feature."""
     name_column(table, "alias")
-    known = set(features)
+    names, known = table.columns["alias"], set(features)
     first: dict[str, int] = {}
     aliases: dict[str, list[str]] = {}
-    for line, index, alias in zip(table.lines.tolist(), feature.tolist(), table.columns["alias"], strict=True):
-        if index < 0 or not alias:
-            continue
+    for row in np.flatnonzero(feature >= 0).tolist():
+        alias = names[row]
         if alias in known:
-            found, expected, step = f"{alias}, the name of a feature", "a name that no feature has", "remove the row"
-            table.faults.add(line, "alias", found, expected, step)
+            found = f"{alias}, the name of a feature"
+            table.wrong([row], "alias", "a name that no feature has", "remove the row", found)
         elif alias in first:
-            found, step = f"{alias}, as in line {first[alias]}", "remove one of the two rows"
-            table.faults.add(line, "alias", found, "each alias once", step)
-        else:
-            first[alias] = line
-            aliases.setdefault(features[index], []).append(alias)
+            found = f"{alias}, as in line {first[alias]}"
+            table.wrong([row], "alias", "each alias once", "remove one of the two rows", found)
+        elif alias:
+            first[alias] = int(table.lines[row])
+            aliases.setdefault(features[feature[row]], []).append(alias)
     return {name: tuple(others) for name, others in aliases.items()}
 
 

@@ -149,8 +149,7 @@ def _read_folder(folder: Path) -> Reading:
         floor=header.probability_floor,
         holds=header.holds,
     )
-    stated_in_table = np.zeros(len(features), dtype=bool) if table is None else np.isfinite(table.p_low)
-    stated = stated_rows(rows["unary.csv"], unary, rates.possible, stated_in_table)
+    stated = stated_rows(rows["unary.csv"], unary, rates)
     has_costs = (folder / "costs.csv").exists()
 
     faults += _sound_faults(rows, table_faults)

@@ -1,7 +1,7 @@
 """The command line: files in and files out; a rule of the workflow is one call.
 
-Imports stand inside the commands, so that `afa --help` is quick and each command's code digest covers what that
-command runs and nothing else.
+Imports but the lightest stand inside the commands, so that `afa --help` is quick and each command's code digest covers
+what that command runs and nothing else.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from afa.cli import options
+from afa.errors import BundleError
+from afa.files import write_csv
 
 SHORT = {
     "unary_up": "up",
@@ -35,7 +38,6 @@ def bundle_build(
 ) -> None:
     """Build a bundle from recorded answers by consensus."""
     from afa.elicit.stages import build_recorded_bundle
-    from afa.files import write_csv
 
     bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree, probabilities=probabilities)
     if dropped:
@@ -56,10 +58,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
-    from dataclasses import asdict
-
     from afa.bundle.read import read_folder
-    from afa.errors import BundleError
 
     read = read_folder(bundle)
     if json:

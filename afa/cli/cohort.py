@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from afa.cli import options
+from afa.errors import CohortError, ConfigError, Fault
+from afa.files import atomic_folder, write_csv
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
@@ -243,7 +245,6 @@ def cohort_new(
     from afa.cohort.config import write_template
     from afa.cohort.encode_table import control_rows
     from afa.cohort.table_cohort import write_table_cohort
-    from afa.errors import ConfigError, Fault
 
     if table is None:
         if features or labels or controls:
@@ -277,7 +278,6 @@ def field_import(
     ] = None,
 ) -> None:
     """Check a folder of a table, its dictionary and answers, and write it as a field for the workflow."""
-    from afa.errors import ConfigError, Fault
     from afa.field import import_field
 
     if address == "":
@@ -306,7 +306,6 @@ def field_bundle(
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
     """Follow the patients of one field. Without its table, write a note that says so."""
-    from afa.files import atomic_folder
     from afa.report.league import NOT_FETCHED
     from afa.stages.league import Settings, follow_field
     from afa.stages.league.entrants import read_entrant
@@ -343,8 +342,6 @@ def league_gains(
     json: options.AsJson = False,
 ) -> None:
     """Compare the gain over entities with sums over duels: how often does the right entity come first?"""
-    from afa.errors import CohortError, Fault
-    from afa.files import write_csv
     from afa.stages.inputs import load_stage_bundle
     from afa.stages.league.entrants import gains_of_drawn, gains_of_field, read_entrant
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from afa.cli import options
+from afa.errors import ElicitationError, Fault
+from afa.files import write_csv
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -132,7 +135,6 @@ def elicit_bundle(
     from afa.elicit.stages import bundle_stage
     from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage
-    from afa.files import write_csv
 
     stages = {
         "unary": read_stage(unary, "asked", "named", "dropped"),
@@ -176,7 +178,6 @@ def elicit_account(
     """Show what the answers of a record have used, by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
     from afa.elicit.record import Record
-    from afa.errors import ElicitationError, Fault
 
     if not record.is_dir():
         raise ElicitationError(Fault(str(record), "no such folder", "a record", "check the path"))
@@ -209,11 +210,12 @@ def _opened(settings: Study, study: Path, record: Path | None, asks: options.Ask
     from afa.elicit.live import Terms
     from afa.elicit.record import Record
     from afa.elicit.recorded import Recorded
+    from afa.elicit.study import RECORD_FOLDER
 
     if asks.live:
         caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
         return _live(settings, study, record, Terms(caps, prices, asks.no_caps, asks.at_once), asks=True)
-    folder = _record_of(study, record)
+    folder = record or study / RECORD_FOLDER
     source = Recorded(Record(folder).entries(), settings.settings.known_models, str(folder))
     return source, _literature(settings, study, folder, online=False)
 
@@ -222,15 +224,13 @@ def _live(
     settings: Study, study: Path, record: Path | None, terms: Terms, *, asks: bool
 ) -> tuple[Live, Literature | None]:
     """The models of the study; where nothing is to be asked, without an endpoint and a key."""
-    import os
-
     from afa.elicit.live import live
     from afa.elicit.prompts import no_abstracts
-    from afa.elicit.study import MODEL, Endpoint
+    from afa.elicit.study import MODEL, RECORD_FOLDER, Endpoint
 
     model = os.environ.get(MODEL, "").strip() or "a model to be named"
     nowhere = None if asks else Endpoint("http://localhost/v1", model, "no-key")
-    folder = _record_of(study, record)
+    folder = record or study / RECORD_FOLDER
     literature = _literature(settings, study, folder, online=asks)
     abstracts = no_abstracts if literature is None else literature.shown if asks else literature.expected
     return live(settings, folder, terms, abstracts, nowhere, typer.echo), literature
@@ -242,12 +242,6 @@ def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> 
     from afa.elicit.retrieval import literature
 
     return literature(settings, study, record, online=online)
-
-
-def _record_of(study: Path, record: Path | None) -> Path:
-    from afa.elicit.study import RECORD_FOLDER
-
-    return record or study / RECORD_FOLDER
 
 
 def _cited(tables: Mapping[str, DataFrame]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import gc
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from afa.cli import options
+from afa.errors import CohortError, Fault, PlannerError
+from afa.files import atomic_folder
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
@@ -63,7 +68,6 @@ class Question(options.Task):
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
         """The planner of the session where there is one, else a new one, whose session is kept from now on."""
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
-        from afa.errors import Fault, PlannerError
         from afa.planner import Stop
         from afa.planner.options import tau_of
 
@@ -140,12 +144,6 @@ def demo(
     ] = None,
 ) -> None:
     """Plan a made-up case on an example. The Return key takes the value of the case."""
-    import csv
-    import shutil
-
-    from afa.errors import CohortError, Fault
-    from afa.files import atomic_folder
-
     folder = EXAMPLES / example
     if copy is not None:
         with atomic_folder(copy) as made:
@@ -175,8 +173,6 @@ def demo(
 @contextmanager
 def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
     """A planner that knows its first suggestion, and what keeps its session; a line says what is waited for."""
-    import gc
-
     from rich.console import Console
 
     with ExitStack() as until_the_end:
@@ -199,7 +195,6 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
 
 def _take_over(planner: Planner, path: Path) -> None:
     """Observe what a phenopacket says, and tell what of it is not used."""
-    from afa.errors import Fault, PlannerError
     from afa.formats.patients import read_phenopacket, values_of
 
     said = values_of(read_phenopacket(path), planner.asked_of)
@@ -236,7 +231,6 @@ def _serve(
     """Serve a conversation until Ctrl-C."""
     import asyncio
     import webbrowser
-    from contextlib import suppress
 
     from afa.dialogue.conversation import Conversation
     from afa.dialogue.server import HERE, Served, serve

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from afa.cli import options
+from afa.errors import Fault, ReportError
+from afa.files import write_text
 
 if TYPE_CHECKING:
     from afa.doctor.examine import Examination
@@ -31,8 +36,6 @@ def doctor(
 
     Run it where the Snakefile is, with the settings that Snakemake will get. It writes and fetches nothing.
     """
-    import sys
-
     sys.dont_write_bytecode = True
     from afa.doctor.examine import examine
     from afa.doctor.machine import this_machine
@@ -58,9 +61,6 @@ def _as_text(found: Examination) -> str:
 
 def _as_json(found: Examination) -> str:
     """The same as one JSON object."""
-    import json
-    from dataclasses import asdict
-
     document = {
         "run": found.run,
         "faults": found.faults,
@@ -135,8 +135,6 @@ def carry_run(
     """Keep the effects on a run's first screen, for other runs to show beside their own."""
     import yaml
 
-    from afa.errors import Fault, ReportError
-    from afa.files import write_text
     from afa.report.screen import Carried, carried_of, stale
     from afa.yamlfile import load_model
 

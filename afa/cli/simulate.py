@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from afa.cli import options
+from afa.errors import ConfigError, Fault
+from afa.files import atomic_folder, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,17 +69,12 @@ def simulate(
     json: options.AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
-    import sys
-    from dataclasses import replace
-    from functools import partial
-
     from rich.console import Console
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
     from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
-    from afa.files import check_place
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.report.simulation import CARD, FILES, explore_simulation, labels_table, needed_table, write_simulation
     from afa.stages.inputs import words
@@ -173,7 +173,6 @@ def simulate(
 
 def _gauge(model: Bundle, task: options.Task, confidence: float) -> Gauge:
     """How the bundle is taken, by options that go together; a `ConfigError` names those that do not."""
-    from afa.errors import ConfigError, Fault
     from afa.planner.options import gauge_of, tau_of
     from afa.stages.simulate.walks import Gauge
 
@@ -204,8 +203,6 @@ def _simulate_implied(
     model: Bundle, packets: Path, out: Path, n: int | None, seed: int, asked: Mapping[str, object]
 ) -> None:
     """Rank of each patient's disease after each question, by the tables of `afa phenotypes`; no option of `asked`."""
-    from afa.errors import ConfigError, Fault
-    from afa.files import check_place
     from afa.formats.patients import packet_patients
     from afa.inference.hierarchy import hierarchy_of
     from afa.orders import random_order
@@ -229,8 +226,6 @@ def _simulate_implied(
 
 def _distinct(option: str, text: str) -> list[str]:
     """Words from a comma-separated text, none twice."""
-    from afa.errors import ConfigError, Fault
-
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct words with commas between", "pass e.g. greedy,random"))
@@ -244,8 +239,6 @@ def _drawing(
 
     None, and said aloud, where a package is not installed.
     """
-    from functools import partial
-
     from afa.cli.mishaps import installing
 
     try:
@@ -299,7 +292,6 @@ def phenotypes(
     """Follow published patients among thousands of diseases: how soon is the right one found? Tables and a figure."""
     import pandas as pd
 
-    from afa.files import check_place
     from afa.formats.hpo import disease_terms, read_annotations
     from afa.formats.ontology import read_ontology
     from afa.formats.patients import chosen, read_patients
@@ -333,8 +325,6 @@ def _write_walks(
     draw: Callable[[DataFrame, Path], None] | None = None,
 ) -> None:
     """Ranks at full observation and along the way, with their summary and a figure of it."""
-    from afa.files import atomic_folder
-
     with atomic_folder(out, WALKS) as folder:
         full.to_parquet(folder / "full.parquet", index=False)
         walked.to_parquet(folder / "walks.parquet", index=False)

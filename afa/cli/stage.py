@@ -6,12 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from afa.cli import options
+from afa.errors import ConfigError, Fault
+from afa.files import check_place
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -40,8 +47,6 @@ def stage(
     threads: options.Threads = 1,
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables."""
-    from inspect import signature
-
     from afa.stages.base import check_tables, named, stored
     from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
     from afa.stats.tables import Tables, write_tables
@@ -109,23 +114,17 @@ def join(parts: Parts, out: options.Rows) -> None:
 
 def _module(name: str) -> ModuleType:
     """The module of a stage; a `ConfigError` names those that there are."""
-    from importlib import import_module
-
-    from afa.errors import ConfigError, Fault
-
     if not _is_stage(name):
         raise ConfigError(Fault("afa stage", repr(name), "the name of a stage", "see the modules of afa/stages"))
     return import_module(f"afa.stages.{name}")
 
 
 def _is_stage(name: str) -> bool:
-    from importlib.util import find_spec
 
     return name.isidentifier() and find_spec(f"afa.stages.{name}") is not None
 
 
 def _check_inputs(name: str, described: Stage, folders: Mapping[str, Path]) -> None:
-    from afa.errors import ConfigError, Fault
 
     if missing := [key for key in described.inputs if key not in folders]:
         options = [f"--{key} FOLDER" if key in ("bundle", "cohort") else f"--input {key}=PATH" for key in missing]
@@ -135,10 +134,6 @@ def _check_inputs(name: str, described: Stage, folders: Mapping[str, Path]) -> N
 
 def _settings(module: ModuleType, keys: Sequence[str], text: str) -> dict[str, Any]:
     """What a stage reads of the settings, by section."""
-    from importlib import import_module
-    from json import JSONDecodeError, loads
-
-    from afa.errors import ConfigError, Fault
     from afa.stages.base import chosen
 
     try:
@@ -279,7 +274,6 @@ def experiment_baselines(
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Record
     from afa.elicit.study import Endpoint, load_study
-    from afa.files import check_place
     from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
     from afa.stats.tables import write_tables
 
@@ -328,8 +322,6 @@ def experiment_baselines(
 
 def _abstracts(study: Study, folder: Path, record: Path, shown: int, *, online: bool) -> Abstracts:
     """What is retrieved on a phenotype: from the cache in the record's folder, and live from the services too."""
-    from dataclasses import replace
-
     from afa.elicit.record import Question
     from afa.elicit.retrieval import literature
 

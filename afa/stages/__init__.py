@@ -66,7 +66,8 @@ def _described(name: str, source: Path, text: str) -> Stage:
     module = ModuleType(f"{__name__}.{name} (its description)")
     module.__file__ = str(source)
     sys.modules[module.__name__] = module  # pydantic looks up there what an annotation means
-    code = ast.Module(definition(ast.parse(text), "STAGE"), [])
+    imports, needed = definition(ast.parse(text), "STAGE")
+    code = ast.Module([*imports, *needed], [])
     exec(compile(code, source, "exec"), module.__dict__)  # noqa: S102 (our own module)
     stage: Stage = module.__dict__["STAGE"]
     return stage
