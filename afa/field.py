@@ -207,20 +207,21 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     if not leaning["potential"].any():
         step = "ask again, or correct the answers"
         raise ConfigError(Fault(str(root / RECORD_FOLDER), "no direction in any answer", "one or more", step))
+    coupled = coupled[coupled["potential"] != 0].reset_index()
     known: dict[str, Any] = {}
     if how_often:
         known = {"table": features, "encoding": "ranges", "holds": study.holds, "groups": groups}
-    dropped = [] if how_often else ["scope"]
+    else:
+        leaning = leaning[leaning["potential"] != 0].drop(columns=[*SHARES])
+        coupled = coupled.drop(columns="scope")
     write_bundle(
         out,
         name=study.name,
         version="1",
         entities=list(entities["phenotype"]),
         features=list(features.names),
-        unary=leaning.round(PLACES)
-        if how_often
-        else leaning[leaning["potential"] != 0].drop(columns=[*SHARES]).round(PLACES),
-        pairwise=coupled[coupled["potential"] != 0].reset_index().round(PLACES).drop(columns=dropped),
+        unary=leaning.round(PLACES),
+        pairwise=coupled.round(PLACES),
         **known,
         provenance={
             **study.provenance,
@@ -280,14 +281,11 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
     return found
 
 
-def _exclusive(source: Path, groups: pd.DataFrame) -> list[int]:
+def _exclusive(source: Path, groups: pd.DataFrame) -> pd.Series[int]:
     """1 for features of a measurement whose features are all values of one variable."""
     columns = read_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:]).columns
-    one_of = {name for name, kind in zip(columns["feature"], columns["kind"], strict=True) if kind == ONE_OF_SEVERAL}
-    return [
-        int(all(name in one_of for name in groups.loc[groups["measurement"] == measurement, "feature"]))
-        for measurement in groups["measurement"]
-    ]
+    one_of = pd.Series(list(columns["kind"]), index=list(columns["feature"])) == ONE_OF_SEVERAL
+    return groups["feature"].map(one_of).groupby(groups["measurement"]).transform("all").astype(int)
 
 
 def _answers(

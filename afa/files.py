@@ -108,10 +108,13 @@ def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") ->
         raise ConfigError(Fault(str(path), found, expected, "choose another name"))
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a mark of the byte order; a `ConfigError` where it holds other bytes."""
+def read_text(path: str | Path, largest: float = math.inf) -> str:
+    """The text of a UTF-8 file, without a mark of the byte order and with one kind of line ends.
+
+    largest : as of `read_whole`, and so are errors of the system. A `ConfigError` tells of other bytes.
+    """
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return read_whole(Path(path), largest).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         found = f"bytes that are not UTF-8 ({error.reason})"
         raise ConfigError(Fault(str(path), found, "UTF-8 text", "save it as UTF-8")) from None

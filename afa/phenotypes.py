@@ -8,6 +8,7 @@ what their papers report. The planner asks for signs by what they are expected t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -71,9 +72,7 @@ def frequency_score(known: Hierarchy, present: Sequence[int], absent: Sequence[i
 def shuffled(known: Hierarchy, seed: int) -> Hierarchy:
     """The same diseases with one another's annotations."""
     order = np.random.default_rng(seed).permutation(len(known.entities))
-    return Hierarchy(
-        known.entities, known.features, known.probabilities[order], known.background, known.parents, known.floor
-    )
+    return replace(known, probabilities=known.probabilities[order], prior=None)
 
 
 def walk(
@@ -113,17 +112,16 @@ def _choice(
     known: Hierarchy, signs: Sequence[int], order: str, generator: np.random.Generator
 ) -> Callable[[Answers, list[int]], int]:
     """What picks the next sign of those that are left."""
-    if order == "planner":
-        return lambda answers, left: answers.most_informative(left)
-    if order == "random":
-        drawn = generator.permutation(len(signs))
-        place = {sign: int(drawn[i]) for i, sign in enumerate(signs)}
-        return lambda _, left: min(left, key=place.__getitem__)
-    if order == "information_content":
-        return lambda _, left: min(left, key=lambda sign: known.background[sign])
-    if order == "most_frequent":
-        return lambda _, left: max(left, key=lambda sign: known.background[sign])
-    return lambda _, left: left[0]
+    drawn = dict(zip(signs, generator.permutation(len(signs)).tolist(), strict=True))
+    frequency = known.background.__getitem__
+    choices: dict[str, Callable[[Answers, list[int]], int]] = {
+        "planner": lambda answers, left: answers.most_informative(left),
+        "random": lambda _, left: min(left, key=drawn.__getitem__),
+        "information_content": lambda _, left: min(left, key=frequency),
+        "most_frequent": lambda _, left: max(left, key=frequency),
+        "paper": lambda _, left: left[0],
+    }
+    return choices[order]
 
 
 def at_full_observation(known: Hierarchy, patients: Sequence[Patient], seed: int = 0) -> pd.DataFrame:
@@ -215,11 +213,7 @@ def subsets(full: pd.DataFrame, stated: Collection[str]) -> dict[str, pd.Series]
     later = number > LATER
     parts = {"all": later | True, "earlier": ~later, "later": later}
     parts["later, with frequencies"] = later & full["patient"].isin(stated)
-    for name, (least, most) in {
-        "1 to 4 signs": (1, 4),
-        "5 to 9 signs": (5, 9),
-        "10 or more signs": (10, 10**6),
-    }.items():
+    for name, least, most in (("1 to 4 signs", 1, 4), ("5 to 9 signs", 5, 9), ("10 or more signs", 10, 10**6)):
         parts[f"later, {name}"] = later & full["n_signs"].between(least, most)
     return parts
 

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from afa.errors import ConfigError, Fault
-from afa.files import read_whole
+from afa.files import read_text
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -173,14 +173,10 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     """The mapping that a YAML file holds; a `ConfigError` says what is there instead."""
     path = Path(path)
     try:
-        text = read_whole(path, LARGEST_FILE).decode("utf-8")
+        text = read_text(path, LARGEST_FILE)
         document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a safe loader)
     except OSError as error:
         raise ConfigError(Fault(str(path), error.strerror or "an error", "a readable file", "check the path")) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            Fault(str(path), f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8")
-        ) from None
     except yaml.YAMLError as error:
         raise ConfigError(_no_yaml(error, path, text)) from None
     except _WORSE_THAN_YAML:
