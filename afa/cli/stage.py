@@ -168,9 +168,9 @@ def experiment_errata_computed(
 ) -> None:
     """The errata of the paper that are worked out on a bundle and a cohort, as numbers beside the paper's claims."""
     from afa.bundle import load_bundle
-    from afa.checks.errata.cohort import load_expression
+    from afa.checks.errata.computed import computed_errata
+    from afa.checks.errata.patients import load_expression
     from afa.checks.errata.rows import frame_of
-    from afa.checks.errata.table import computed_errata
     from afa.cohort.encode import read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
@@ -216,7 +216,7 @@ def experiment_errata(
     import pandas as pd
 
     from afa.checks.errata.rows import load_errata, rows_of_frame
-    from afa.checks.errata.table import errata_table
+    from afa.checks.errata.stages import errata_table
     from afa.stages.inputs import paper_tables
     from afa.stats.summary import read_summary
     from afa.stats.tables import read_table, write_tables
@@ -231,7 +231,7 @@ def summary_errata(
     tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: options.Rows
 ) -> None:
     """The errata: one line a check, and the paper's number where it gives one."""
-    from afa.checks.errata.table import summarise_errata
+    from afa.checks.errata.rows import summarise_errata
     from afa.stats.summary import write_summary
     from afa.stats.tables import read_table
 

@@ -5,6 +5,7 @@ docs/errata.md is made from resources/paper/errata.yaml: `python -m afa.checks.e
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from afa.errors import ConfigError, Fault
 from afa.stats.accuracy import Resampled
+from afa.stats.summary import summary_rows
 from afa.yamlfile import load_model
 
 Kind = Literal["erratum", "remark", "withdrawn"]
@@ -158,7 +160,7 @@ def measured(
     *,
     claim: float | None = None,
     holds: Callable[[Cases], Any] | None = None,
-    patients: Sequence[str] | NDArray[np.object_] | None = None,
+    patients: Iterable[str] | None = None,
     pending: str = "",
 ) -> Row:
     """The row of a statistic of some cases, which waits for what `pending` says where there are none.
@@ -170,6 +172,12 @@ def measured(
         return Row(item, name, claim_value=claim, n=0, pending=pending)
     low, high = (None, None) if patients is None else share_interval(each, patients)
     return Row(item, name, float(statistic(each)), claim, low, high, each.size, bool(holds(each)) if holds else None)
+
+
+def by_hash(names: Sequence[str], purpose: str) -> list[int]:
+    """Places of the names by a hash of each, so that which come first does not depend on the order they come in."""
+    keys = [hashlib.sha256(f"errata\0{purpose}\0{name}".encode()).digest() for name in names]
+    return sorted(range(len(names)), key=keys.__getitem__)
 
 
 def none(hits: Cases) -> bool:
@@ -188,12 +196,14 @@ vanishes = partial(measured, claim=0.0, holds=all_zero)
 """A statistic of numbers that should all be zero; arguments as of `measured`."""
 
 
-def share_interval(hits: ArrayLike, patients: Sequence[str] | NDArray[np.object_]) -> tuple[float, float]:
+def share_interval(hits: ArrayLike, patients: Iterable[str]) -> tuple[float, float]:
     """Interval of the mean of `hits` (n,) by resampling patients; `patients` (n,) names the patient of each."""
-    cases = pd.DataFrame({"patient": np.asarray(patients, dtype=str), "hit": np.asarray(hits, dtype=float), "one": 1.0})
+    cases = pd.DataFrame(
+        {"patient": np.array(list(patients), dtype=str), "hit": np.asarray(hits, dtype=float), "one": 1.0}
+    )
     units = sorted(cases["patient"].unique())
     resampled = Resampled.of(units, resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
-    low, high = resampled.share(cases, "hit", "one", by=None)[["low", "high"]].iloc[0]
+    low, high = resampled.share(cases.assign(one=1.0), "hit", "one", by=None)[["low", "high"]].iloc[0]
     return float(low), float(high)
 
 
@@ -244,6 +254,20 @@ def _check(rows: list[Row], errata: Errata) -> None:
     ):
         if found:
             raise ValueError(f"{what}: {', '.join(f'{item} {name}' for item, name in sorted(found))}")
+
+
+def summarise_errata(table: pd.DataFrame) -> pd.DataFrame:
+    """Summary rows `errata`: each check's value and, with the reference `paper`, the paper's own beside it.
+
+    The metric is the row's unit, the quantity the check's name, the level its item. Checks that are pending have no
+    number and no row; the paper's value is given with them all the same.
+    """
+    whole = table.rename(columns={"unit": "metric", "name": "quantity", "item": "level"})
+    keys = ["metric", "quantity", "level"]
+    ours = whole.loc[whole["value"].notna(), [*keys, "value", "low", "high", "n"]]
+    paper = whole.loc[whole["claim_value"].notna(), [*keys, "claim_value"]]
+    paper = paper.rename(columns={"claim_value": "value"}).assign(reference="paper")
+    return summary_rows("errata", pd.concat([ours, paper], ignore_index=True))
 
 
 KINDS = {"erratum": "Erratum", "remark": "Remark", "withdrawn": "Withdrawn"}

@@ -1,11 +1,11 @@
-"""Items 10, 12 to 20 and 22, from the paper's own numbers and from the summary rows of other stages.
+"""The table of errata: beside the computed items 10, 12 to 20 and 22, by the paper's numbers and by rows of stages.
 
 What those stages have not made is left pending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, measured, rate
-from afa.stats.summary import DETAILS
+from afa.checks.errata.rows import EXACT, NEAR, Errata, Printed, Row, measured, rate, table_of
+from afa.stats.summary import COLUMNS, DETAILS
 
 Cell = str | float | None
 CHECKPOINTS = [f"t={t}" for t in (10, 50, 100, 150)]
@@ -178,12 +178,10 @@ def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 17: the gain of an informed order at t = 10, over all features and over the entity's support."""
     claimed = printed.cell("tab_classification_with_llm", "Likelihood / wald", "t=10 cmi gain (pp)") / 100
     cells = {"metric": "gap", "method": "wald", "target": "likelihood", "allocation": "greedy", "gain": "cmi"}
-    whole, support = (
-        rows_of(summary, "binary", **cells, reference="random", t=EARLY, variant=variant)
-        for variant in (None, "support")
-    )
+    gains = rows_of(summary, "binary", **cells, reference="random", t=EARLY, variant=None)
+    support = rows_of(summary, "binary", **cells, reference="random", t=EARLY, variant="support")
     pending = "the stage of the binary task"
-    every = read(17, "early_gain", whole, pending, claim=claimed)
+    every = read(17, "early_gain", gains, pending, claim=claimed)
     half = (every.value or 0.0) / 2
     return [every, read(17, "early_gain_support", support, pending, claim=claimed, holds=lambda value: value >= half)]
 
@@ -345,8 +343,8 @@ def _calls(
 
 def _signs(summary: pd.DataFrame, rule: str, gain: str, schedule: str, **cells: Cell) -> pd.DataFrame:
     """Rows of a rule in the grid, read out by `linearity`, at one t or at all."""
-    where = {"allocation": rule, "gain": gain, "schedule": schedule, "method": "linearity"}
-    return rows_of(summary, "allocation_sign", **where, **cells)
+    cells |= {"allocation": rule, "gain": gain, "schedule": schedule, "method": "linearity"}
+    return rows_of(summary, "allocation_sign", **cells)
 
 
 def _waits_for_calls(summary: pd.DataFrame) -> str:
@@ -359,3 +357,44 @@ def _waits_for_rules(summary: pd.DataFrame, rules: str, gain: str) -> str:
     """The same of the grid."""
     whole = rows_of(summary, "allocation_sign")
     return GRID if whole.empty else f"{rules} with {gain}, or a round as late, in {GRID}"
+
+
+def errata_table(
+    computed: Iterable[Row], *, summary: pd.DataFrame | None, paper: Mapping[str, pd.DataFrame], errata: Errata
+) -> pd.DataFrame:
+    """Every item of docs/errata.md as rows of one table: those of `computed_errata`, of the paper and of `summary`.
+
+    summary : rows of the stages that have run, or None. paper : as in `computed_errata`. errata : their texts.
+
+    Returns one row per check: `item`, its `kind` (erratum, remark or withdrawn), `name`, `label` (LaTeX), `claim`,
+    `claim_value`, `check`, `value`, `low` and `high` (interval over patients), `unit` (a metric of the summary), `n`,
+    `holds` (missing where the number only illustrates), `pending` (what has to be there first) and `headline`.
+
+    Raises
+    ------
+    ConfigError : a number of the paper's tables is missing.
+
+    """
+    printed = Printed(paper)
+    found = pd.DataFrame(columns=COLUMNS) if summary is None else summary
+    rows = [
+        *computed,
+        *chaotic_patients(printed),
+        *clinical_ceiling(printed),
+        *language_models(printed),
+        *allocation_rules(printed),
+        *one_bracket(printed),
+        *origin_of_cohort(),
+        *sign_votes(found, printed),
+        *gauge_agreement(found, printed),
+        *early_gain(found, printed),
+        *chaos_in_advance(found, printed),
+        *false_certificates(found),
+        *pooled_correlation(found, printed),
+        *missed_calls(found),
+        *two_rules(found, printed),
+        *one_rate(found, printed),
+        *never_called(found, printed),
+        *eliminations(found, printed),
+    ]
+    return table_of(rows, errata)

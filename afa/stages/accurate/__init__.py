@@ -1,4 +1,9 @@
-"""How many decisions the mean-field approximation changes, by t: accurate inference beside it, on the same states."""
+"""How many decisions the mean-field approximation changes, by t: accurate inference beside it, on the same states.
+
+Some patients of a cohort are followed in one random order. At a few rounds every duel is called by both readings of the
+top k, and every entity as a binary task under both closures: once with mean-field, once with the accurate inference of
+`afa.stages.accurate.inference`. The models are the same, so that what differs is the approximation.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,35 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from afa.stages.accurate.tables import OPEN, SCORES, settled
-from afa.stages.accurate.tables import run as run
+from afa.bundle import Bundle
+from afa.closure import COUPLINGS, class_models
+from afa.cohort.cohort import Cohort
+from afa.copeland import ranking
+from afa.engine.duels import Pairs, all_pairs
+from afa.engine.paths import snapshots
+from afa.engine.tasks import elbo_differences
+from afa.inference.meanfield import Solver
+from afa.mrf import Floats
+from afa.stages.accurate.inference import (
+    OPEN,
+    Seen,
+    States,
+    all_exact,
+    entity_expectations,
+    entity_log_zs,
+    linearity_duels,
+    log_z,
+    log_z_duels,
+    sampling_checks,
+)
 from afa.stages.base import Column, Rounds, Section, Stage, described
+from afa.stages.inputs import top_k_size
 from afa.stats.accuracy import Resampled
 from afa.stats.summary import summary_rows
+from afa.stats.tables import duel_rows, rows_of
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Bootstrap
+    from afa.stages.settings import Bootstrap, Closure, Inference
 
 
 class Settings(Section):
@@ -92,9 +118,148 @@ STAGE = Stage(
     space_mb=1.9,
     single=("duels", "tasks"),
 )
+TIE = 1e-9
+"""Nats: a score of at most this magnitude is rounding, by either inference."""
+CHECKED = 2
+"""Patients whose exact states are sampled too."""
+SCORES = ("mean_field", "accurate", "first", "second")
 POSTERIOR = {f"{name}_posterior": name for name in (*SCORES, "error")}
 GAP = "accurate_vs_mean_field"
 DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    *,
+    accurate: Settings,
+    top_k: int,
+    closure: Closure,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Decisions of some patients by mean-field and by accurate inference; `linearity` of the first of them alone.
+
+    Where log Z of some entity is too large for exact inference before any observation, everything is of these first
+    patients alone: a sampled state takes a thousand times as long as an exact one.
+
+    Returns six tables, all by (patient, t), t being 0, `rounds` and M.
+
+    `duels`, by (method, entity_a, entity_b): scores in nats. `two_elbo` is a difference of ELBOs by `mean_field` and
+    log Z_a - log Z_b as `accurate`; `linearity` is mu_D (eq:mu-D) with the moments of either. `error`: standard error
+    of the latter, 0 where it is exact. `first`, `second`: the accurate score by two independent runs.
+
+    `sets`, by method: of the top `k` by mean-field, members that are in it by accurate inference too, `shared`; the
+    same of the two runs, `shared_runs`; and those that are in it at full observation, `right_mean_field` and
+    `right_accurate`.
+
+    `tasks`, by (coupling, entity): log-odds of class 1 in nats in the columns of `duels`; `..._posterior`, each less
+    its value at no observation, and `error_posterior`.
+
+    `solves`, by (entity, quantity): whether `log_partition` and `moments` are exact or annealed (`inference`); `error`
+    of the log-partition in nats, `effective` chains.
+
+    `check`, by entity, of states that are solved exactly and sampled too, with the same chains and steps: log Z in
+    nats, `exact` and `sampled`, the latter's standard `error`, and `effective` chains. `checked_duels`, by method:
+    `duels` of two entities that are exact; `open`, those whose sampled difference is within two standard errors of 0;
+    `changed`, those of the others that sampling calls otherwise, a tie against a decision being one half; `apart`, the
+    sum of the absolute differences in nats; `within`, duels where it is at most two standard errors.
+    """
+    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
+    states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
+    few = states.first(accurate.linearity_patients)
+    if not all_exact(bundle, accurate):
+        states = few
+    pairs = all_pairs(len(bundle.entities))
+    read = snapshots(bundle, states.values, states.orders, states.rounds, solver=solver, threads=threads)
+    log_zs = entity_log_zs(bundle, states, accurate, threads)
+    expected = entity_expectations(bundle, few, accurate, threads)
+    a, b = pairs.T
+    by_method = {
+        "two_elbo": (states, read.elbo[..., a] - read.elbo[..., b], *log_z_duels(log_zs, pairs)),
+        "linearity": (few, read.mean[: len(few.names)], *linearity_duels(expected, pairs)),
+    }
+    duels = {name: _duels(bundle, *parts).assign(method=name) for name, parts in by_method.items()}
+    sets = [_sets(bundle, pairs, by_method[name][0], table, k).assign(method=name) for name, table in duels.items()]
+    solves = [
+        _solves(bundle, states, log_zs.effective).assign(quantity="log_partition", error=log_zs.error.ravel()),
+        _solves(bundle, few, expected.effective).assign(quantity="moments"),
+    ]
+    return {
+        "duels": pd.concat(duels.values(), ignore_index=True),
+        "sets": pd.concat(sets, ignore_index=True),
+        "tasks": _tasks(bundle, states, accurate, closure.strength, solver, threads),
+        "solves": pd.concat(solves, ignore_index=True),
+        **sampling_checks(bundle, few.first(CHECKED), log_zs, expected, accurate, threads),
+    }
+
+
+def settled(scores: Floats) -> Floats:
+    """Scores with 0 in the place of rounding."""
+    return np.where(np.abs(scores) <= TIE, 0.0, scores)
+
+
+def _duels(bundle: Bundle, states: States, mean_field: Floats, accurate: Floats, error: Floats) -> pd.DataFrame:
+    """One method's lines: mean_field and error (P, T, Q), accurate (3, P, T, Q)."""
+    scores = {name: settled(each).ravel() for name, each in zip(SCORES, (mean_field, *accurate), strict=True)}
+    return duel_rows(bundle.entities, **states.axes).assign(**scores, error=error.ravel())
+
+
+def _sets(bundle: Bundle, pairs: Pairs, states: States, duels: pd.DataFrame, k: int) -> pd.DataFrame:
+    """How far the k best agree, by inference, by run, and with full observation."""
+    mean_field, accurate, first, second = (
+        _best(bundle, pairs, duels[name].to_numpy().reshape(*states.shape, len(pairs)), k) for name in SCORES
+    )
+    shared = {
+        "shared": mean_field & accurate,
+        "shared_runs": first & second,
+        "right_mean_field": mean_field & accurate[:, -1:],
+        "right_accurate": accurate & accurate[:, -1:],
+    }
+    counts = {name: members.sum(axis=-1).ravel() for name, members in shared.items()}
+    return rows_of(**states.axes).assign(k=np.int16(k), **counts)
+
+
+def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
+    """(P, T, N) whether an entity is among the k best by scores of duels (P, T, Q)."""
+    matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
+    matrix[..., pairs[:, 0], pairs[:, 1]] = scores
+    matrix -= np.swapaxes(matrix, -1, -2)
+    best = [[ranking(one, bundle.entities, tie=TIE)[:k] for one in of_patient] for of_patient in matrix]
+    return np.array([[np.isin(bundle.entities, names) for names in of_patient] for of_patient in best])
+
+
+def _tasks(
+    bundle: Bundle, states: States, effort: Settings, strength: float, solver: Solver, threads: int | None
+) -> pd.DataFrame:
+    """Every entity as a binary task under both closures, in every state."""
+    observed, values = states.rows
+    tables = []
+    for coupling in COUPLINGS:
+        for entity in bundle.entities:
+            rough = elbo_differences(
+                bundle, entity, observed, values, solver=solver, coupling=coupling, strength=strength, threads=threads
+            )
+            models = class_models(bundle.mrf(entity), coupling, strength)
+            one, zero = (
+                log_z(model, f"{entity} {coupling} {side}", observed, values, effort, threads=threads)
+                for side, model in zip((1, 0), models, strict=True)
+            )
+            odds = np.vstack([rough.raw, one.value - zero.value]).reshape(len(SCORES), *states.shape)
+            error = np.hypot(one.error, zero.error).reshape(states.shape)
+            table = rows_of(**states.axes).assign(entity=entity, coupling=coupling)
+            for name, raw in zip(SCORES, odds, strict=True):
+                table[name] = settled(raw).ravel()
+                table[f"{name}_posterior"] = settled(raw - raw[:, :1]).ravel()
+            # at no observation the posterior is 0 whatever log Z is
+            posterior = np.where(np.array(states.rounds) == 0, 0.0, np.hypot(error, error[:, :1]))
+            tables.append(table.assign(error=error.ravel(), error_posterior=posterior.ravel()))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _solves(bundle: Bundle, states: States, effective: Floats) -> pd.DataFrame:
+    table = rows_of(**states.axes, entity=bundle.entities).assign(effective=effective.ravel())
+    return table.assign(inference=np.where(table["effective"].isna(), "exact", "annealed"))
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -108,8 +273,12 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     rows = []
     for coupling, part in tables["tasks"].groupby("coupling", sort=False):
-        rows += [table.assign(coupling=str(coupling)) for table in _tasks(part, bootstrap)]
-    for name, of_part in (("duels", partial(_decisions, keys=DUEL)), ("sets", _sets), ("checked_duels", _checked)):
+        rows += [table.assign(coupling=str(coupling)) for table in _task_rows(part, bootstrap)]
+    for name, of_part in (
+        ("duels", partial(_decision_rows, keys=DUEL)),
+        ("sets", _set_rows),
+        ("checked_duels", _checked_rows),
+    ):
         for method, part in tables[name].groupby("method", sort=False):
             rows += [table.assign(method=str(method)) for table in of_part(part, bootstrap)]
     for quantity, method in (("log_partition", "two_elbo"), ("moments", "linearity")):
@@ -125,20 +294,20 @@ def _resampled(table: pd.DataFrame, bootstrap: Bootstrap) -> Resampled:
     return Resampled.of(table["patient"].unique(), **dict(bootstrap), purpose="accurate")
 
 
-def _tasks(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
+def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     posterior = table.drop(columns=list(POSTERIOR.values())).rename(columns=POSTERIOR)
     for method, cases in (("two_elbo", table), ("posterior", posterior)):
-        for rows in _decisions(cases, bootstrap, TASK):
+        for rows in _decision_rows(cases, bootstrap, TASK):
             yield rows.assign(method=method)
     shift = table["accurate"] - table["accurate_posterior"]
     with_exact_shift = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
-    for rows in _decisions(with_exact_shift, bootstrap, TASK):
+    for rows in _decision_rows(with_exact_shift, bootstrap, TASK):
         of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
         if "quantity" not in rows and of_mean_field:
             yield rows.assign(method="posterior", variant="exact_shift")
 
 
-def _decisions(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
+def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
     """The rows of decisions by sign: scores `mean_field`, `accurate` with its `error`, `first` and `second`."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
@@ -176,7 +345,7 @@ def _decisions(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> It
     yield from _against_full_observation(table, bootstrap, "winner", "accuracy")
 
 
-def _sets(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
+def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     """The rows of the top k, of patients and of members."""
     table = table.assign(one=1, changed=table["shared"] < table["k"], runs=table["shared_runs"] < table["k"])
     yield from _shares(
@@ -188,7 +357,7 @@ def _sets(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
 
 
-def _checked(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
+def _checked_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     """The rows of sampling against exact inference."""
     for rows in _shares(
         table.assign(made=table["duels"] - table["open"]),

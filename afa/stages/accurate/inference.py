@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
-from afa.engine.duels import Pairs
+from afa.engine.duels import Pairs, all_pairs
 from afa.engine.elimination import elimination_plan, entries_at_no_observation, log_partitions
 from afa.errors import InferenceError
 from afa.inference.annealed import Annealed, annealed
@@ -26,6 +27,7 @@ from afa.inference.exact import estimate, pair_moments
 from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of, random_order, random_orders
 from afa.stages.inputs import rounds_up_to
+from afa.stats.tables import rows_of
 
 if TYPE_CHECKING:
     from afa.stages.accurate import Settings
@@ -34,6 +36,8 @@ Seen = NDArray[np.bool_]
 Values = NDArray[np.int8]
 RUNS = ("all chains", "first half", "second half")
 UNOBSERVED = 2
+OPEN = 2.0
+"""A sampled difference within so many standard errors of 0 decides nothing."""
 
 
 class LogZ(NamedTuple):
@@ -270,6 +274,19 @@ def entity_expectations(bundle: Bundle, states: States, effort: Settings, thread
     return Expected(np.moveaxis(value, 3, 0), variance, effective)
 
 
+def entity_samples(bundle: Bundle, states: States, effort: Settings, threads: int | None) -> tuple[LogZ, Expected]:
+    """Every entity in every state by sampling, shapes as in `entity_log_zs` and `entity_expectations`."""
+
+    def sampled(entity: str, observed: Seen, values: Values) -> tuple[Any, ...]:
+        mrf = bundle.mrf(entity)
+        found = sampled_state(mrf, entity, observed, values, effort)
+        scores = sampled_scores(Scores.of(bundle, evidence_of(mrf, observed, values)), bundle.index(entity), found)
+        return log_partitions_of(found), found.error, *scores
+
+    log_zs, error, value, variance, effective = in_every_state(bundle, states, sampled, threads)
+    return LogZ(np.moveaxis(log_zs, 3, 0), error, effective), Expected(np.moveaxis(value, 3, 0), variance, effective)
+
+
 def in_every_state(
     bundle: Bundle, states: States, answer: Callable[[str, Seen, Values], tuple[Any, ...]], threads: int | None
 ) -> list[Floats]:
@@ -302,3 +319,43 @@ def linearity_duels(found: Expected, pairs: Pairs) -> tuple[Floats, Floats]:
     cross = found.value
     difference = 0.5 * ((cross[..., a, a] - cross[..., b, b]) + (cross[..., b, a] - cross[..., a, b]))
     return difference, 0.5 * np.sqrt(found.variance[..., a, b] + found.variance[..., b, a])
+
+
+def sampling_checks(
+    bundle: Bundle, states: States, log_zs: LogZ, expected: Expected, effort: Settings, threads: int | None
+) -> dict[str, pd.DataFrame]:
+    """What sampling gets wrong where the exact answer is known: the null of everything that rests on it.
+
+    A decision that the two make otherwise is the sampler's, and not mean-field's. `log_zs` and `expected` are the
+    accurate ones of at least these patients. Full observation is left out, where there is nothing to sample.
+    """
+    n, pairs = len(states.names), all_pairs(len(bundle.entities))
+    sampled_z, sampled_scores = entity_samples(bundle, states, effort, threads)
+    known_z, known_scores = log_zs.error[:n] == 0, np.isnan(expected.effective[:n])
+    table = rows_of(**states.axes, entity=bundle.entities).assign(
+        exact=log_zs.value[0, :n].ravel(),
+        sampled=sampled_z.value[0].ravel(),
+        error=sampled_z.error.ravel(),
+        effective=sampled_z.effective.ravel(),
+    )
+    tables = {"check": table[known_z.ravel()]}
+    duels = []
+    for method, (accurate, _), (sampled, error), known in (
+        ("two_elbo", log_z_duels(log_zs, pairs), log_z_duels(sampled_z, pairs), known_z),
+        ("linearity", linearity_duels(expected, pairs), linearity_duels(sampled_scores, pairs), known_scores),
+    ):
+        both = known[..., pairs].all(axis=-1)
+        undecided = both & (np.abs(sampled[0]) <= OPEN * error)
+        apart = np.abs(accurate[0, :n] - sampled[0])
+        signs = np.abs(np.sign(accurate[0, :n]) - np.sign(sampled[0])) / 2
+        counted = {
+            "duels": both,
+            "open": undecided,
+            "changed": np.where(both & ~undecided, signs, 0.0),
+            "apart": np.where(both, apart, 0.0),
+            "within": both & (apart <= OPEN * error),
+        }
+        sums = {name: each.sum(axis=-1).ravel() for name, each in counted.items()}
+        duels.append(rows_of(**states.axes).assign(method=method, **sums))
+    tables["checked_duels"] = pd.concat(duels, ignore_index=True)
+    return {name: each[each["t"] < states.rounds[-1]].reset_index(drop=True) for name, each in tables.items()}

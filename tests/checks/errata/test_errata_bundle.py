@@ -9,8 +9,8 @@ from errata_rows import by_name
 from oracle import energies, posterior
 
 from afa.bundle import Bundle
-from afa.checks.errata import bundle as exact_entities
-from afa.checks.errata.bundle import (
+from afa.checks.errata import computed as exact_entities
+from afa.checks.errata.computed import (
     Halves,
     bundle_normalisers,
     bundle_sign,

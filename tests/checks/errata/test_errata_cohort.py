@@ -12,8 +12,8 @@ from errata_rows import by_name, cohort_of
 from hypothesis import given
 
 from afa.bundle import Bundle
-from afa.checks.errata.bundle import support_met
-from afa.checks.errata.cohort import (
+from afa.checks.errata.computed import support_met
+from afa.checks.errata.patients import (
     CohortExpression,
     down_regulation,
     load_expression,

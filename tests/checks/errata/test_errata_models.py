@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracle import configurations
 from scipy.optimize import minimize
 
-from afa.checks.errata.models import (
+from afa.checks.errata.small import (
     ClassPair,
     SmallModel,
     calibrated,

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from errata_rows import by_name
 
-from afa.checks.errata import small
-from afa.checks.errata.models import SmallModel, random_models
+from afa.checks.errata import computed
+from afa.checks.errata.computed import dominating, enough_better, in_top_k
 from afa.checks.errata.small import (
+    SmallModel,
     common_gauge,
-    dominating,
     dropped_normaliser,
-    enough_better,
     equal_normalisers,
     expected_under_mixture,
-    in_top_k,
     maximum_entropy,
     outside_the_union,
+    random_models,
     readings,
     unbiased_start,
 )
@@ -165,13 +164,13 @@ def test_k_better_entities_are_enough_and_n_minus_k_are_not_always() -> None:
 
 
 def test_intervals_that_all_overlap_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = (-np.ones(small.N), np.ones(small.N))
-    monkeypatch.setattr(small, "random_intervals", lambda index: wide)
+    wide = (-np.ones(computed.N), np.ones(computed.N))
+    monkeypatch.setattr(computed, "random_intervals", lambda index: wide)
     assert all(row.pending for row in enough_better(3))
 
 
 def test_entities_in_one_line_make_both_rules_keep_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # one entity below all others, which overlap: it has N - 1 >= N - k better ones
-    low, high = np.array([-9.0, *[0.0] * (small.N - 1)]), np.array([-8.0, *[1.0] * (small.N - 1)])
-    monkeypatch.setattr(small, "random_intervals", lambda index: (low, high))
+    low, high = np.array([-9.0, *[0.0] * (computed.N - 1)]), np.array([-8.0, *[1.0] * (computed.N - 1)])
+    monkeypatch.setattr(computed, "random_intervals", lambda index: (low, high))
     assert by_name(enough_better(2))["kept_needlessly"].holds is True

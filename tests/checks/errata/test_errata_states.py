@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from oracle import posterior
 
 from afa.bundle import Bundle
-from afa.checks.errata.cohort import some_patients
-from afa.checks.errata.rows import share_interval
-from afa.checks.errata.states import (
-    Biases,
+from afa.checks.errata.patients import (
     DuelReadings,
     State,
     bias_of,
@@ -28,8 +25,10 @@ from afa.checks.errata.states import (
     product_scores,
     random_states,
     same_sign,
+    some_patients,
     two_elbo_bias,
 )
+from afa.checks.errata.rows import share_interval
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
 from afa.engine.layout import pack
@@ -123,8 +122,9 @@ def test_positive_couplings_make_the_bias_favour_class_one() -> None:
     assert row.value > 0.5
 
 
-def made_biases(bias: list[float], sign: float = -1.0) -> Biases:
-    return Biases(np.array(bias), sign * np.array(bias), [f"p{i}" for i in range(len(bias))])
+def made_biases(bias: list[float], sign: float = -1.0) -> pd.DataFrame:
+    table = {"patient": [f"p{i}" for i in range(len(bias))], "bias": bias, "of_negative": sign * np.array(bias)}
+    return pd.DataFrame(table)
 
 
 def test_a_bias_that_takes_both_sides_alike_favours_neither_class() -> None:
@@ -160,14 +160,14 @@ def test_the_mean_as_printed_calls_no_duel_at_full_observation() -> None:
 
 def test_a_mean_that_kept_the_running_constant_would_be_right() -> None:
     read = readings(1.0)
-    kept = replace(read, final_constant=np.zeros_like(read.final_constant))
+    kept = replace(read, final=read.final.assign(constant=0.0))
     assert by_name(expected_duel(kept))["printed_mean"].holds is True
 
 
 def test_stack_a_and_linearity_have_one_sign_and_another_would_be_seen() -> None:
     read = readings(1.0)
     assert (same_sign(read)[0].value, same_sign(read)[0].holds) == (1.0, False)
-    turned = replace(read, stack_a=-read.stack_a)
+    turned = replace(read, cases=read.cases.assign(stack_a=-read.cases["stack_a"]))
     assert same_sign(turned)[0].holds is True
 
 
@@ -181,7 +181,12 @@ def test_the_printed_budget_is_wider_with_couplings_only_and_never_narrower() ->
 
 def test_a_budget_that_were_narrower_is_noticed() -> None:
     read = readings(1.0)
-    assert by_name(doubled_couplings(replace(read, between=-read.between)))["narrower"].holds is False
+    assert (
+        by_name(doubled_couplings(replace(read, cases=read.cases.assign(between=-read.cases["between"]))))[
+            "narrower"
+        ].holds
+        is False
+    )
 
 
 def test_a_bundle_of_one_entity_has_no_duels_to_check() -> None:

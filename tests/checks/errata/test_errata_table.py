@@ -12,6 +12,7 @@ from bundles import bundle_of
 from errata_rows import PAPER, cohort_of
 
 from afa.bundle import Bundle
+from afa.checks.errata.computed import Extent, computed_errata
 from afa.checks.errata.rows import (
     Check,
     Errata,
@@ -22,9 +23,10 @@ from afa.checks.errata.rows import (
     frame_of,
     load_errata,
     rows_of_frame,
+    summarise_errata,
     table_of,
 )
-from afa.checks.errata.table import Extent, computed_errata, errata_table, summarise_errata
+from afa.checks.errata.stages import errata_table
 from afa.cohort.cohort import Cohort
 from afa.stats.summary import METRICS
 

@@ -1,28 +1,33 @@
-"""Items 2, 3, 5, 7 to 9, 13, 17 and 20 on a bundle alone: its entities and duels before any observation."""
+"""The errata that are worked out on a bundle and a cohort; here those of a bundle before any observation.
+
+Items 2, 3, 5, 7 to 9, 13, 17 and 20; of item 13 also what holds of random intervals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from afa.bundle import Bundle
-from afa.checks.errata.models import by_hash
-from afa.checks.errata.rows import EXACT, NEAR, Row, all_zero, measured, rate, vanishes
+from afa.checks.errata import patients, small
+from afa.checks.errata.patients import ENTRY_LIMIT, TOO_LARGE, CohortExpression
+from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, all_zero, by_hash, measured, rate, vanishes
 from afa.closure import contraction, half_potentials
+from afa.cohort.cohort import Cohort
 from afa.engine.elimination import log_partitions, score_distribution
 from afa.errors import InferenceError
 from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import MeanField, Solver, mean_field, ternary_moments
 from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.orders import generator_of
 from afa.preference import stack_a
 
-ENTRY_LIMIT = 2e7
-"""Table entries of one elimination: a model that needs more is left out of the exact checks, which have seconds."""
-TOO_LARGE = "exact inference, which is too large for every entity of this bundle"
 NO_LATTICE = (
     "exact distributions of S, for which no entity of this bundle is small enough or has potentials of one step"
 )
@@ -31,6 +36,9 @@ MEMORY_LIMIT = 1_000_000_000
 CLOSE = 0.1
 """An estimate on [-1, 1] that is farther than this from what it estimates, on average, does not estimate it."""
 BUDGET = 10
+N, SMALL_K, LARGE_K = 6, 2, 5
+"""Entities of a random set of intervals, and a k below and above one half of them."""
+NONE_BEATEN = "sets in which an entity is beaten for certain"
 
 
 @dataclass(frozen=True)
@@ -260,3 +268,120 @@ def pooled_start(bundle: Bundle, solver: Solver, most_duels: int) -> list[Row]:
         return [Row(20, "pooled_start", claim_value=0.0, n=len(closed), pending=waits_for)]
     correlation = float(np.corrcoef(closed, true)[0, 1])
     return [Row(20, "pooled_start", correlation, 0.0, n=len(closed), holds=abs(correlation) <= NEAR)]
+
+
+def enough_better(sets: int) -> list[Row]:
+    """Item 13: certificates by `k` and by `N - k` dominating entities, on random sets of sound intervals."""
+    intervals = [random_intervals(index) for index in range(sets)]
+    dominators = np.array([dominating(low, high) for low, high in intervals])
+    small, large = (np.array([in_top_k(low, high, k) for low, high in intervals]) for k in (SMALL_K, LARGE_K))
+    by_k, by_rest = dominators >= SMALL_K, dominators >= N - LARGE_K
+    return [
+        rate(13, "kept_needlessly", dominators[by_k] < N - SMALL_K, pending=NONE_BEATEN),
+        rate(13, "k_is_enough", small[by_k], pending=NONE_BEATEN),
+        rate(13, "above_one_half", large[by_rest], pending=NONE_BEATEN),
+    ]
+
+
+def random_intervals(index: int) -> tuple[Floats, Floats]:
+    """Low and high ends of N sound intervals, each (N,); some overlap and some do not."""
+    generator = generator_of("errata", "intervals", index)
+    centre, radius = generator.standard_normal(N), generator.exponential(0.4, N)
+    return centre - radius, centre + radius
+
+
+def dominating(low: Floats, high: Floats) -> NDArray[np.intp]:
+    """(N,) how many others are better than each entity in every completion."""
+    counts: NDArray[np.intp] = (low[None, :] > high[:, None]).sum(axis=1)
+    return counts
+
+
+def in_top_k(low: Floats, high: Floats, k: int) -> NDArray[np.bool_]:
+    """(N,) whether an entity is among the k best of some completion; every score is tried at both of its ends.
+
+    The ends are enough: an entity stands highest when its own score is at its high end and the others at their low.
+    """
+    ends = np.stack([low, high])
+    found = np.zeros(len(low), dtype=bool)
+    for choice in product((0, 1), repeat=len(low)):
+        scores = ends[list(choice), np.arange(len(low))]
+        better = (scores[None, :] > scores[:, None]).sum(axis=1)
+        found |= better < k
+    return found
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How many cases each check takes; all are drawn from hashes of names.
+
+    models : small random models of each kind, density and size. class_pairs : random pairs of class models of each
+    kind. gauge_models : those of the models, about, that are put into another gauge. intervals : random sets of
+    intervals. entities, duels : the most of a bundle that is looked at. exact_states : states of one patient and entity
+    with exact log Z. duel_states : states of one patient in which every duel is read. patients : the most whose sign
+    votes are counted.
+    """
+
+    models: int = 20
+    class_pairs: int = 5000
+    gauge_models: int = 160
+    intervals: int = 400
+    entities: int = 40
+    duels: int = 300
+    exact_states: int = 240
+    duel_states: int = 40
+    patients: int = 20
+
+
+def computed_errata(
+    bundle: Bundle,
+    cohort: Cohort,
+    *,
+    paper: Mapping[str, pd.DataFrame],
+    expression: CohortExpression | None = None,
+    solver: Solver | None = None,
+    extent: Extent | None = None,
+    threads: int | None = 1,
+) -> list[Row]:
+    """The items of docs/errata.md that are worked out on a bundle and a cohort, without any stage's numbers.
+
+    paper : the tables of resources/paper by file name without its ending. expression : what the cohort was encoded
+    from, where it is at hand.
+
+    Raises
+    ------
+    ConfigError : a number of the paper's tables is missing.
+
+    """
+    solver, extent = solver or Solver(), extent or Extent()
+    bundle = some_entities(bundle, extent.entities)
+    models = small.random_models(extent.models)
+    spread = max(1, len(models) // max(1, extent.gauge_models))
+    halves = solve_entities(bundle, solver, threads=threads)
+    biases = patients.biases(bundle, cohort, bundle.entities, solver, extent.exact_states, threads=threads)
+    drawn = patients.random_states(cohort, extent.duel_states, purpose="duels")
+    read = patients.duel_readings(bundle, cohort, drawn, solver) if len(bundle.entities) > 1 else None
+    return [
+        *small.maximum_entropy(models),
+        *small.unbiased_start(models),
+        *small.equal_normalisers(models),
+        *small.dropped_normaliser(extent.class_pairs),
+        *small.outside_the_union(solver),
+        *small.common_gauge([model for model in models[::spread] if model.varies], solver),
+        *enough_better(extent.intervals),
+        *bundle_sign(halves),
+        *bundle_normalisers(halves),
+        *halved_contraction(bundle, halves, extent.duels, solver),
+        *kl_identity(halves),
+        *two_elbo_target(halves),
+        *pooled_start(bundle, solver, extent.duels),
+        *nothing_observed(bundle),
+        *support_met(bundle),
+        *patients.two_elbo_bias(biases),
+        *patients.expected_duel(read),
+        *patients.same_sign(read),
+        *patients.opposite_profile(bundle, cohort),
+        *patients.doubled_couplings(read),
+        *patients.vote_for_neither(bundle, cohort, solver, extent.patients),
+        *patients.structural_ties(bundle, cohort, Printed(paper).claim("c300") / 100),
+        *patients.down_regulation(expression),
+    ]

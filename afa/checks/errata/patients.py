@@ -1,0 +1,398 @@
+"""Items 4, 6, 9 to 12, 19 and 21: what a cohort's patients decide, by their values and along random states.
+
+Patients and states are drawn from hashes of names; item 21 is about the expression that the values were encoded from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.checks.errata.rows import EXACT, NEAR, Row, by_hash, measured, rate, share_interval, vanishes
+from afa.closure import half_potentials
+from afa.cohort.build import read_values
+from afa.cohort.cohort import Cohort
+from afa.cohort.config import CohortConfig
+from afa.cohort.encode import Names, Test, choose_rows, encode, first_tier_present, log_values
+from afa.cohort.geo import Source
+from afa.engine.duels import duel
+from afa.engine.elimination import elimination_plan, log_partitions
+from afa.engine.elimination_tables import Plan
+from afa.engine.layout import Packed, pack
+from afa.engine.paths import sign_paths
+from afa.engine.patient import Patient
+from afa.errors import CohortError, Fault, InferenceError
+from afa.inference.meanfield import Solver, mean_field
+from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.orders import generator_of, random_order, random_orders
+from afa.preference import tie_of
+
+ENTRY_LIMIT = 2e7
+"""Table entries of one elimination: a model that needs more is left out of the exact checks, which have seconds."""
+TOO_LARGE = "exact inference, which is too large for every entity of this bundle"
+NO_DUELS = "bundles of two entities or more"
+COIN = 0.5
+NO_EXPRESSION = "expression values of the cohort"
+NO_DUEL = "a bundle of two entities or more"
+NONE_DECIDED = "patients with a duel that is decided at full observation"
+SOLVED = 1e-6
+"""An error of no more nats than this is what the solver's tolerance leaves: it favours neither class."""
+
+
+@dataclass(frozen=True)
+class CohortExpression:
+    """Log2 expression of genes x samples, which samples are controls (n_samples,), and the cohort's ternary test."""
+
+    values: pd.DataFrame
+    is_control: NDArray[np.bool_]
+    test: Test = "empirical"
+    level: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.is_control.shape != (self.values.shape[1],) or self.is_control.all() or not self.is_control.any():
+            found = f"{int(self.is_control.sum())} controls among {self.values.shape[1]} samples"
+            step = "mark the controls of the series"
+            raise CohortError(Fault("expression values", found, "patients and controls, one mark a sample", step))
+
+    def code(self) -> NDArray[np.int8]:
+        """(n_genes, n_patients) code by the test about the control centre, as the cohort was encoded (decision D1)."""
+        coded = encode(self.values, self.is_control, test=self.test, level=self.level)
+        return coded.to_numpy()[:, ~self.is_control]
+
+
+def written_code(expression: CohortExpression) -> NDArray[np.int8]:
+    """(n_genes, n_patients) code of eq:ternary-encoding as printed: p is the share of controls C with |C| > |x|."""
+    known = expression.values.to_numpy(dtype=np.float64)
+    controls, patients = known[:, expression.is_control], known[:, ~expression.is_control]
+    size = np.sort(np.abs(controls), axis=1)
+    p = np.empty(patients.shape)
+    for gene in range(len(known)):
+        p[gene] = 1.0 - np.searchsorted(size[gene], np.abs(patients[gene]), side="right") / size.shape[1]
+    direction = np.sign(patients - controls.mean(axis=1, keepdims=True))
+    return np.where(p < expression.level, direction, 0.0).astype(np.int8)
+
+
+def load_expression(
+    config: CohortConfig,
+    source: Source,
+    bundle: Bundle,
+    *,
+    test: Test = "empirical",
+    level: float = 0.05,
+    aliases: Names | None = None,
+    ensembl: Names | None = None,
+) -> CohortExpression:
+    """Read the values that a cohort was encoded from, on the bundle's features; arguments as of `build_cohort`.
+
+    Features without a row in the series are left out, as in the cohort. Errors are those of `build_cohort`.
+    """
+    other_names: Mapping[str, Sequence[str]] = aliases or {}
+    names = {name: (*bundle.aliases.get(name, ()), *other_names.get(name, ())) for name in bundle.features}
+    chosen, tiers, read = read_values(config, source, bundle.features, names, ensembl or {})
+    raw = read.values[[*chosen.controls, *chosen.patients]]
+    log = log_values(raw, config.expression.unit, read.library_size)
+    values, _ = choose_rows(log, first_tier_present(tiers, map(str, log.index)), chosen.controls)
+    is_control = np.isin(values.columns, chosen.controls)
+    return CohortExpression(values, is_control, config.encoding.test or test, config.encoding.level or level)
+
+
+def vote_for_neither(bundle: Bundle, cohort: Cohort, solver: Solver, most_patients: int) -> list[Row]:
+    """Item 10: how often `kl` at full observation lets both entities of a duel lose, and how many values are zero."""
+    rows = some_patients(cohort, most_patients, purpose="votes")
+    names = [cohort.patients[row] for row in rows]
+    orders = random_orders(bundle.features, names, [0])
+    paths = sign_paths(bundle, cohort.values[rows], orders, solver=solver, threads=1)
+    final = {name: signs[:, 0, -1] for name, signs in paths.signs.items()}
+    decided = final["wald"] != 0
+    # `kl_reversed` is already turned round: +1 says that b, asked for, loses.
+    neither = ((final["kl"] < 0) & (final["kl_reversed"] > 0))[decided]
+    patients = np.repeat(np.array(names, dtype=object), decided.sum(axis=1))
+    return [
+        rate(10, "neither", neither, patients=patients, pending=NONE_DECIDED),
+        measured(10, "zero_values", cohort.values == 0, claim=1 / 3),
+    ]
+
+
+def some_patients(cohort: Cohort, most: int, *, purpose: str) -> list[int]:
+    """Rows of at most `most` patients, chosen by a hash of their names."""
+    return sorted(by_hash(cohort.patients, purpose)[:most])
+
+
+def opposite_profile(bundle: Bundle, cohort: Cohort) -> list[Row]:
+    """Item 11: does a positive S tell a profile from its opposite?"""
+    unary, quadratic = score_parts(bundle, cohort.values)
+    tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
+    positive = bundle.priors + unary + quadratic > tie
+    mirrored = bundle.priors - unary + quadratic > tie
+    negative = unary < -tie
+    patients = np.repeat(np.array(cohort.patients, dtype=object), positive.shape[1])
+    size = np.abs(unary) + np.abs(quadratic)
+    share = np.abs(quadratic)[size > 0] / size[size > 0]
+    return [
+        *(
+            rate(11, name, hits[among], patients=patients[among.ravel()], pending="patients with such a score")
+            for name, hits, among in (
+                ("against_unaries", positive & negative, np.ones_like(positive)),
+                ("negative_sum_positive", positive, negative),
+                ("mirror", mirrored, positive),
+            )
+        ),
+        measured(11, "quadratic_share", share, pending="patients with a value that is not zero"),
+    ]
+
+
+def score_parts(bundle: Bundle, values: NDArray[np.int8]) -> tuple[Floats, Floats]:
+    """Unary and quadratic part of S_v(x), each (P, N) nats, of configurations `values` (P, M); priors left out."""
+    x = values.astype(np.float64)
+    unary = x @ bundle.unary.T
+    quadratic = np.empty_like(unary)
+    for v in range(len(bundle.entities)):
+        row, column, value = bundle.packed.of(v)
+        quadratic[:, v] = (x[:, row] * x[:, column]) @ value
+    return unary, quadratic
+
+
+def structural_ties(bundle: Bundle, cohort: Cohort, printed_share: float) -> list[Row]:
+    """Item 19: the share of duels tied at full observation, where all others are one-sided; and whether it is one."""
+    unary, quadratic = score_parts(bundle, cohort.values)
+    scores = bundle.priors + unary + quadratic
+    a, b = np.triu_indices(len(bundle.entities), 1)
+    tied = np.abs(scores[:, a] - scores[:, b]) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])
+    of_patients = tied.mean(axis=1) if tied.size else np.zeros(0)
+    return [
+        measured(19, "structural_ties", tied, claim=printed_share, pending=NO_DUELS),
+        vanishes(19, "ties_by_patient", of_patients, np.ptp, holds=lambda each: np.ptp(each) <= NEAR, pending=NO_DUELS),
+    ]
+
+
+def down_regulation(expression: CohortExpression | None) -> list[Row]:
+    """Item 21: what a p-value two-sided about zero calls down, beside the one about the controls' centre."""
+    if expression is None:
+        return [Row(21, "lowest_written", pending=NO_EXPRESSION)]
+    known = expression.values.to_numpy(dtype=np.float64)
+    controls, patients = known[:, expression.is_control], known[:, ~expression.is_control]
+    written, ours = written_code(expression), expression.code()
+    lowest = patients < controls.min(axis=1, keepdims=True)
+    above = patients >= np.median(controls, axis=1, keepdims=True)
+    below_all, as_printed = "values below all controls", "values that are called down as printed"
+    low, coin = written[lowest] < 0, lambda each: bool(each.mean() > COIN)
+    return [
+        measured(21, "lowest_written", low, claim=1.0, holds=coin, pending=below_all),
+        measured(21, "lowest_centred", ours[lowest] < 0, pending=below_all),
+        measured(21, "down_written", written < 0),
+        measured(21, "up_written", written > 0),
+        measured(21, "down_centred", ours < 0),
+        measured(21, "up_centred", ours > 0),
+        measured(21, "down_above_median", above[written < 0], pending=as_printed),
+        measured(21, "negative_values", known < 0),
+    ]
+
+
+@dataclass(frozen=True)
+class State:
+    """One patient after `t` features of a random order over all M: `observed` (t,) are their indices, in order.
+
+    row : of the patient in the cohort. index : of the state among those of this patient.
+    """
+
+    patient: str
+    row: int
+    index: int
+    observed: NDArray[np.int64]
+
+    def observations(self, bundle: Bundle, cohort: Cohort) -> dict[str, int]:
+        """Values by feature name."""
+        return {bundle.features[j]: int(cohort.values[self.row, j]) for j in self.observed}
+
+    def followed(self, bundle: Bundle, cohort: Cohort, packed: Packed, solver: Solver) -> Patient:
+        """The engine's patient in this state."""
+        patient = Patient(bundle, solver=solver, packed=packed)
+        for j in self.observed:
+            patient.observe(int(j), int(cohort.values[self.row, j]))
+        return patient
+
+
+def random_states(cohort: Cohort, n: int, *, purpose: str) -> list[State]:
+    """`n` states, spread evenly over the patients; t is uniform on 0 to M - 1, so that something is unobserved.
+
+    Which patients come first where there are more than `n` depends on a hash of their names, and not on their order.
+    """
+    rows = by_hash(cohort.patients, purpose)
+    states = []
+    for i in range(n):
+        index, row = divmod(i, len(rows))
+        patient = cohort.patients[rows[row]]
+        t = int(generator_of("errata", purpose, patient, index).integers(0, len(cohort.features)))
+        order = random_order(cohort.features, patient=patient, seed=index, experiment=f"errata {purpose}")
+        states.append(State(patient, rows[row], index, order[:t]))
+    return states
+
+
+def biases(
+    bundle: Bundle, cohort: Cohort, entities: Sequence[str], solver: Solver, n_states: int, *, threads: int | None = 1
+) -> pd.DataFrame:
+    """The error -KL_1 + KL_0 (eq:two-elbo-bias), nats, in random states, each of one patient and one of `entities`.
+
+    By state the name of its `patient`, the `bias` for its score S, and `of_negative`, that for -S.
+    """
+    models = [bundle.mrf(entity) for entity in sorted(entities)]
+    plans = [elimination_plan(model) for model in models]
+    found = []
+    for state in random_states(cohort, n_states, purpose="two_elbo"):
+        chosen = int(generator_of("errata", "entity", state.patient, state.index).integers(len(models)))
+        score = models[chosen]
+        evidence = Evidence.of(score, state.observations(bundle, cohort))
+        if len(evidence.free) == 0:
+            continue
+        try:
+            pair = [
+                bias_of(model, evidence.observed, evidence.values, solver, plan=plans[chosen], threads=threads)
+                for model in (score, score.scaled(-1.0))
+            ]
+        except InferenceError:
+            continue
+        found.append((state.patient, *pair))
+    return pd.DataFrame(found, columns=["patient", "bias", "of_negative"])
+
+
+def bias_of(
+    score: PairwiseMRF,
+    observed: NDArray[np.bool_],
+    values: NDArray[np.int8],
+    solver: Solver,
+    *,
+    plan: Plan | None = None,
+    threads: int | None = 1,
+) -> float:
+    """-KL_1 + KL_0 in one state, nats, by exact log Z; `observed` and `values` (M,). Raises `InferenceError`.
+
+    plan : of the score, or of its negative, where it has been made already.
+    """
+    log_z = log_partitions(score, observed[None], values[None], plan=plan, limit=ENTRY_LIMIT, threads=threads)[0]
+    given = {score.features[j]: int(values[j]) for j in np.flatnonzero(observed)}
+    elbo = [mean_field(model, given, solver=solver).elbo for model in half_potentials(score)]
+    return float((elbo[0] - log_z[0]) - (elbo[1] - log_z[1]))
+
+
+def two_elbo_bias(found: pd.DataFrame) -> list[Row]:
+    """Item 4: does the error of the two-ELBO estimate favour a class?"""
+    if found.empty:
+        return [Row(4, "favours_one", pending=TOO_LARGE)]
+    bias, of_negative = (found[name].to_numpy(np.float64) for name in ("bias", "of_negative"))
+    favours = np.where(np.abs(bias) <= SOLVED, 0.5, bias > 0)
+    low, high = share_interval(favours, found["patient"])
+    largest = EXACT * max(1.0, float(np.abs(bias).max()))
+    return [
+        Row(4, "favours_one", float(favours.mean()), 0.5, low, high, len(favours), low <= 0.5 <= high),
+        measured(4, "mean_error", bias, claim=0.0),
+        vanishes(4, "antisymmetry", np.abs(bias + of_negative), np.max, holds=lambda each: each.max() <= largest),
+    ]
+
+
+@dataclass(frozen=True)
+class DuelReadings:
+    """What is read of every duel in every state, state by state, and at full observation of each patient met.
+
+    cases : the `patient`; `mixture` and `product`, E_Q[D] as the mean of products and as the product of means, nats, 0
+    where rounding; `stack_a`; `tight`, the `l1` budget, and `between`, what the paper adds to it. final : `score`,
+    D(x), and the running `constant`'s share in it. tie : magnitude up to which a score is rounding.
+    """
+
+    cases: pd.DataFrame
+    final: pd.DataFrame
+    tie: float
+
+
+def duel_readings(bundle: Bundle, cohort: Cohort, states: Sequence[State], solver: Solver) -> DuelReadings:
+    """Read every duel of a bundle of at least two entities in every state."""
+    packed, above = pack(bundle), np.triu_indices(len(bundle.entities), 1)
+    cases: list[pd.DataFrame] = []
+    finals: dict[str, pd.DataFrame] = {}
+    for state in states:
+        patient = state.followed(bundle, cohort, packed, solver)
+        sums = [duel(packed, patient.state, int(a), int(b)) for a, b in zip(*above, strict=True)]
+        product = product_scores(bundle, patient)[above]
+        case = {
+            "patient": state.patient,
+            "mixture": patient.scores("linearity")[above],
+            "product": np.where(np.abs(product) <= packed.tie, 0.0, product),
+            "stack_a": patient.scores("stack_a")[above],
+            "tight": [one.budget for one in sums],
+            "between": [one.between for one in sums],
+        }
+        cases.append(pd.DataFrame(case))
+        if state.patient not in finals:
+            for j in np.flatnonzero(~patient.state.observed):
+                patient.observe(int(j), int(cohort.values[state.row, j]))
+            constant = patient.state.constant
+            final = {"score": patient.scores("linearity")[above], "constant": constant[above[0]] - constant[above[1]]}
+            finals[state.patient] = pd.DataFrame(final)
+    whole, final_whole = (pd.concat(parts, ignore_index=True) for parts in (cases, finals.values()))
+    return DuelReadings(whole, final_whole, packed.tie)
+
+
+def product_scores(bundle: Bundle, patient: Patient) -> Floats:
+    """(N, N) E[D_ab] under one product measure with the averaged moments of a and b, as supp:f1-approx prints it.
+
+    The readable form is `afa.preference.linearity` with `moments="product"`.
+    """
+    n = len(bundle.entities)
+    fields = patient.fields()
+    first = np.zeros_like(fields)
+    first[patient.packed.owner, patient.packed.feature] = patient.state.m
+    expected = np.empty((n, n))
+    for v in range(n):
+        row, column, value = bundle.packed.of(v)
+        mean = (first + first[v]) / 2
+        # observed features have a first moment of 0, so that only couplings among unobserved ones count
+        expected[v] = patient.state.constant[v] + mean @ fields[v] + (mean[:, row] * mean[:, column]) @ value
+    return expected - expected.T
+
+
+def expected_duel(read: DuelReadings | None) -> list[Row]:
+    """Item 6: the two formulas for E_Q[D], and the mean of the Gaussian score as printed."""
+    if read is None:
+        return [Row(6, "mixture_sign", pending=NO_DUEL)]
+    mixture, product = (read.cases[name].to_numpy() for name in ("mixture", "product"))
+    score, constant = (read.final[name].to_numpy() for name in ("score", "constant"))
+    difference = np.abs(mixture - product)
+    equal = bool((difference <= read.tie).all())
+    # the Gaussian mean without the running constant, at full observation
+    printed = score - constant
+    called = np.where(np.abs(printed) <= read.tie, 0.0, np.sign(printed))
+    right = np.where(called == 0, 0.5, called == np.sign(score))[score != 0]
+    other_sign = np.sign(mixture) != np.sign(product)
+    return [
+        rate(6, "mixture_sign", other_sign, holds=lambda _: equal, patients=read.cases["patient"]),
+        vanishes(6, "mixture_gap", difference, holds=lambda _: equal),
+        measured(6, "mixture_size", np.abs(mixture)),
+        measured(6, "printed_mean", right, claim=1.0, holds=lambda each: (each == 1).all(), pending=NONE_DECIDED),
+    ]
+
+
+def same_sign(read: DuelReadings | None) -> list[Row]:
+    """Item 9: the signs of `stack_a` and of `linearity`."""
+    if read is None:
+        return [Row(9, "same_sign", pending=NO_DUEL)]
+    same = np.sign(read.cases["stack_a"]) == np.sign(read.cases["mixture"])
+    return [measured(9, "same_sign", same, holds=lambda each: not each.all())]
+
+
+def doubled_couplings(read: DuelReadings | None) -> list[Row]:
+    """Item 12: widths of the paper's `l1` bracket and of the one that counts each coupling once."""
+    if read is None:
+        return [Row(12, "wider", pending=NO_DUEL)]
+    narrow = read.cases["tight"].to_numpy()
+    wide = narrow + read.cases["between"].to_numpy()
+    wider, unobserved = wide > narrow + read.tie, wide > read.tie
+    ratio, waits_for = narrow[unobserved] / wide[unobserved], "states with something of a duel unobserved"
+    return [
+        rate(12, "wider", wider, patients=read.cases["patient"]),
+        rate(12, "narrower", wide < narrow - read.tie),
+        measured(12, "width_ratio", ratio, claim=1.0, holds=lambda _: not wider.any(), pending=waits_for),
+    ]
