@@ -50,6 +50,12 @@ class AfaError(Exception):
         self.faults: tuple[Fault, ...] = (faults,) if isinstance(faults, Fault) else tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
 
+    @classmethod
+    def raise_for(cls, faults: Iterable[Fault]) -> None:
+        """Raise an error of all that was found wrong, if anything was."""
+        if found := tuple(faults):
+            raise cls(found)
+
     def __reduce__(self) -> tuple[type[AfaError], tuple[tuple[Fault, ...]]]:
         return type(self), (self.faults,)
 

@@ -54,25 +54,19 @@ class Cohort:
     controls: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __post_init__(self) -> None:
-        values, labels = np.asarray(self.values), self.labels
-        faults = [
-            *_name_faults(self.patients, f"cohort {self.name}", "patient"),
-            *_name_faults(self.features, f"cohort {self.name}", "feature"),
-        ]
-        if values.shape != (len(self.patients), len(self.features)):
-            expected = f"({len(self.patients)}, {len(self.features)})"
-            step = "pass the whole table"
-            faults.append(Fault(f"cohort {self.name}, values", f"shape {values.shape}", expected, step))
-        else:
-            table = pd.DataFrame(values, self.patients, self.features)
-            faults += _value_faults(table, f"cohort {self.name}", (-1, 0, 1), blank=False)
-        faults += _value_faults(labels, f"cohort {self.name}, labels", (0, 1), blank=True)
-        faults += _control_faults(self.controls, self.features, f"cohort {self.name}, controls")
+        values, labels, where = np.asarray(self.values), self.labels, f"cohort {self.name}"
+        shape, faults = (len(self.patients), len(self.features)), list[Fault]()
+        if values.shape != shape:
+            faults.append(Fault(f"{where}, values", f"shape {values.shape}", str(shape), "pass the whole table"))
+            values = np.zeros(shape)
+        table = pd.DataFrame(values, self.patients, self.features)
+        faults += _table_faults(table, where, "feature", (-1, 0, 1))
+        faults += _value_faults(labels, f"{where}, labels", (0, 1))
+        faults += _control_faults(self.controls, self.features, f"{where}, controls")
         if tuple(labels.index) != tuple(self.patients):
-            where = f"cohort {self.name}, labels"
-            faults.append(Fault(where, "other patients than the values", "the same, in the same order", "align them"))
-        if faults:
-            raise CohortError(faults)
+            found, expected = "other patients than the values", "the same, in the same order"
+            faults.append(Fault(f"{where}, labels", found, expected, "align them"))
+        CohortError.raise_for(faults)
         held = np.array(values, dtype=np.int8, order="C")
         held.flags.writeable = False
         object.__setattr__(self, "values", held)
@@ -103,11 +97,11 @@ def write_cohort_tables(
     provenance: Mapping[str, Any],
     folder: str | Path,
     *,
-    controls: pd.DataFrame | None = None,
+    controls: pd.DataFrame,
 ) -> None:
     """The same of tables indexed by patient, of which `values` may have gaps: a cohort that no stage accepts yet."""
     written = {FEATURES_FILE: values, LABELS_FILE: labels}
-    if controls is not None and len(controls):
+    if len(controls):
         written[CONTROLS_FILE] = controls
     with atomic_folder(folder, [CARD_FILE, FEATURES_FILE, LABELS_FILE, CONTROLS_FILE], CARD_FILE) as temporary:
         for file, table in written.items():
@@ -155,14 +149,10 @@ def load_cohort(folder: str | Path) -> Cohort:
     labels = _read_table(folder / LABELS_FILE, faults)
     controls = _read_table(folder / CONTROLS_FILE, faults) if (folder / CONTROLS_FILE).exists() else None
     faults += _digest_faults(folder, card.pop("digests", None))
-    for table, name, allowed, blank in (
-        (features, FEATURES_FILE, (-1, 0, 1), False),
-        (labels, LABELS_FILE, (0, 1), True),
-    ):
-        if table is not None:
-            faults += _name_faults(table.index, str(folder / name), "patient")
-            faults += _name_faults(table.columns, str(folder / name), "feature" if table is features else "entity")
-            faults += _value_faults(table, str(folder / name), allowed, blank=blank)
+    if features is not None:
+        faults += _table_faults(features, str(folder / FEATURES_FILE), "feature", (-1, 0, 1))
+    if labels is not None:
+        faults += _table_faults(labels, str(folder / LABELS_FILE), "entity", (0, 1))
     if features is not None and not len(features):
         faults.append(Fault(str(folder / FEATURES_FILE), "no patient", "at least one row", "add the patients"))
     if features is not None and labels is not None:
@@ -273,8 +263,16 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
         yield Fault(where, f"{kind} {shown} more than once", f"each {kind} once", "remove or rename the repeated ones")
 
 
-def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...], *, blank: bool) -> Iterator[Fault]:
-    """One fault per column whose values are not all allowed, naming its first wrong cell."""
+def _table_faults(table: pd.DataFrame, where: str, columns: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
+    """What is wrong with the names and the values of a table of patients; `columns` says what its columns are."""
+    yield from _name_faults(table.index, where, "patient")
+    yield from _name_faults(table.columns, where, columns)
+    yield from _value_faults(table, where, allowed)
+
+
+def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
+    """One fault per column whose values are not all allowed, naming its first wrong cell; labels may be missing."""
+    blank = -1 not in allowed
     step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
     expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")
     if (
@@ -308,7 +306,7 @@ def _control_faults(controls: pd.DataFrame, features: Sequence[str], where: str)
     if list(controls.columns) != list(features):
         yield Fault(where, "other features than the patients'", "the same, in the same order", "build the cohort again")
     yield from _name_faults(controls.index, where, "control")
-    yield from _value_faults(controls, where, (-1, 0, 1), blank=False)
+    yield from _value_faults(controls, where, (-1, 0, 1))
 
 
 def _patient_faults(features: pd.DataFrame, labels: pd.DataFrame, folder: Path) -> Iterator[Fault]:

@@ -41,8 +41,7 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
         for found in ids
         if not _ENSEMBL.match(found)
     ]
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     return table
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import ROUNDING, Coding, Floats, Reference, Test, encode_controls, least_controls, robust_scale
-from afa.cohort.tables import Cells, cells_of_frame, nearest_column, no_truth_values, numbers_of, read_cells
+from afa.cohort.tables import Cells, cells_fault, cells_of_frame, nearest_column, numbers_of, read_cells
 from afa.csvfile import quoted, visible
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
@@ -161,9 +161,10 @@ def encode_cells(
     values, wrong = numbers_of(where, cells, present)
     faults += wrong
     for name, column in zip(present, values.T, strict=True):
-        if features.kinds[features.names.index(name)] == "binary":
+        odd = np.flatnonzero(~(np.isnan(column) | np.isin(column, (0.0, 1.0))))
+        if odd.size and features.kinds[features.names.index(name)] == "binary":
             step = "code it as 0 and 1, or call it ordinal in features.csv"
-            faults += no_truth_values(where, cells, name, column, "0 or 1, or nothing", step)
+            faults.append(cells_fault(where, cells, name, odd, "0 or 1, or nothing", step))
     open_ended = [name for name, ranged in zip(features.names, features.has_range, strict=True) if not ranged]
     if open_ended and coding.reference is None:
         expected = "cut points for every feature, or a reference for those without"
@@ -172,8 +173,7 @@ def encode_cells(
     if coding.reference == "controls" and is_control is None:
         step = "name the column and the value of the controls"
         faults.append(Fault("reference controls", "no controls", "rows that are controls", step))
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     control = np.zeros(len(values), dtype=bool) if is_control is None else is_control
     if control.all():
         raise CohortError(Fault(str(where), "controls alone", "at least one patient", "add the patients' rows"))

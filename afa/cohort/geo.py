@@ -205,8 +205,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
         for choices, choice in zip(wanted, found, strict=True)
         if choice is None
     ]
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     files = []
     for path, sha256, form in filter(None, found):
         check_intact(path)

@@ -306,8 +306,7 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
             columns[entity] = _apply(samples, rules[entity], f"key labels.{entity}")
         except CohortError as error:
             faults += error.faults
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     return pd.DataFrame(columns, index=samples.index, dtype="Int8")
 
 

@@ -18,7 +18,7 @@ from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
-from afa.cohort.tables import LABEL, cells_fault, no_truth_values, numbers_of, read_cells, read_names
+from afa.cohort.tables import cells_fault, labels_of, read_cells, read_names
 from afa.csvfile import visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
@@ -147,8 +147,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
         elif digest is not None and (sum_ := sha256_of(found[key])) != digest:
             step = "restore or fetch it again, or correct the digest if it was changed on purpose"
             faults.append(Fault(str(found[key]), f"SHA-256 {sum_}", digest, step))
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     return TableFiles(found["table"], found["features"], found.get("labels"))
 
 
@@ -203,17 +202,14 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     """
     entities = read_names(path)[1:]
     cells = read_cells(path, "entity", entities)
-    values, faults = numbers_of(path, cells, entities, "0, 1 or nothing")
-    for name, column in zip(entities, values.T, strict=True):
-        faults += no_truth_values(path, cells, name, column, "0, 1 or nothing", LABEL)
+    values, faults = labels_of(path, cells, entities)
     known = {*patients, *others}
     unknown = [row for row, name in enumerate(cells.names) if name not in known]
     if unknown:
         whole = cells._replace(columns={cells.first: cells.names})
         step = "name the patients as in the table of values, or remove the rows"
         faults.append(cells_fault(path, whole, cells.first, unknown, "patients of the table of values", step))
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(entities))
     return table.reindex(list(patients)).astype("Int8")
 

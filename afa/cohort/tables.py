@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 SHOWN = 20
 """Rows that one line names, and columns that have a line each, at most; the others are counted."""
-ENCODE, LABEL = "encode it first, with `afa encode`", "code the label as 0 and 1"
+ENCODE = "encode it first, with `afa encode`"
 MOST_TEXTS = 5
 """Different texts that one line shows at most."""
 MOST_HEADERS = 2
@@ -69,12 +69,19 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
 
 def numbers_of(
-    path: Path | str, cells: Cells, columns: Sequence[str], expected: str = "a finite number, or nothing"
+    path: Path | str,
+    cells: Cells,
+    columns: Sequence[str],
+    expected: str = "a finite number, or nothing",
+    *,
+    only: Sequence[float] = (),
+    step: str = "",
 ) -> tuple[NDArray[np.float64], list[Fault]]:
     """(P, columns) The numbers of these columns, NaN where a cell is empty or holds none; and what is wrong.
 
-    A row or two that hold only words, such as units or a second header, are a fault each; so is a column's text in
-    place of numbers, which names the first rows.
+    A row or two that hold only words, such as units or a second header, are a fault each; so are a column's other
+    cells, of which the first rows are named. only : the numbers that may occur, if not any. step : what to do about
+    other cells, if not what their text suggests.
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
     wrong = np.zeros(values.shape, dtype=np.bool_)
@@ -92,14 +99,23 @@ def numbers_of(
     for row in np.flatnonzero(whole).tolist():
         texts = [cells.columns[name][row] for name in columns if cells.columns[name][row].strip()]
         found = f"{len(texts)} texts and no number, such as {quoted(texts[0])} and {quoted(texts[1])}"
-        step = "remove the row; units belong into features.csv, a second header nowhere"
-        faults.append(Fault(f"{path}, {cells.rows[row]}", found, "the numbers of a patient", step))
-    for place, name in enumerate(columns):
-        rows = np.flatnonzero(wrong[:, place] & ~whole)
-        if rows.size:
-            texts = cells.columns[name]
-            faults.append(cells_fault(path, cells, name, rows, expected, _step(texts[rows[0]])))
+        remove = "remove the row; units belong into features.csv, a second header nowhere"
+        faults.append(Fault(f"{path}, {cells.rows[row]}", found, "the numbers of a patient", remove))
+    odd = (filled & ~np.isin(values, only) if only else wrong) & ~whole[:, None]
+    places = np.flatnonzero(odd.any(axis=0)).tolist()
+    for place in places[:SHOWN]:
+        rows, name = np.flatnonzero(odd[:, place]), columns[place]
+        faults.append(cells_fault(path, cells, name, rows, expected, step or _step(cells.columns[name][rows[0]])))
+    if len(places) > SHOWN:
+        faults.append(
+            Fault(str(path), f"{len(places) - SHOWN} more such columns", expected, step or "correct them too")
+        )
     return np.where(np.isfinite(values), values, np.nan), faults
+
+
+def labels_of(path: Path, cells: Cells, columns: Sequence[str]) -> tuple[NDArray[np.float64], list[Fault]]:
+    """As `numbers_of`, of labels."""
+    return numbers_of(path, cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step="code the label as 0 and 1")
 
 
 def cells_fault(path: Path | str, cells: Cells, column: str, rows: Iterable[int], expected: str, step: str) -> Fault:
@@ -107,14 +123,6 @@ def cells_fault(path: Path | str, cells: Cells, column: str, rows: Iterable[int]
     rows = [int(row) for row in rows]
     found = _listed([cells.columns[column][row] for row in rows], [cells.rows[row] for row in rows])
     return Fault(f"{path}, column {visible(column)}", found, expected, step)
-
-
-def no_truth_values(
-    path: Path | str, cells: Cells, column: str, values: NDArray[np.float64], expected: str, step: str
-) -> list[Fault]:
-    """A line for the numbers (P,) of a column that are neither 0 nor 1 nor missing; none where all are."""
-    odd = np.flatnonzero(~(np.isnan(values) | np.isin(values, (0.0, 1.0))))
-    return [cells_fault(path, cells, column, odd, expected, step)] if odd.size else []
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
@@ -141,8 +149,7 @@ def cells_of_frame(frame: pd.DataFrame, where: str) -> Cells:
     faults += [
         Fault(f"{where}, column {visible(name)}", "several such columns", "one", "rename them") for name in twice
     ]
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     columns = {str(name): _texts(frame[name]) for name in frame.columns}
     return Cells(PATIENT, list(map(str, frame.index)), columns, [], [f"row {row + 1}" for row in range(len(frame))])
 
@@ -157,8 +164,7 @@ def _csv_cells(path: Path, kind: str, known: Collection[str], wanted: Collection
     unread = [name for name in others if name not in wanted]
     table = read_table(path, required=[first, *others], unread=unread, whole_rows=True, most=1)
     names, rows = table.columns[first], [f"line {line}" for line in table.lines]
-    if listed := [*table.faults.listed(), *_name_faults(str(path), first, names, rows)]:
-        raise CohortError(listed)
+    CohortError.raise_for([*table.faults.listed(), *_name_faults(str(path), first, names, rows)])
     columns = {name: texts for name, texts in table.columns.items() if name != first}
     return Cells(first, names, columns, [name for name in others if name not in known], rows)
 
@@ -185,8 +191,7 @@ def _parquet_cells(path: Path, kind: str, known: Collection[str], wanted: Collec
         found, step = f"what Parquet readers refuse ({reason})", "write it again, or save it as CSV"
         raise CohortError(Fault(str(path), found, "a Parquet table", step)) from error
     first, places = _texts(table[names[0]]), [f"row {row + 1}" for row in range(rows)]
-    if listed := list(_name_faults(str(path), names[0], first, places)):
-        raise CohortError(listed)
+    CohortError.raise_for(_name_faults(str(path), names[0], first, places))
     texts = {str(name): _texts(table[name]) for name in table.columns[1:]}
     return Cells(names[0], first, texts, [name for name in names[1:] if name not in known], places)
 
@@ -283,7 +288,9 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
-        values = _numbers(path, cells, {-1.0: -1, 0.0: 0, 1.0: 1}, "-1, 0, 1 or nothing", ENCODE)
+        columns = list(cells.columns)
+        values, faults = numbers_of(path, cells, columns, "-1, 0, 1 or nothing", only=(-1.0, 0.0, 1.0), step=ENCODE)
+        CohortError.raise_for(faults)
         names = tuple(cells.names)
         nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
         gaps = np.isnan(values)
@@ -314,7 +321,8 @@ def read_labels(path: Path, given: Given) -> Given:
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
-    values = _numbers(path, cells, {0.0: 0, 1.0: 1}, "0, 1 or nothing", LABEL)
+    values, faults = labels_of(path, cells, list(cells.columns))
+    CohortError.raise_for(faults)
     table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(cells.columns))
     known = set(given.cohort.patients)
     left_out = [name for name in cells.names if name not in known]
@@ -328,26 +336,6 @@ def read_labels(path: Path, given: Given) -> Given:
         ignored=[*given.ignored, *cells.unknown],
         left_out=left_out,
     )
-
-
-def _numbers(path: Path, cells: Cells, allowed: Mapping[float, int], expected: str, step: str) -> NDArray[np.float64]:
-    """(P, columns) what the cells say, NaN where nothing is said; one line for each column that says something else."""
-    values = np.empty((len(cells.names), len(cells.columns)))
-    wrong = np.zeros(values.shape, dtype=np.bool_)
-    for place, texts in enumerate(cells.columns.values()):
-        read = {text: allowed.get(number(text), np.nan) for text in set(texts)}
-        values[:, place] = [read[text] for text in texts]
-        wrong[:, place] = [bool(text) and bool(np.isnan(read[text])) for text in texts]
-    names, columns = list(cells.columns), np.flatnonzero(wrong.any(axis=0))
-    faults = [
-        cells_fault(path, cells, names[place], np.flatnonzero(wrong[:, place]), expected, step)
-        for place in columns[:SHOWN]
-    ]
-    if len(columns) > SHOWN:
-        faults.append(Fault(str(path), f"{len(columns) - SHOWN} more such columns", expected, step))
-    if faults:
-        raise CohortError(faults)
-    return values
 
 
 def _missing_fault(path: Path, bundle: Bundle, missing: Sequence[str], unknown: Sequence[str], drop: bool) -> Fault:

@@ -209,8 +209,7 @@ def _check(answers: pd.DataFrame, min_agree: int, n_runs: int) -> None:
     for row in answers[answers.duplicated(["run", "phenotype", "gene"])].itertuples():
         where = f"answer of run {row.run}, {row.phenotype}, gene {row.gene}"
         faults.append(Fault(where, "the gene named twice", "each gene once in an answer", "remove one of the two"))
-    if faults:
-        raise ElicitationError(faults)
+    ElicitationError.raise_for(faults)
 
 
 SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
@@ -312,8 +311,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
         faults += table.faults.listed()
         names = {"voter": file.stem, "entity": table.columns["phenotype"], "feature": table.columns["gene"]}
         voters.append(pd.DataFrame({**names, **shares}))
-    if faults:
-        raise ElicitationError(faults)
+    ElicitationError.raise_for(faults)
     return pd.concat(voters, ignore_index=True)
 
 

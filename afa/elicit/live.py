@@ -238,15 +238,9 @@ def shown(used: Used, prices: Prices) -> str:
 
 def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
     """What the record knows, and what is left to ask, both by key."""
-    known: dict[str, Entry] = {}
-    waiting: dict[str, Request] = {}
-    for key, each in keyed:
-        entry = client.recorded(each)
-        if entry is None:
-            waiting[key] = each
-        else:
-            known[key] = entry
-    return known, waiting
+    requests = dict(keyed)
+    known = {key: entry for key, each in requests.items() if (entry := client.recorded(each)) is not None}
+    return known, {key: each for key, each in requests.items() if key not in known}
 
 
 def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Generator[tuple[str, Entry], None, None]:

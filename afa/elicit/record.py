@@ -309,8 +309,7 @@ class Record:
         faults: list[Fault] = []
         with self._lock:
             known = self._texts(faults)
-        if faults:
-            raise ElicitationError(faults)
+        ElicitationError.raise_for(faults)
         parts = [known.get(known.get(digest, {}).get(part, "")) for part in ("system", "user")]
         return None if None in parts else Messages(*(part["text"] for part in parts if part))
 

@@ -50,8 +50,7 @@ def imported(folder: str | Path) -> list[Entry]:
     """
     root, faults = Path(folder), list[Fault]()
     names = [str(name) for name in read_entities(root / "phenotypes.csv", faults)["phenotype"]]
-    if faults:
-        raise ElicitationError(faults)
+    ElicitationError.raise_for(faults)
     answers = {root / "raw" / "unary" / run / f"{name}.json": (name, run) for run in RUNS for name in names}
     pairs = {root / "raw" / "pairwise" / f"{name}.csv": name for name in names}
     found = {path for path in (root / "raw").rglob("*") if path.is_file() and not path.name.startswith(".")}
@@ -62,8 +61,7 @@ def imported(folder: str | Path) -> list[Entry]:
     ]
     entries = [_unary(path, name, run, faults) for path, (name, run) in answers.items()]
     entries += [each for path, name in pairs.items() for each in _pairs(path, name, faults)]
-    if faults:
-        raise ElicitationError(first_of(faults, root))
+    ElicitationError.raise_for(first_of(faults, root))
     return entries
 
 
@@ -269,8 +267,7 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
         for suffix in (WORDINGS, TRIES):
             faults: list[Fault] = []
             lines = sorted({line for record in records for _, _, line in Lines(record, suffix).new(faults)})
-            if faults:
-                raise ElicitationError(faults)
+            ElicitationError.raise_for(faults)
             if lines:
                 _write_lines(made / f"{MERGED}{suffix}", lines)
         for record in records:

@@ -66,8 +66,7 @@ def read_keywords(path: str | Path) -> Keywords:
         if keyword in names.setdefault(name, []):
             faults.add(int(line), "keyword", repr(keyword), "each keyword of a name once", "remove the row")
         names[name].append(keyword)
-    if listed := faults.listed():
-        raise ElicitationError(listed)
+    ElicitationError.raise_for(faults.listed())
     return Keywords(names)
 
 

@@ -66,8 +66,7 @@ class Endpoint:
     key: str = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if faults := list(self._faults()):
-            raise ElicitationError(faults)
+        ElicitationError.raise_for(self._faults())
 
     @classmethod
     def from_environment(
@@ -326,8 +325,7 @@ def load_study(folder: str | Path) -> Study:
         found, step = f"the feature {quoted(spaced[0])}", "rename it, or ask for pairs one by one"
         faults.append(Fault(str(root / FEATURES_FILE), found, "names without blanks, for pairs by anchor", step))
     aliases = _read_aliases(root / ALIASES_FILE, faults) if (root / ALIASES_FILE).exists() else {}
-    if faults:
-        raise ElicitationError(faults)
+    ElicitationError.raise_for(faults)
     return Study(settings, phenotypes, aliases, vocabulary, features)
 
 

@@ -168,8 +168,7 @@ def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
     """The named tables of a stage as it had them; an `ElicitationError` lists what is wrong with their files."""
     faults: list[Fault] = []
     tables = {name: _read(Path(folder) / f"{name}.csv", COLUMNS[name], faults) for name in names}
-    if faults:
-        raise ElicitationError(faults)
+    ElicitationError.raise_for(faults)
     return tables
 
 
