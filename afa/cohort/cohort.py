@@ -58,8 +58,7 @@ class Cohort:
         shape, faults = (len(self.patients), len(self.features)), list[Fault]()
         if values.shape != shape:
             faults.append(Fault(f"{where}, values", f"shape {values.shape}", str(shape), "pass the whole table"))
-            values = np.zeros(shape)
-        table = pd.DataFrame(values, self.patients, self.features)
+        table = pd.DataFrame(values if values.shape == shape else 0, self.patients, self.features)
         faults += _table_faults(table, where, "feature", (-1, 0, 1))
         faults += _value_faults(labels, f"{where}, labels", (0, 1))
         faults += _control_faults(self.controls, self.features, f"{where}, controls")

@@ -288,8 +288,8 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
-        columns = list(cells.columns)
-        values, faults = numbers_of(path, cells, columns, "-1, 0, 1 or nothing", only=(-1.0, 0.0, 1.0), step=ENCODE)
+        expected = "-1, 0, 1 or nothing"
+        values, faults = numbers_of(path, cells, list(cells.columns), expected, only=(-1.0, 0.0, 1.0), step=ENCODE)
         CohortError.raise_for(faults)
         names = tuple(cells.names)
         nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))

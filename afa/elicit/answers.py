@@ -32,6 +32,7 @@ from afa.yamlfile import first_error
 
 TEXT_LENGTH = 600
 """Characters of a supporting text, as the paper has it."""
+DIRECTIONS = {1: "Upregulated", -1: "Downregulated"}
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -47,15 +48,18 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
     the study says unless given.
     """
     mode = mode or study.settings.pairs
-    survivors = {name: sorted(genes) for name, genes in kept.groupby("phenotype")["gene"]}
     questions = []
     for name in study.names:
-        genes = survivors.get(name, [])
+        own = kept[kept["phenotype"] == name]
+        directions = dict(zip(own["gene"], own["potential"].map(DIRECTIONS), strict=True))
+        genes = sorted(directions)
         if mode == "by_anchor":
             values = [{"gene1": gene, "partners": " ".join(genes[i + 1 :])} for i, gene in enumerate(genes[:-1])]
         else:
             values = [{"gene1": one, "gene2": other} for one, other in combinations(genes, 2)]
-        questions += [Question(PAIR_PROMPTS[mode], {"phenotype": name, **each}, PAIR_RUN) for each in values]
+        questions += [
+            Question(PAIR_PROMPTS[mode], {"phenotype": name, **each}, PAIR_RUN, directions) for each in values
+        ]
     return questions
 
 

@@ -75,10 +75,10 @@ class Live:
     def place(self) -> str:
         return str(self.budget.record.folder)
 
-    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
+    def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
         """What comes of each question, voter by voter; as the record has it in the end, other processes' share too."""
         for run in dict.fromkeys(question.run for question in questions):
-            client, requests = self.clients[run], self._requests(questions, kept, run)
+            client, requests = self.clients[run], self._requests(questions, run)
             at_most = shown(estimate(requests, client), self.budget.prices)
             self.say(f"{client.endpoint.model}, {run}: at most {at_most}")
             try:
@@ -86,13 +86,13 @@ class Live:
             finally:
                 self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
         self.budget.record.refresh()
-        keys = [self.clients[each.question.run].key(each) for each in self._requests(questions, kept)]
+        keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
-    def left(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> Used:
+    def left(self, questions: Sequence[Question]) -> Used:
         """The most that asking the questions still uses, where each is answered at the first call."""
         runs = dict.fromkeys(question.run for question in questions)
-        return sum((estimate(self._requests(questions, kept, run), self.clients[run]) for run in runs), Used())
+        return sum((estimate(self._requests(questions, run), self.clients[run]) for run in runs), Used())
 
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
         """What asking for the study still uses at most, a row per prompt, with the columns of `OUTLOOK_COLUMNS`.
@@ -116,9 +116,9 @@ class Live:
             questions = pair_questions(study, kept, mode)
             name = mode + ("*" if mode == study.settings.pairs else "")
             if known is not None:
-                rows.append(_row(PAIR_PROMPTS[mode], name, len(questions), self.left(questions, kept), EXACT))
+                rows.append(_row(PAIR_PROMPTS[mode], name, len(questions), self.left(questions), EXACT))
             elif questions:
-                one, count = self.left(questions[:1], kept), len(questions) * len(study.names)
+                one, count = self.left(questions[:1]), len(questions) * len(study.names)
                 used = Used(count, one.prompt_tokens * count, one.answer_tokens * count, one.money * count)
                 rows.append(_row(PAIR_PROMPTS[mode], name, count, used, MOST.format("genes")))
         return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
@@ -135,7 +135,7 @@ class Live:
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
         """The recorded answers, or None where one is missing."""
-        found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions, None)]
+        found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions)]
         known = [entry for entry in found if entry is not None and entry.outcome == "answered"]
         return known if len(known) == len(found) else None
 
@@ -146,10 +146,8 @@ class Live:
         genes = [f"GENE{place:06d}" for place in range(len(settings.voters) * settings.most_genes // min_agree)]
         return pd.DataFrame({"phenotype": longest, "gene": genes, "potential": -1})
 
-    def _requests(
-        self, questions: Sequence[Question], kept: pd.DataFrame | None, run: str | None = None
-    ) -> list[Request]:
-        return [request(each, self.study, self.abstracts, kept) for each in questions if run in (None, each.run)]
+    def _requests(self, questions: Sequence[Question], run: str | None = None) -> list[Request]:
+        return [request(each, self.study, self.abstracts) for each in questions if run in (None, each.run)]
 
 
 def live(

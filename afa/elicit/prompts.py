@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, TemplateError, UndefinedError
 from jinja2.meta import find_referenced_templates
 
@@ -23,14 +22,13 @@ from afa.errors import ElicitationError, Fault
 
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
 """Keywords that some endpoints refuse in a strict schema; every answer is checked against them."""
-WORDS = {1: "Upregulated", -1: "Downregulated"}
 Abstracts = Callable[[Question], Sequence[Mapping[str, Any]]]
 """The abstracts of a question: title, source and text of each, the best first."""
 _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e]*")
 
 
-def request(question: Question, study: Study, abstracts: Abstracts, kept: pd.DataFrame | None = None) -> Request:
-    """A question of a study, rendered; `kept` has the directions of its genes."""
+def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
+    """A question of a study, rendered."""
     settings, phenotype = study.settings, question.values.get("phenotype", "")
     values = {
         "disease": settings.disease,
@@ -50,11 +48,9 @@ def request(question: Question, study: Study, abstracts: Abstracts, kept: pd.Dat
     }
     if "features" in question.values:
         values["rows"] = feature_rows(study, json.loads(question.values["features"]))
-    if kept is not None and "gene1" in question.values:
-        own = kept[kept["phenotype"] == phenotype]
-        words = dict(zip(own["gene"], own["potential"].map(WORDS), strict=True))
-        values["direction1"] = words[question.values["gene1"]]
-        values["partners"] = [(gene, words[gene]) for gene in question.values.get("partners", "").split()]
+    if directions := question.directions:
+        values["direction1"] = directions[question.values["gene1"]]
+        values["partners"] = [(gene, directions[gene]) for gene in question.values.get("partners", "").split()]
     return Request(question, render(question.prompt, values))
 
 
@@ -92,15 +88,14 @@ def with_fault(messages: Messages, detail: str) -> Messages:
     return Messages(messages.system, f"{messages.user}\nYour last answer was not taken: {said}. Answer again.\n")
 
 
-def check_wording(entry: Entry, study: Study, abstracts: Abstracts, kept: pd.DataFrame | None = None) -> None:
+def check_wording(question: Question, entry: Entry, study: Study, abstracts: Abstracts) -> None:
     """Refuse an answer to other abstracts than these: its numbers would mean other publications.
 
     An answer to an earlier template, which cannot be rendered any more, is passed over.
     """
-    question = entry.question
     if entry.prompt_digest != prompt_digest(question.prompt):
         return
-    if request(question, study, abstracts, kept).digest != entry.messages:
+    if request(question, study, abstracts).digest != entry.messages:
         found = "an answer to another wording, with other abstracts"
         step = "restore the searches that lie in the record, or ask live"
         raise ElicitationError(Fault(f"the record, {question}", found, "the wording of study and abstracts", step))

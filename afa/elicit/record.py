@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -128,13 +128,18 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question apart from its wording: the prompt's name, the values that identify it, and the run (the voter)."""
+    """A question apart from its wording: the prompt's name, the values that identify it, and the run (the voter).
+
+    directions : which way each gene of a pair shifts, as the prompt says; it is no part of the question's identity, and
+    is not written down.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
     prompt: str
     values: Mapping[str, str]
     run: str
+    directions: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> tuple[object, ...]:
@@ -218,7 +223,7 @@ class Entry:
     @property
     def document(self) -> dict[str, Any]:
         """Its fields as they are written, an endpoint only where it is known: earlier records have none."""
-        document = {field.name: getattr(self, field.name) for field in fields(self)}
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
         document["question"] = self.question.document
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from afa.csvfile import LONGEST_NAME, earlier_row, first_of, name_column, number_column, read_table
 from afa.elicit.answers import RecordedGene
@@ -189,7 +188,7 @@ class Recorded:
             if (models or {}).get(entry.question.run, entry.model) == entry.model:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
-    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]:
+    def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
         """The recorded entry of each question; of a pair in either order of its genes.
 
         Raises
@@ -197,7 +196,6 @@ class Recorded:
         ElicitationError : a question has answers of several models, or to several wordings.
 
         """
-        del kept
         found = [self._entries.get(question.name, []) for question in questions]
         for entries in found:
             self._check_one(entries)

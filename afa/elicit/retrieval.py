@@ -102,10 +102,10 @@ class Literature:
             longest = {"title": "", "source": "", "text": "x" * LONGEST_TEXT}
             return [longest] * self.most
 
-    def check(self, entries: Iterable[Entry | None], study: Study, kept: pd.DataFrame | None = None) -> None:
-        """Refuse answers that were given to other abstracts; `kept` as `afa.elicit.prompts.request` has it."""
-        for entry in filter(None, entries):
-            check_wording(entry, study, self.shown, kept)
+    def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
+        """Refuse answers to the questions that were given to other abstracts."""
+        for question, entry in zip(questions, entries, strict=True):
+            check_wording(question, entry, study, self.shown)
 
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
         """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""

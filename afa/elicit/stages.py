@@ -61,12 +61,12 @@ COUPLINGS: Mapping[PairMode, str] = {
 class Source(Protocol):
     """Gives for each question its answer, or the last attempt without one, or None where nothing was ever asked.
 
-    kept : the genes that the pairs of a question are of, with their directions. place : what an error names.
+    place : what an error names.
     """
 
     @property
     def place(self) -> str: ...
-    def answers(self, questions: Sequence[Question], kept: pd.DataFrame | None = None) -> list[Entry | None]: ...
+    def answers(self, questions: Sequence[Question]) -> list[Entry | None]: ...
 
 
 def unary_stage(study: Study, source: Source, literature: Literature | None) -> Tables:
@@ -167,8 +167,8 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
 
     """
     questions = pair_questions(study, kept)
-    entries, asked = _asked(source, questions, kept)
-    _, cited = _cited(literature, questions, entries, study, kept)
+    entries, asked = _asked(source, questions)
+    _, cited = _cited(literature, questions, entries, study)
     pairs = pairs_judged(entries, source.place)
     dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR)
     return {"asked": asked, "pairs": pairs, "dropped": dropped, **cited}
@@ -268,22 +268,16 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
         raise ElicitationError(Fault(where, "no gene left of any phenotype", "one or more", step))
 
 
-def _asked(
-    source: Source, questions: Sequence[Question], kept: pd.DataFrame | None = None
-) -> tuple[list[Entry], pd.DataFrame]:
+def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
     """The answer to each question, and a row each of what came of it; an error counts those without an answer."""
-    entries = source.answers(questions, kept)
+    entries = source.answers(questions)
     asked = outcomes(questions, entries)
     check_answered(asked, source.place)
     return [entry for entry in entries if entry is not None], asked
 
 
 def _cited(
-    literature: Literature | None,
-    questions: Sequence[Question],
-    entries: Sequence[Entry],
-    study: Study,
-    kept: pd.DataFrame | None = None,
+    literature: Literature | None, questions: Sequence[Question], entries: Sequence[Entry], study: Study
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """The abstracts of each question, to which its answer must belong, and tables of what answers cite.
 
@@ -291,7 +285,7 @@ def _cited(
     """
     retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
     if literature is not None:
-        literature.check(entries, study, kept)
+        literature.check(questions, entries, study)
         retrieved = [literature.retrieved(question) for question in questions]
         abstracts = [each.abstracts for each in retrieved]
     judged = [

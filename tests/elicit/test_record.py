@@ -313,7 +313,9 @@ def test_entries_may_be_added_while_they_are_read(tmp_path):
 def test_a_line_is_readable_json_with_every_field(tmp_path):
     Record(tmp_path).append(ENTRY)
     document = json.loads(_files(tmp_path)[0].read_text())
-    assert document == json.loads(json.dumps({k: v for k, v in asdict(ENTRY).items() if v != UNKNOWN}))
+    fields = {name: value for name, value in asdict(ENTRY).items() if value != UNKNOWN}
+    del fields["question"]["directions"]
+    assert document == json.loads(json.dumps(fields))
 
 
 MESSAGES = Messages("You read é.\n", "Disease: Crohn's disease\n")
