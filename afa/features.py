@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
 from afa.errors import CohortError
-from afa.files import write_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +28,8 @@ VALUES = (-1, 0, 1)
 @dataclass(frozen=True, eq=False)
 class Features:
     """The features of a table, checked when read; arrays are read-only and as long as `names`.
+
+    Fields are in the order of `FEATURE_COLUMNS`.
 
     Parameters
     ----------
@@ -94,8 +95,7 @@ class Features:
         """The rows of `features.csv`."""
         import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
-        columns = (self.names, self.kinds, self.units, self.low, self.high, self.codings, self.p_low, self.p_high)
-        return pd.DataFrame(dict(zip(FEATURE_COLUMNS, (*columns, self.definitions), strict=True)))
+        return pd.DataFrame(dict(zip(FEATURE_COLUMNS, vars(self).values(), strict=True)))
 
 
 def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = None) -> Features:
@@ -141,11 +141,6 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
             "" if gap else str(cell) for cell, gap in zip(features[name], features[name].isna(), strict=True)
         ]
     return _checked(CsvTable(lines, texts, faults))
-
-
-def write_features(features: Features, path: str | Path) -> None:
-    """Write `features.csv`, whole or not at all."""
-    write_csv(features.to_frame(), path, float_format="%.12g")
 
 
 def _checked(table: CsvTable) -> Features:

@@ -38,7 +38,7 @@ from afa.elicit.study import (
     read_entities,
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
-from afa.features import FEATURE_COLUMNS, Features, features_of, read_features, write_features
+from afa.features import FEATURE_COLUMNS, Features, features_of, read_features
 from afa.files import atomic_folder, read_text, sha256_of, write_csv
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
@@ -140,7 +140,7 @@ def import_field(
         document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
-        write_features(features, made / FEATURES_FILE)
+        write_csv(features.to_frame(), made / FEATURES_FILE, float_format="%.12g")
         write_csv(given.entities, made / ENTITIES_FILE)
         if given.groups is not None:
             write_csv(given.groups, made / GROUPS_FILE)

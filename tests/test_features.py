@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from afa.errors import CohortError
-from afa.features import features_of, read_features, write_features
+from afa.features import features_of, read_features
+from afa.files import write_csv
 
 HEADER = "feature,kind,unit,low,high,values,p_low,p_high,definition\n"
 
@@ -43,7 +44,7 @@ def test_what_is_written_is_read_back_and_a_data_frame_will_do(tmp_path):
     features = read_features(
         table(tmp_path, 'a,continuous,mg/dl,1.25,,"0, or more",,,"A, B"', "b,binary,,,,0 no,,0.1,")
     )
-    write_features(features, tmp_path / "again.csv")
+    write_csv(features.to_frame(), tmp_path / "again.csv", float_format="%.12g")
     again = read_features(tmp_path / "again.csv")
     pd.testing.assert_frame_equal(again.to_frame(), features.to_frame())
     pd.testing.assert_frame_equal(features_of(features.to_frame()).to_frame(), features.to_frame())

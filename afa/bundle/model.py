@@ -156,12 +156,11 @@ class Bundle:
             where = f"bundle {self.name}"
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
-    def couplings(self, entity: str) -> sp.csr_array:
-        """The couplings of an entity, (M, M) symmetric with zero diagonal."""
-        return self._couplings(entity)
+    def couplings(self, entity: str, kept: NDArray[np.bool_] | None = None) -> sp.csr_array:
+        """The couplings of an entity, (M, M) symmetric with zero diagonal.
 
-    def _couplings(self, entity: str, kept: NDArray[np.bool_] | None = None) -> sp.csr_array:
-        """Those of the couplings of an entity that are marked in `kept`, (n_pairs,) over all entities."""
+        kept : (n_pairs,) over all entities, which of the couplings; every one unless given.
+        """
         v = self.index(entity)
         row, column, value = self.packed.of(v)
         if kept is not None:
@@ -210,7 +209,7 @@ class Bundle:
         """
         scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
         kept = scope != SHARED if closure == "differential" else scope == CONDITION
-        return self._model(self.index(entity), self._couplings(entity, kept))
+        return self._model(self.index(entity), self.couplings(entity, kept))
 
     def contrasts(self) -> Bundle:
         """The bundle of every S_v alone, on which duels are fought: without the couplings stated as of both classes.
@@ -293,7 +292,7 @@ class Bundle:
             matrix = self.couplings(entity)
             return 0 * matrix, matrix
         shared = self.packed.scope == SHARED
-        return self._couplings(entity, shared), self._couplings(entity, ~shared)
+        return self.couplings(entity, shared), self.couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
         """Sorted indices of the features with a non-zero unary or coupling of an entity."""
