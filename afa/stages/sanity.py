@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.checks.sanity import GATES
-from afa.checks.sanity.decisions import bracket_patients_table, bracket_table
-from afa.checks.sanity.gate import Subject, raise_on_failed_gates, run_gates, synthetic_subjects
-from afa.checks.sanity.gauge import gauge_change
-from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table
+from afa.checks.sanity import Subject, raise_on_failed_gates, run_gates, synthetic_subjects
+from afa.checks.sanity.paths import (
+    MEAN_FIELD,
+    SOUNDNESS,
+    bracket_patients_table,
+    bracket_table,
+    contraction_table,
+    convergence_table,
+    nonconvergence_table,
+)
+from afa.checks.sanity.scores import COPELAND, FULL_OBSERVATION, GAUGE, gauge_change
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Section, Seeds, Stage, columns
@@ -52,6 +58,7 @@ STAGE = Stage(
     space_mb=0.1,
 )
 
+GATES = (FULL_OBSERVATION, GAUGE, MEAN_FIELD, SOUNDNESS, COPELAND)
 SCORES = ("two_elbo", "stack_a")
 SHARES = {"called": "decided", "wrong": "called"}
 """Counts of a bracket's calls, and those that each is a share of."""

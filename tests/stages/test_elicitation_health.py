@@ -15,9 +15,8 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.elicit.study import load_study
 from afa.report.publish import dictionary_of
-from afa.stages.elicitation_health import STAGE, elicitation_health
+from afa.stages.elicitation_health import STAGE, elicitation_health, lit_prob_bin, summarise
 from afa.stages.elicitation_health.answers import read_answers
-from afa.stages.elicitation_health.numbers import lit_prob_bin, summarise
 from afa.stages.elicitation_health.signs import (
     Cases,
     correlation_draws,

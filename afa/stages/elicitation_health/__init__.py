@@ -8,6 +8,7 @@ record can be probed for memorisation; what needs a live model is said in docs/s
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,23 +17,30 @@ import pandas as pd
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.elicit.study import RECORD_FOLDER, load_study
+from afa.elicit.study import PAIRWISE, RECORD_FOLDER, UNARY, load_study
 from afa.elicit.tables import read_stage
 from afa.stages.base import Column, Stage, columns, described
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
-from afa.stages.elicitation_health.numbers import lit_prob_bin
-from afa.stages.elicitation_health.numbers import summarise as summarise
 from afa.stages.elicitation_health.signs import (
+    CHANCE,
     CLEAR,
+    EXPERIMENT,
     Cases,
     Masks,
+    Row,
+    constant_signs,
     correlation_draws,
+    divided,
     gene_signs,
     label_draws,
     pair_signs,
+    rows_of_draws,
+    stated_and_right,
     unary_draws,
 )
 from afa.stages.inputs import labels_of
+from afa.stats.accuracy import Resampled
+from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -210,3 +218,151 @@ def _entities(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
             "negative": (known == 0).sum(axis=0),
         }
     )
+
+
+def lit_prob_bin(lit_prob: pd.Series) -> pd.Series:
+    """The lower edge of each value's bin: 0.4 for 0.4 to below 0.5, 0.9 also for 1; missing where the value is.
+
+    Values are rounded to 1e-9 first, so that 0.3 counts as 0.3 however it was added up.
+    """
+    place = np.minimum(np.floor((lit_prob.to_numpy(np.float64) * STEPS).round(8)), STEPS - 1)
+    return pd.Series(place / STEPS, index=lit_prob.index)
+
+
+SHOWN = 12
+"""Digits of a wording's digest that are enough to tell it."""
+STEPS = 10
+"""Bins of lit_prob from 0 to 1."""
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `elicitation_health` of the tables of `elicitation_health`; `target` is what is compared with.
+
+    `other_runs` and `other_wording` are of the record, their intervals over phenotypes; `unary_signs` of the bundle,
+    over phenotypes; `labels` and `correlations` of the data, over patients. `reference` is chance: for `other_runs`
+    answers to other phenotypes, else a shuffle; there `low` and `high` are the range of the shuffles, not an interval.
+    """
+    draws, confidence = tables["draws"], bootstrap.confidence
+    rows: list[Row] = []
+    if len(tables["answers"]):
+        over = Resampled.of(tables["asked"]["entity"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
+        rows += _runs(tables, over)
+        rows += _curve(tables, over)
+        rows += _lit_prob_of_answers(tables["answers"], over)
+        rows += _wordings(tables, over)
+    for target in CHANCE:
+        rows += rows_of_draws(draws[draws["target"] == target], target, confidence)
+    rows += constant_signs(tables)
+    rows += stated_and_right(tables, confidence)
+    rows += _counts(tables)
+    whole = pd.DataFrame(rows)
+    return summary_rows("elicitation_health", whole.where(whole != ""))
+
+
+def _share(over: Resampled, table: pd.DataFrame, right: str, total: str) -> Row:
+    """value, low, high, n of sum(right) / sum(total), with an interval over phenotypes; n is the total."""
+    parts, cases = over.sums(table, right, total, by=None, unit="entity")
+    return _row(over.mean([(parts, cases)]), round(cases.sum()))
+
+
+def _gap(over: Resampled, one: pd.DataFrame, other: pd.DataFrame, right: str, total: str) -> Row:
+    """The same of the difference of two shares, both over the same phenotypes; n of the first."""
+    (parts, cases), against = (over.sums(table, right, total, by=None, unit="entity") for table in (one, other))
+    return _row(over.gap([(parts, cases)], [(against[0], against[1])]), round(cases.sum()))
+
+
+def _total(over: Resampled, table: pd.DataFrame, column: str) -> Row:
+    """The same of a sum; n counts the phenotypes."""
+    (sums,) = over.sums(table, column, by=None, unit="entity")
+    row = _row(over.statistic(lambda weights: weights @ sums, len(sums)), len(sums))
+    return row | {"value": float(sums.sum())}  # of parts of whole numbers: summed up the same wherever it is done
+
+
+def _row(table: pd.DataFrame, n: int) -> Row:
+    return {**{str(name): value for name, value in table.iloc[0].items()}, "n": n}
+
+
+def _runs(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
+    """Agreement of two runs on a phenotype's genes and on directions, beside answers for other phenotypes."""
+    overlap, baseline, answers = tables["overlap"], tables["baseline"], tables["answers"]
+    for quantity, right, total in (("", "shared", "union"), ("direction", "same", "shared")):
+        of: Row = {"target": "other_runs", "quantity": quantity}
+        chance = {**of, "reference": "other_phenotype"}
+        yield {**of, "metric": "rate", **_share(over, overlap, right, total)}
+        yield {**chance, "metric": "rate", **_share(over, baseline, right, total)}
+        yield {**chance, "metric": "gap", **_gap(over, overlap, baseline, right, total)}
+        for entity, part in overlap.groupby("entity", sort=False):
+            value, n = divided(part[right].sum(), part[total].sum()), part[total].sum()
+            yield {**of, "metric": "rate", "entity": entity, "value": float(value), "n": n}
+    genes = answers.drop_duplicates(["wording", "entity", "feature"])
+    n_runs = tables["kept"]["runs"].max() if len(tables["kept"]) else answers["run"].nunique()
+    for times in range(1, int(n_runs) + 1):
+        named = genes.assign(right=genes["named_by"] == times, total=1)
+        of = {"target": "other_runs", "metric": "rate", "quantity": "named_by", "level": times}
+        yield {**of, **_share(over, named, "right", "total")}
+        for entity, part in named.groupby("entity", sort=False):
+            yield {**of, "entity": entity, "value": part["right"].mean(), "n": len(part)}
+    alone = answers.assign(right=answers["named_by"] == 1, total=1)
+    of = {"target": "other_runs", "metric": "rate", "quantity": "named_by_no_other_run"}
+    yield {**of, **_share(over, alone, "right", "total")}
+
+
+def _curve(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
+    """Genes kept, and how alike two consensuses are, by runs and min_agree."""
+    kept = tables["kept"].assign(kept=tables["kept"]["kept"] / tables["kept"]["orders"])
+    for (runs, agree), part in kept.groupby(["runs", "min_agree"]):
+        of = {"target": "other_runs", "metric": "count", "quantity": "kept", "variant": f"{agree}_of_{runs}"}
+        yield {**of, **_total(over, part, "kept")}
+    keys = ["runs", "min_agree", "other_runs", "shared_runs"]
+    for (runs, agree, other_runs, shared), part in tables["stability"].groupby(keys):
+        of = {"target": "other_runs", "metric": "rate", "quantity": "stability", "variant": f"{agree}_of_{runs}"}
+        each = part.assign(shared=part["shared"] / part["orders"], union=part["union"] / part["orders"])
+        yield {**of, "reference": f"{other_runs}_runs_{shared}_shared", **_share(over, each, "shared", "union")}
+
+
+def _lit_prob_of_answers(answers: pd.DataFrame, over: Resampled) -> Iterator[Row]:
+    """Genes of an answer that every run names with the same direction, by the probability that the answer gives."""
+    n_runs = answers["run"].nunique()
+    held = answers.assign(right=(answers["named_by"] == n_runs) & (answers["same"] == n_runs - 1), total=1)
+    held["bin"] = lit_prob_bin(held["lit_prob"])
+    for edge, part in held.groupby("bin"):
+        of = {"target": "other_runs", "metric": "rate", "variant": "lit_prob", "level": edge}
+        yield {**of, **_share(over, part, "right", "total")}
+    above = held["lit_prob"] > held["lit_prob"].median()
+    of = {"target": "other_runs", "metric": "gap", "stratum": "upper_less_lower", "variant": "lit_prob"}
+    yield {**of, **_gap(over, held[above], held[~above], "right", "total")}
+
+
+def _wordings(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
+    """Agreement of two wordings of a question; where a prompt has one only, no number."""
+    asked, twice = tables["asked"], tables["wordings"]
+    for prompt in (UNARY, PAIRWISE):
+        of = {"target": "other_wording", "metric": "rate", "stratum": prompt}
+        if len(set(asked.loc[(asked["prompt"] == prompt) & (asked["answered"] > 0), "wording"])) == 1:
+            yield {**of, "reference": "one_wording"}
+        for names, part in twice[twice["prompt"] == prompt].groupby(["wording_a", "wording_b"]):
+            between = {**of, "reference": "_and_".join(str(name)[:SHOWN] for name in names)}
+            if prompt == UNARY:
+                yield {**between, **_share(over, part, "shared", "union")}
+                yield {**between, "quantity": "direction", **_share(over, part, "same", "shared")}
+            else:
+                yield {**between, **_share(over, part, "same", "shared")}
+                yield {**between, "quantity": "by_chance", **_share(over, part, "expected_same", "shared")}
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
+    """What was left out, and how much there was."""
+    genes, pairs, entities, asked = (tables[name] for name in ("genes", "pairs", "entities", "asked"))
+    unlabelled = ((entities["positive"] == 0) | (entities["negative"] == 0)).sum()
+    unary = asked[asked["prompt"] == UNARY]
+    counts = {
+        ("labels", "tied"): (genes["delta"] == 0).sum(),
+        ("labels", "phenotypes_without_both_labels"): unlabelled,
+        ("correlations", "tied_or_constant"): ((pairs["correlation"] == 0) | pairs["correlation"].isna()).sum(),
+        ("unary_signs", "pairs_without_both_unaries"): (pairs["unary_product"] == 0).sum(),
+    }
+    if len(asked):
+        counts["other_runs", "runs"] = unary["asked"].max()
+        counts["other_runs", "phenotypes_without_all_answers"] = (unary["answered"] < unary["asked"]).sum()
+    for (target, quantity), value in counts.items():
+        yield {"target": target, "metric": "count", "quantity": quantity, "value": value}

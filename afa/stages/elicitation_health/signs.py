@@ -7,8 +7,8 @@ cohort (`correlations`)? All sums are of whole numbers, so that signs and ties a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from afa.cohort.cohort import Cohort
 from afa.mrf import Floats
 from afa.orders import generator_of
 from afa.stats.accuracy import share_of
-from afa.stats.resampling import patient_weights
+from afa.stats.resampling import interval, patient_weights
 from afa.stats.tables import joined
 
 EXPERIMENT = "elicitation_health"
@@ -254,3 +254,85 @@ def _drawn(kind: str, cases: Cases, right: Iterable[float], n: Iterable[float]) 
 def _labelled(tables: list[pd.DataFrame] | Iterator[pd.DataFrame], target: str) -> pd.DataFrame:
     whole = pd.concat(tables, ignore_index=True).assign(target=target)
     return whole.astype({"level": np.float64})
+
+
+Row = dict[str, Any]
+CHANCE = {"unary_signs": "shuffled_signs", "labels": "shuffled_labels", "correlations": "shuffled_genes"}
+"""What is shuffled, by target."""
+AGAINST_CHANCE = ("", "same", "opposite")
+HALVES = (
+    ("lit_prob", "upper", "lower", "upper_less_lower"),
+    ("", "often_named", "seldom_named", "often_less_seldom_named"),
+)
+"""Variant, strata of the two halves, and the stratum of their difference."""
+
+
+def rows_of_draws(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]:
+    """Signs that are right, as observed and against the shuffles."""
+    keys = ["stratum", "variant", "level", "entity"]
+    for key, part in draws.groupby(keys, sort=False, dropna=False):
+        shares, n = _by_kind(part)
+        if not n:
+            continue
+        value = float(shares["observed"][0])
+        low, high = (ends[0] for ends in interval(shares["resampled"][:, None], confidence=confidence))
+        of: Row = {"target": target, **dict(zip(keys, key, strict=True)), "n": n}
+        yield {**of, "metric": "rate", "value": value, "low": low, "high": high}
+        chance = shares["shuffled"][~np.isnan(shares["shuffled"])]
+        if of["stratum"] not in AGAINST_CHANCE or of["variant"] or not len(chance):
+            continue
+        mean, of_chance = float(chance.mean()), {**of, "reference": CHANCE[target]}
+        ends = interval(chance[:, None], confidence=confidence)
+        yield {**of_chance, "metric": "rate", "value": mean, "low": ends[0][0], "high": ends[1][0]}
+        yield {**of_chance, "metric": "gap", "value": value - mean, "low": low - mean, "high": high - mean}
+        as_right = (1 + (chance >= value).sum()) / (1 + len(chance))
+        yield {**of, "reference": f"{CHANCE[target]}_as_right", "metric": "rate", "value": as_right, "n": len(chance)}
+    for variant, *strata, difference in HALVES:
+        of_variant = draws[draws["variant"] == variant]
+        halves = [of_variant[of_variant["stratum"] == stratum] for stratum in strata]
+        if all(len(half) for half in halves):
+            of = {"target": target, "stratum": difference, "variant": variant}
+            yield {**of, "metric": "gap", **_gap_of_halves(halves, confidence)}
+
+
+def _gap_of_halves(halves: Sequence[pd.DataFrame], confidence: float) -> Row:
+    (upper, n_upper), (lower, n_lower) = (_by_kind(half) for half in halves)
+    low, high = interval((upper["resampled"] - lower["resampled"])[:, None], confidence=confidence)
+    value = float(upper["observed"][0] - lower["observed"][0])
+    return {"value": value, "low": low[0], "high": high[0], "n": n_upper + n_lower}
+
+
+def _by_kind(draws: pd.DataFrame) -> tuple[dict[str, Floats], int]:
+    """The share of signs that are right by kind, draw after draw, and how many signs the data decide."""
+    ordered = draws.sort_values("draw", kind="stable").groupby("kind")
+    shares = {str(kind): divided(own["right"], own["n"]) for kind, own in ordered}
+    return shares, int(draws.loc[draws["kind"] == "observed", "n"].iloc[0])
+
+
+def constant_signs(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
+    """What one sign for all, the better one on these same data, would have right."""
+    for target, column in (("labels", tables["genes"]["delta"]), ("correlations", tables["pairs"]["correlation"])):
+        decided = column[column.notna() & (column != 0)]
+        if len(decided):
+            value, of = max((decided > 0).mean(), (decided < 0).mean()), {"target": target, "metric": "rate"}
+            yield {**of, "reference": "constant_sign", "value": value, "n": len(decided)}
+
+
+def stated_and_right(tables: Mapping[str, pd.DataFrame], confidence: float) -> Iterator[Row]:
+    """By how much the probabilities that the model gives exceed the share of signs that the data bear out."""
+    parts = (("labels", tables["genes"], "delta"), ("correlations", tables["pairs"], "correlation"))
+    for target, table, column in parts:
+        known = table[table["lit_prob"].notna() & table[column].notna() & (table[column] != 0)]
+        if known.empty:
+            continue
+        draws = tables["draws"]
+        whole = (draws[["stratum", "variant", "entity"]] == "").all(axis=1) & (draws["target"] == target)
+        resampled = draws[whole & (draws["kind"] == "resampled")]
+        stated, right = float(known["lit_prob"].mean()), (np.sign(known[column]) == known["sign"]).mean()
+        low, high = interval(stated - divided(resampled["right"], resampled["n"])[:, None], confidence=confidence)
+        of = {"target": target, "metric": "gap", "quantity": "lit_prob_less_share_right", "n": len(known)}
+        yield {**of, "value": stated - right, "low": low[0], "high": high[0]}
+
+
+def divided(right: Any, total: Any) -> Floats:
+    return share_of(np.asarray(right, dtype=np.float64), np.asarray(total, dtype=np.float64))

@@ -10,19 +10,21 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.checks.sanity import GATES, decisions, gauge, solves
-from afa.checks.sanity.gate import (
+from afa.checks.sanity import (
     FEW,
     Failure,
     Gate,
     Outcome,
     Subject,
+    paths,
     raise_on_failed_gates,
     run_gates,
+    scores,
     synthetic_subjects,
 )
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver
+from afa.stages.sanity import GATES
 
 SYNTHETIC = synthetic_subjects(threads=1)
 BY_NAME = {gate.name: gate for gate in GATES}
@@ -74,13 +76,13 @@ def test_energies_from_the_potentials_alone_are_those_of_the_model() -> None:
 
 
 def test_a_changed_potential_is_reported_with_entity_patient_round_and_both_numbers() -> None:
-    check = partial(decisions.check_energies, altered=decisions.one_potential_changed)
+    check = partial(scores.check_energies, altered=scores.one_potential_changed)
     first = check(chain_subject()).failing[0]
     assert first == Failure("random, entity u, patient p, t = 2", "running constant 2", "3 from the potentials")
 
 
 def test_a_gauge_on_one_class_alone_is_noticed_by_wald_and_by_l1() -> None:
-    outcome = partial(gauge.check, share=(1.0, 0.0))(SYNTHETIC[1])
+    outcome = partial(scores.check_gauge, share=(1.0, 0.0))(SYNTHETIC[1])
     assert {word for failure in outcome.failing for word in ("wald", "l1") if word in failure.found} == {"wald"}
     assert "as a binary task" in outcome.failing[0].case
 
@@ -88,7 +90,7 @@ def test_a_gauge_on_one_class_alone_is_noticed_by_wald_and_by_l1() -> None:
 def test_the_gauge_that_is_added_reaches_features_outside_the_support() -> None:
     subject = chain_subject()
     wide = replace(subject, bundle=bundle_of([[1.0] + [0.0] * 5] * 2, np.zeros((2, 6, 6))), values=np.ones((1, 6)))
-    gauged = gauge.with_gauge(wide.closures[0], (1.0, 1.0))
+    gauged = scores.with_gauge(wide.closures[0], (1.0, 1.0))
     difference = gauged.mrf(gauged.entities[0]) - gauged.mrf(gauged.entities[1])
     assert len(gauged.support(gauged.entities[0])) > 1
     assert difference.support.tolist() == [0]
@@ -96,7 +98,7 @@ def test_the_gauge_that_is_added_reaches_features_outside_the_support() -> None:
 
 def test_scores_that_rest_on_inference_change_with_the_gauge_until_all_is_observed() -> None:
     for subject in SYNTHETIC:
-        table = gauge.gauge_change(subject).set_index(["score", "t"])
+        table = scores.gauge_change(subject).set_index(["score", "t"])
         m = len(subject.bundle.features)
         assert table.loc["two_elbo"].loc[: m - 1, "max_change"].max() > 1e-3
         assert (table.xs(m, level="t")["changed"] == 0).all()
@@ -105,13 +107,13 @@ def test_scores_that_rest_on_inference_change_with_the_gauge_until_all_is_observ
 
 
 def test_a_solver_that_is_cut_short_is_reported_with_its_sweeps() -> None:
-    outcome = solves.check(SYNTHETIC[2], solver=Solver(max_iterations=1, tolerance=1e-12))
+    outcome = paths.check_solves(SYNTHETIC[2], solver=Solver(max_iterations=1, tolerance=1e-12))
     assert outcome.failing[0].found.startswith("no end within 1 sweeps and 10 of coordinate ascent")
     assert "(model entity), patient opposed 0, seed 0, t = 0" in outcome.failing[0].case
 
 
 def test_an_entropy_counted_twice_puts_the_elbo_above_the_log_partition() -> None:
-    outcome = solves.check(SYNTHETIC[0], entropies=2.0)
+    outcome = paths.check_solves(SYNTHETIC[0], entropies=2.0)
     assert outcome.failing[0].found.startswith("ELBO ")
     assert outcome.failing[0].expected.startswith("at most log Z = ")
 
@@ -120,15 +122,15 @@ def test_a_budget_of_nothing_calls_too_early_and_the_first_such_call_is_reported
     # x0 = 1 puts u ahead; x1 = -1 turns its energy to 0 and the duel to a tie
     subject = replace(chain_subject(), values=np.array([[1, -1]], dtype=np.int8), seeds=(2,))
     assert subject.orders[0, 0].tolist() == [0, 1]
-    outcome = decisions.check_calls(subject, budget_share=0.0)
+    outcome = paths.check_calls(subject, budget_share=0.0)
     case = "random, pair u against v, patient p, seed 2, t = 1"
     found, expected = "a call for the first by l1_tight", "no call, a tie: 0 at full observation"
     assert outcome.failing[0] == Failure(case, found, expected)
-    assert decisions.check_calls(subject).failures == 0
+    assert paths.check_calls(subject).failures == 0
 
 
 def test_a_ranking_by_position_is_reported_with_the_rank_that_changed() -> None:
-    first = decisions.check_ranks(SYNTHETIC[0], rank=decisions.by_position).failing[0]
+    first = scores.check_ranks(SYNTHETIC[0], rank=scores.by_position).failing[0]
     assert ", rank " in first.case
     assert first.found.removesuffix(" with entities shuffled") != first.expected
 
@@ -157,7 +159,7 @@ def test_of_several_broken_copies_the_one_noticed_least_counts() -> None:
 
 def test_a_failing_gate_is_raised_with_its_name_its_first_case_and_what_to_do() -> None:
     gate = Gate(
-        "budget", partial(decisions.check_calls, budget_share=0.0), BY_NAME["bracket_soundness"].perturbed, "correct it"
+        "budget", partial(paths.check_calls, budget_share=0.0), BY_NAME["bracket_soundness"].perturbed, "correct it"
     )
     table = run_gates([gate], SYNTHETIC[0], SYNTHETIC[1:2])
     with pytest.raises(SanityError) as caught:

@@ -12,8 +12,8 @@ from bundles import bundle_of
 
 from afa.bracket import hanson_wright_interval, kl_interval, l1_interval
 from afa.bundle import Bundle
-from afa.checks.sanity.gate import Subject
-from afa.checks.sanity.solves import contraction_table, convergence_table, nonconvergence_table, solve_log
+from afa.checks.sanity import Subject
+from afa.checks.sanity.paths import contraction_table, convergence_table, nonconvergence_table, solve_log
 from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import CAPPED, solve_paths

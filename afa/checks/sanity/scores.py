@@ -1,13 +1,15 @@
-"""Gate: `wald`, `l1` and every full-observation decision are functions of S alone, whatever the common gauge g is.
+"""Three gates on scores: each is S at full observation, decisions depend on S alone, and ranks on no order of entities.
 
-Class models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every G. Scores that rest on
-inference do depend on it at intermediate states (decisions.md B5, against supp:sanity): by how much is reported, not
-judged.
+At full observation every score is the energy S(x) itself, whichever way it was reached (eq:diff-decomposition). Class
+models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G, so that `wald`, `l1`
+and every full-observation decision do not depend on it. Scores that rest on inference do at intermediate states
+(decisions.md B5, against supp:sanity): by how much is reported, not judged. The rank is Copeland's, and with it every
+top-k: it does not depend on the entities' order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,18 +20,132 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.checks.sanity.gate import Failure, Gate, Outcome, Subject, bundle_of
+from afa.checks.sanity import Failure, Gate, Outcome, Subject, bundle_of
+from afa.copeland import copeland_wins, ranking
 from afa.engine.duels import BRACKETS, Duel
 from afa.engine.paths import Snapshots
-from afa.mrf import ROUNDING, Floats
+from afa.mrf import ROUNDING, Evidence, Floats
 from afa.orders import generator_of
+from afa.preference import duels_of
 
+READABLE_PATIENTS = 3
+SHUFFLES, TIED_MATRICES = 2, 20
 PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
 WHOLE = (1.0, 1.0)
 WIDTH = Duel._fields.index("spread"), Duel._fields.index("beta")
+Rank = Callable[..., list[str]]
 
 
-def check(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
+def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
+    """Running constants, `linearity`, `stack_a` and the closure's `two_elbo` at |B| = M against S and D.
+
+    S is computed from the potentials alone; `altered` changes the bundle that it is computed from.
+    """
+    energy = subject.direct_energies(altered(subject.bundle) if altered else None)
+    read = subject.once(full_readings)
+    a, b = read.pairs.T
+    total = _compare(subject, subject.names, "running constant", read.constant[:, 0], energy, read.packed.tie)
+    total += _readable_constants(subject, energy, read.packed.tie)
+    total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
+    for v, closed in enumerate(subject.closures):
+        # the binary task of an entity is the duel of its two classes, whose difference is S
+        read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
+        bound = read.elbo[:, 0, [0]] - read.elbo[:, 0, [1]]
+        total += _compare(subject, names, "two_elbo", bound, direct, 2 * read.packed.tie)
+        total += _mean_and_sign(subject, names, read, direct)
+    return total
+
+
+def one_potential_changed(bundle: Bundle) -> Bundle:
+    """A copy whose first unary potential is 1 higher."""
+    unary = bundle.unary.copy()
+    unary[0, 0] += 1.0
+    return replace(bundle, unary=unary)
+
+
+def full_readings(subject: Subject) -> Snapshots:
+    """All patients with every feature observed, in the order of the first seed."""
+    return subject.read(subject.bundle, [len(subject.bundle.features)])
+
+
+def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
+    """The running constants by `Evidence`, for a few patients."""
+    chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
+    for v, entity in enumerate(subject.bundle.entities):
+        model = subject.bundle.mrf(entity)
+        for p in chosen:
+            evidence = Evidence.of(model)
+            for feature in subject.orders[p, 0]:
+                evidence = evidence.observe(int(feature), int(subject.values[p, feature]))
+            found[p, v] = evidence.constant
+    whole = _compare(subject, subject.names, "running constant (readable)", found, energy, tie)
+    return replace(whole, cases=len(chosen) * energy.shape[1])
+
+
+def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, direct: Floats) -> Outcome:
+    tie = 4 * read.packed.tie
+    sign = np.where(np.abs(direct) <= tie, 0.0, np.sign(direct))
+    means = _compare(subject, names, "linearity", read.mean[:, 0], direct, tie)
+    return means + _compare(subject, names, "stack_a", read.stack_a[:, 0], sign, 0.0)
+
+
+def _compare(
+    subject: Subject, names: Sequence[str], what: str, found: Floats, expected: Floats, tolerance: float
+) -> Outcome:
+    """Cases by patient and entity or pair; not a number is never equal."""
+
+    def describe(p: int, v: int) -> Failure:
+        case = f"{names[v]}, patient {subject.patients[p]}, t = {len(subject.bundle.features)}"
+        return Failure(case, f"{what} {found[p, v]:.12g}", f"{expected[p, v]:.12g} from the potentials")
+
+    return Outcome.of(~(np.abs(found - expected) <= tolerance + ROUNDING), describe)
+
+
+def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
+    """Score matrices of all patients, and random ones full of ties, ranked as they are and with entities shuffled."""
+    names = subject.bundle.entities
+    draw = generator_of("sanity", "copeland", subject.bundle.name)
+    shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
+    total = Outcome()
+    for case, scores, tie in (*_of_patients(subject), *_tied(len(names), draw)):
+        expected = rank(scores, names, tie=tie)
+        for shuffle in shuffles:
+            found = rank(scores[np.ix_(shuffle, shuffle)], [names[v] for v in shuffle], tie=tie)
+            failure = partial(_moved, f"{subject.bundle.name}, {case}", expected, found)
+            total += Outcome.of(np.array([found != expected]), failure)
+    return total
+
+
+def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
+    """A ranking that leaves ties between wins to the order of the entities: what must not be done."""
+    wins = copeland_wins(scores, tie=tie)
+    return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
+
+
+def _of_patients(subject: Subject) -> Iterator[tuple[str, Floats, float]]:
+    """`wald` and `linearity` before any observation, halfway and at the end."""
+    m = len(subject.bundle.features)
+    rounds = sorted({0, m // 2, m})
+    read = subject.read(subject.bundle, rounds, duels=False)
+    for p, patient in enumerate(subject.patients):
+        for r, t in enumerate(rounds):
+            constant = read.constant[p, r]
+            yield f"wald, patient {patient}, t = {t}", constant[:, None] - constant[None, :], read.packed.tie
+            yield f"linearity, patient {patient}, t = {t}", duels_of(read.cross[p, r]), read.packed.tie
+
+
+def _tied(n: int, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
+    for i in range(TIED_MATRICES):
+        upper = np.triu(draw.integers(-1, 2, (n, n)), 1).astype(np.float64)
+        yield f"random scores {i} with ties", upper - upper.T, 0.0
+
+
+def _moved(case: str, expected: Sequence[str], found: Sequence[str], _: int) -> Failure:
+    place = next(i for i, (one, other) in enumerate(zip(expected, found, strict=True)) if one != other)
+    return Failure(f"{case}, rank {place + 1}", f"{found[place]} with entities shuffled", f"{expected[place]}")
+
+
+def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
     """A gauge on both classes of each binary task, then a constant on every S_v.
 
     share : how much of G each class takes. everywhere : whether all entities take the constant, or the first alone.
@@ -187,9 +303,21 @@ def _alike(
     return Outcome.of(~(difference <= tolerance), describe)
 
 
+FULL_OBSERVATION = Gate(
+    "full_observation",
+    check_energies,
+    (partial(check_energies, altered=one_potential_changed),),
+    "report this with the bundle: the engine does not condition as the model demands",
+)
+COPELAND = Gate(
+    "copeland",
+    check_ranks,
+    (partial(check_ranks, rank=by_position),),
+    "report this with the bundle: the ranking depends on the order of the entities",
+)
 GAUGE = Gate(
     "gauge",
-    check,
-    (partial(check, share=(1.0, 0.0)), partial(check, everywhere=False)),
+    check_gauge,
+    (partial(check_gauge, share=(1.0, 0.0)), partial(check_gauge, everywhere=False)),
     "report this with the bundle: a score that should depend on S alone depends on the classes' common part",
 )
