@@ -34,7 +34,7 @@ from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Column, Section, Seeds, Stage, columns
 from afa.stages.inputs import final_differences
-from afa.stats.accuracy import Part, Resampled, by_t
+from afa.stats.accuracy import Resampled, by_t
 from afa.stats.summary import summary_rows
 from afa.stats.tables import joined, rows_of
 
@@ -232,93 +232,64 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     all duels with D(x) = 0. `nats`: quantiles of abs(D(x)) in the strata `never`, of duels never called before full
     observation, and `called`, of the others. `count`: `wrong` and tied calls of the rigorous brackets, over all t.
     """
-    pairs = tables["pairs"].set_index("patient")
-    sample = Resampled.of(pairs.index, **dict(bootstrap), purpose="layer1")
-    rounds, steps = Counts.of(tables["calls"], pairs, "t", sample), Counts.of(tables["steps"], pairs, "step", sample)
+    pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
+    sample = Resampled.of(pairs["patient"], **dict(bootstrap), purpose="layer1")
+    among = pairs[["patient", "duels", "tied"]].rename(columns={"tied": "ties"})
+    rounds, steps = (_by_order(tables[name].merge(among, on="patient")) for name in ("calls", "steps"))
+    left_open = _by_order(tables["left_open"])
     rows: list[pd.DataFrame] = []
     for allocation in ALLOCATIONS:
         for bracket in BRACKETS:
             found = [
                 *_rates(rounds, steps, allocation, bracket, sample),
-                *_open_rows(tables["left_open"], list(pairs.index), allocation, bracket, sample),
+                *_open_rows(left_open[allocation, bracket], sample),
             ]
             rows += [table.assign(method=METHOD[bracket], reference=bracket, allocation=allocation) for table in found]
-    tied, every = pairs["tied"].to_numpy(float)[:, None], pairs.sum(axis=1, numeric_only=True).to_numpy(float)[:, None]
-    rows.append(sample.mean([(tied, every)]).assign(metric="rate", quantity="structural_ties"))
+    ties = sample.share(pairs, "tied", "every", by=None)
+    rows.append(ties.assign(metric="rate", quantity="structural_ties"))
     return summary_rows("bracket_rate", rows, schedule="every", start="uniform", target="likelihood")
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Counts by patient and time, (P, T), per (allocation, bracket), summed over the orders of each patient.
-
-    duels, tied : (P, 1) with and without a winner. runs : how many orders each allocation has.
-    """
-
-    counted: Mapping[tuple[str, str], Mapping[str, Floats]]
-    runs: Mapping[str, int]
-    duels: Floats
-    tied: Floats
-
-    @classmethod
-    def of(cls, table: pd.DataFrame, pairs: pd.DataFrame, time: str, sample: Resampled) -> Counts:
-        names = [name for name in ("called", "wrong", "tied") if name in table]
-        counted = {}
-        for (allocation, bracket), part in table.groupby(["allocation", "bracket"], sort=False):
-            sums = sample.sums(part, *names, by=time)
-            counted[str(allocation), str(bracket)] = dict(zip(names, sums, strict=True))
-        runs = table.groupby("allocation")["seed"].nunique(dropna=False).to_dict()
-        duels, tied = (pairs[[name]].to_numpy(float) for name in ("duels", "tied"))
-        return cls(counted, {str(name): int(number) for name, number in runs.items()}, duels, tied)
-
-    def part(self, allocation: str, bracket: str, name: str = "called") -> Part:
-        """`called` of the duels with a winner, `tied` of those without, `wrong` of the called."""
-        counts = self.counted[allocation, bracket]
-        if name == "wrong":
-            return counts["wrong"], counts["called"]
-        total = self.runs[allocation] * (self.tied if name == "tied" else self.duels)
-        return counts[name], np.repeat(total, counts[name].shape[1], axis=1)
+Orders = Mapping[tuple[str, str], pd.DataFrame]
+"""Rows of a table by allocation and bracket."""
 
 
-def _rates(rounds: Counts, steps: Counts, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
+def _by_order(table: pd.DataFrame) -> Orders:
+    groups = table.groupby(["allocation", "bracket"], sort=False)
+    return {(str(allocation), str(bracket)): part for (allocation, bracket), part in groups}
+
+
+def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
     """Rates by t, what they are above those of the random order, and the faults of a rigorous bracket."""
-    for counts, variant in ((rounds, None), (steps, "support")):
-        part = counts.part(allocation, bracket)
-        yield by_t(sample.mean([part])).assign(metric="rate", variant=variant)
+    for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
+        called, duels = sample.sums(tables[allocation, bracket], "called", "duels", by=time)
+        yield by_t(sample.mean([(called, duels)])).assign(metric="rate", variant=variant)
         if allocation != "random":
-            gap = sample.gap([part], [counts.part("random", bracket)])
+            by_chance, cases = sample.sums(tables["random", bracket], "called", "duels", by=time)
+            gap = sample.gap([(called, duels)], [(by_chance, cases)])
             yield by_t(gap).assign(metric="gap", variant=variant)
-    yield by_t(sample.mean([rounds.part(allocation, bracket, "wrong")])).assign(metric="rate", quantity="wrong")
-    yield by_t(sample.mean([rounds.part(allocation, bracket, "tied")])).assign(metric="rate", stratum="tied")
+    table = rounds[allocation, bracket]
+    yield sample.share(table, "wrong", "called").assign(metric="rate", quantity="wrong")
+    yield sample.share(table, "tied", "ties").assign(metric="rate", stratum="tied")
     if bracket in RIGOROUS:
-        wrong, called = rounds.part(allocation, bracket, "wrong")
-        tied, _ = rounds.part(allocation, bracket, "tied")
-        faults, made = wrong.sum() + tied.sum(), called.sum() + tied.sum()
-        yield pd.DataFrame([{"metric": "count", "quantity": "wrong", "value": faults, "n": int(made)}])
+        wrong, made = table["wrong"] + table["tied"], table["called"] + table["tied"]
+        yield pd.DataFrame([{"metric": "count", "quantity": "wrong", "value": wrong.sum(), "n": int(made.sum())}])
 
 
-def _open_rows(
-    table: pd.DataFrame, patients: list[str], allocation: str, bracket: str, sample: Resampled
-) -> Iterator[pd.DataFrame]:
+def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
     """Shares of the duels that are called late or at the end only, and how large abs(D(x)) is among them."""
-    chosen = table[(table["allocation"] == allocation) & (table["bracket"] == bracket)]
-    every, never, never_support = (
-        chosen.pivot_table(index="patient", columns="magnitude", values=name, aggfunc="sum", fill_value=0, sort=True)
-        .loc[patients]
-        .astype(float)
-        for name in ("duels", "never", "never_support")
-    )
-    magnitudes = every.columns.to_numpy(dtype=float)
-    tied = never.loc[:, magnitudes == 0]
+    tied = table["magnitude"] == 0
+    counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])
     for label, some, of in (
-        ({"quantity": "never"}, never, every),
-        ({"quantity": "never", "variant": "support"}, never_support, every),
-        ({"stratum": "never", "quantity": "tied"}, tied, never),
+        ({"quantity": "never"}, "never", "duels"),
+        ({"quantity": "never", "variant": "support"}, "never_support", "duels"),
+        ({"stratum": "never", "quantity": "tied"}, "tied", "never"),
     ):
-        part = some.sum(axis=1).to_numpy()[:, None], of.sum(axis=1).to_numpy()[:, None]
-        yield sample.mean([part]).assign(metric="rate", **label)
-    for stratum, cases in (("never", never), ("called", every - never)):
-        counts = cases.to_numpy()
+        yield sample.share(counted, some, of, by=None).assign(metric="rate", **label)
+    magnitudes = np.array(sorted(table["magnitude"].unique()), dtype=np.float64)
+    for stratum, counts in zip(
+        ("never", "called"), sample.sums(counted, "never", "called", by="magnitude"), strict=True
+    ):
         for share in QUANTILES if counts.any() else ():
 
             def quantile_of(weights: Floats, counts: Floats = counts, share: float = share) -> Floats:

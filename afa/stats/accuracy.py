@@ -47,8 +47,8 @@ class Resampled:
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
             return [whole[[name]].to_numpy(float) for name in columns]
-        parts = table.groupby([unit, by], sort=False)[list(columns)].sum()
-        return [parts[name].unstack(by).reindex(self.units).fillna(0.0).to_numpy(float) for name in columns]
+        parts = table.groupby([unit, by], sort=False)[list(columns)].sum().unstack(by).sort_index(axis=1)
+        return [parts[name].reindex(self.units).fillna(0.0).to_numpy(float) for name in columns]
 
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
