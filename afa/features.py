@@ -132,8 +132,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
     for name in FEATURE_COLUMNS[:2]:
         if name not in features:
             faults.add(0, name, "no such column", "the column", "add it")
-    if listed := faults.listed():
-        raise CohortError(listed)
+    CohortError.raise_for(faults.listed())
     lines = np.arange(1, len(features) + 1, dtype=np.int64)
     texts = dict.fromkeys(FEATURE_COLUMNS, [""] * len(lines))
     for name in features.columns:
@@ -173,8 +172,7 @@ def _checked(table: CsvTable) -> Features:
     step = "exchange them, or correct the wrong one"
     table.wrong(exchanged, "low", "at most high", step, lambda row: f"{low[row]:g}, above high ({high[row]:g})")
     p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible(binary, low, high), sound)
-    if listed := faults.listed():
-        raise CohortError(listed)
+    CohortError.raise_for(faults.listed())
     texts = {name: tuple(table.columns[name]) for name in FEATURE_COLUMNS}
     kinds: tuple[Kind, ...] = tuple(next(kind for kind in KINDS if kind == text) for text in texts["kind"])
     return Features(
@@ -192,7 +190,7 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools, *, beside: bool = False
 ) -> tuple[Floats, Floats, Bools]:
-    """(n_rows,) shares below and above: an empty side is 0, NaN is where both are empty; and rows with a fault.
+    """Shares below and above, (n_rows,) each: 0 where one side is empty, NaN where both are; and which rows are wrong.
 
     possible : (n_rows, 3). rows : (n_rows,) those whose two shares must go together with it and with each other.
     beside : whether the cut points are in `features.csv` beside the table.

@@ -163,8 +163,7 @@ def read_record(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.Data
         table = read_table(path, required=("voter", *columns), whole_rows=True, most=1)
         for name in (name for name in columns if name not in TEXTS):
             number_column(table, name, empty=np.nan if kind == "cuts" else None)
-        if listed := table.faults.listed():
-            raise CohortError(listed)
+        CohortError.raise_for(table.faults.listed())
         read.append(pd.read_csv(path, dtype={"voter": str}))
     return read[0], read[1], read[2]
 
@@ -185,8 +184,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     study, _ = load_field(root)
     faults: list[Fault] = []
     features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
-    if faults:
-        raise ConfigError(faults)
+    ConfigError.raise_for(faults)
     cuts, unary, pairs = read_record(root)
     pooled = pool_answers(unary, features)
     said = unary.drop_duplicates(["entity", "feature"])[["entity", "feature", "reason"]]
@@ -254,8 +252,7 @@ def _read(source: Path) -> _Given:
     if dictionary is not None and (source / GROUPS_FILE).is_file():
         groups = _names(source / GROUPS_FILE, "feature", ("feature", "measurement"), faults, features)
         groups["exclusive"] = _exclusive(source, groups)
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     answers = {
         kind: pd.concat(
             [_answers(path, kind, features, known, faults) for path in _files(source, kind, faults)]

@@ -392,5 +392,4 @@ def _check_selection(bundle: Bundle, chosen: tuple[str, ...], kind: str, known: 
         faults.append(Fault(where, f"{', '.join(twice)} more than once", f"each {kind} once", "remove the others"))
     if not chosen:
         faults.append(Fault(where, f"no {kind}", "at least one", "check that names match those of the bundle"))
-    if faults:
-        raise BundleError(faults)
+    BundleError.raise_for(faults)

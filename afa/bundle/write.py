@@ -98,8 +98,7 @@ def write_bundle(
         for file, rows_of_file in tables.items():
             rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
         (folder / HEADER).write_text(_yaml_text(header | {"digests": digests_of(folder)}), encoding="utf-8")
-        if faults := read_folder(folder).faults:
-            raise BundleError([_renamed(fault, str(folder), str(path)) for fault in faults])
+        BundleError.raise_for(_renamed(fault, str(folder), str(path)) for fault in read_folder(folder).faults)
 
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
