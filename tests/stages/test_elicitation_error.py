@@ -16,9 +16,9 @@ from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
 from afa.stages import sections
 from afa.stages.base import chosen
-from afa.stages.elicitation_error import Settings, flipped_models, run
-from afa.stages.elicitation_error.numbers import summarise, wilson
+from afa.stages.elicitation_error import Settings, flipped_models, run, summarise
 from afa.stages.settings import Bootstrap
+from afa.stats.resampling import wilson
 from afa.stats.tables import gather_tables, read_table, write_tables
 
 GRID = [(0.0, 0), (0.2, 0), (0.2, 1), (0.5, 0), (1.0, 0)]
