@@ -25,7 +25,7 @@ from afa.stages.labels_needed import needed_tables
 from afa.stages.labels_needed.numbers import summarise as summarise_labels_needed
 from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
 from afa.stages.stopping import stopping_tables
-from afa.stages.stopping.numbers import summarise as summarise_stopping
+from afa.stages.stopping import summarise as summarise_stopping
 from afa.stats.summary import KEYS
 
 SEED = 4

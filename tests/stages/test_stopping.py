@@ -18,8 +18,7 @@ from afa.engine.paths import watch
 from afa.errors import ConfigError, SanityError
 from afa.inference.meanfield import Solver
 from afa.stages.settings import Bootstrap, Stopping
-from afa.stages.stopping import check_certain, stopping_tables, stored_orders
-from afa.stages.stopping.numbers import summarise
+from afa.stages.stopping import check_certain, stopping_tables, stored_orders, summarise
 from afa.stats.tables import gather_tables, write_tables
 
 LEVELS = Stopping(probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))

@@ -24,15 +24,17 @@ from afa.engine.rounds import full_observation
 from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
+from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import closures_beside, note, top_k_size
 from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
-from afa.stages.stopping.numbers import summarise as summarise
 from afa.stages.topk import Targets
-from afa.stats.resampling import first_where
-from afa.stats.tables import Tables, by_patient, read_table
+from afa.stats.accuracy import Part, Resampled
+from afa.stats.resampling import first_where, quartiles_of_rounds
+from afa.stats.summary import summary_rows
+from afa.stats.tables import Complete, Tables, axis_among, axis_of, by_patient, read_table
 
 if TYPE_CHECKING:
     from afa.stages import settings
@@ -286,3 +288,109 @@ def _rows(
     gain = "" if allocation == RANDOM else STORED["gain"]
     table = pd.DataFrame({"patient": list(names), "allocation": allocation, "gain": gain, **halt._asdict()})
     return table.assign(t=rounds.astype(np.int16), stopped=rounds < last_round, **answers)
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
+    """Summary rows `stopping`, all patients together.
+
+    By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
+    stopping (`reference`, and `level`, which `certain` lacks): `rate`, of those stopped before full observation the
+    share whose answer differs from it (a decision of 0 is half wrong, tasks tied at full observation are left out);
+    quantities `stopped`, the share of all that stop; `nominal`, the error that the level stands for; `members`, the
+    wrong share of the top k. `count`, quartiles of the features used, all of them where nothing stops. Tasks with a
+    label: `balanced_accuracy` of those stopped, at the stop and, variant `full_observation`, of the same ones there.
+    Once: counts of ties and of labels.
+    """
+    patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="stopping")
+    rows: list[pd.DataFrame] = []
+    for name, keys in (("top_k", ["allocation", "gain"]), ("tasks", ["coupling", "allocation", "gain"])):
+        last_round = int(tables[name]["t"].max())
+        for key, part in tables[name].groupby(keys, sort=False):
+            rows += _rows_of(name, part, dict(zip(keys, map(str, key), strict=True)), last_round, patients, resampled)
+    return summary_rows("stopping", rows, schedule="every", start="uniform")
+
+
+def _rows_of(
+    name: str,
+    part: pd.DataFrame,
+    keys: Mapping[str, str],
+    last_round: int,
+    patients: Sequence[str],
+    resampled: Resampled,
+) -> Iterator[pd.DataFrame]:
+    """The rows of one order in one table, by arrays (P, E, rules): the top k is one entity, which has no name."""
+    binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
+    method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
+    axes = {"patient": axis_among(part["patient"], patients)}
+    axes |= {"entity": axis_of(part, ["entity"])} if binary else {}
+    table = Complete.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
+    rules = pd.DataFrame(rule.labels, columns=["reference", "level"]).assign(method=method, guide=method, **keys)
+    rules["level"] = rules["level"].astype(float).where(rules["reference"] != "certain")
+    rules["gain"] = keys["gain"] or None
+
+    def column(each: str) -> NDArray[np.float32]:
+        return table.column(each, may_miss=each == "clinical").reshape(len(patients), -1, len(rules))
+
+    def shares(*parts: Part) -> pd.DataFrame:
+        return _label(rules, resampled.mean(list(parts)))
+
+    stopped = column("stopped") > 0
+    if binary:
+        decision, truth, label = column("decision"), column("likelihood"), 2 * column("clinical") - 1
+        if keys["allocation"] == GREEDY:  # the same along every order
+            yield _left_out(truth[..., 0], label[..., 0]).assign(coupling=keys["coupling"])
+        error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
+    else:
+        error = _share(column("wrong") > 0, stopped)
+    yield shares(error).assign(metric="rate", target="likelihood")
+    if not binary:
+        wrong, members = (_share(column(each), stopped)[0] for each in ("wrong", "members"))
+        yield shares((wrong, members)).assign(metric="rate", quantity="members", target="likelihood")
+    yield shares(_share(stopped, np.ones_like(stopped))).assign(metric="rate", quantity="stopped")
+    yield _nominal(rules, error[1].sum(axis=0)).assign(target="likelihood")
+    yield from _features_used(column("t"), last_round, rules, resampled)
+    for variant, answer in ((None, decision), ("full_observation", truth)) if binary else ():
+        sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
+        if all(total.any() for _, total in sides):
+            yield shares(*sides).assign(metric="balanced_accuracy", variant=variant, target="clinical")
+
+
+def _label(rules: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each rule, less those that have no case."""
+    return table.join(rules)[table["n"] > 0]
+
+
+def _nominal(rules: pd.DataFrame, cases: Floats) -> pd.DataFrame:
+    """The error that a rule's level stands for, where it stands for one; of `certain` none."""
+    error = (1 - rules["level"].fillna(1.0)).where(rules["reference"].isin(["certain", "probability"]))
+    table = pd.DataFrame({"value": error, "n": cases.astype(np.int64), "metric": "rate", "quantity": "nominal"})
+    return _label(rules, table).dropna(subset="value")
+
+
+def _features_used(
+    t: NDArray[np.float32], last_round: int, rules: pd.DataFrame, resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Quartiles of the rounds of the stops, (P, E, rules), all patients and entities together."""
+    weights, rounds = resampled.every, np.arange(last_round + 1)
+    for i in range(t.shape[-1]):
+        by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
+        every = np.full(by_then.shape, float(t.shape[1]))
+        table = quartiles_of_rounds(by_then, every, weights, confidence=resampled.confidence).assign(metric="count")
+        yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True))
+
+
+def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
+    """(P, rules) sums over entities of what is right, and of cases, from arrays (P, E, rules)."""
+    sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
+    return sums, among.sum(axis=1).astype(np.float64)
+
+
+def _left_out(truth: NDArray[np.float32], label: NDArray[np.float32]) -> pd.DataFrame:
+    """Tasks tied at full observation, and those that have a label; (P, E) each."""
+    counts = {("tied_at_full_observation", "likelihood"): truth == 0, ("labelled", "clinical"): ~np.isnan(label)}
+    rows = [
+        {"quantity": quantity, "target": target, "value": float(mask.sum()), "n": mask.size}
+        for (quantity, target), mask in counts.items()
+    ]
+    return pd.DataFrame(rows).assign(metric="count", method="two_elbo")
