@@ -7,18 +7,29 @@ The rule for what is no legal turn (decision N2): a turn whose answer breaks a r
 broke; when `Protocol.answers` answers did not help, the last one counts as far as it is legal. A pick that stays
 illegal, or is not there, gives way to the unobserved feature that is first by name; a decision that is not there is
 missing, which is no default but a wrong one, and both are counted.
+
+Many courses are followed at once: each wave asks the next question of every course that is not at its end. Answers are
+recorded ones, or a live model's: with caps over all that its record has cost, and an estimate before anything is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from afa.baselines import CONTROL, TRAJECTORY, Briefing, Protocol, Trial
 from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, read_answer
-from afa.elicit.prompts import render
-from afa.elicit.record import Entry, Outcome, Question, Request
+from afa.elicit.budget import Budget, Used
+from afa.elicit.client import Client
+from afa.elicit.live import Terms, ask_all
+from afa.elicit.prompts import prompt_digest, render
+from afa.elicit.record import UNKNOWN, Entry, Outcome, Question, Record, Request, request_key
+from afa.elicit.study import Endpoint, Manner
 from afa.errors import ElicitationError, Fault
 
 PATIENT = "other_patient"
@@ -38,23 +49,6 @@ THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
-class State:
-    """What is known of the patient at a turn: t observations in their order; and the earlier turns, where listed."""
-
-    observed: tuple[tuple[str, int], ...]
-    earlier: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def t(self) -> int:
-        return len(self.observed)
-
-    def unobserved(self, briefing: Briefing) -> list[str]:
-        """What may be picked, in the order of names."""
-        seen = {feature for feature, _ in self.observed}
-        return [feature for feature in briefing.features if feature not in seen]
-
-
-@dataclass(frozen=True)
 class Said:
     """What one answer comes to. pick_fault, label_fault : keys of `FAULTS`, "" where that part is legal.
 
@@ -69,77 +63,6 @@ class Said:
     probability: float | None = None
     labels: tuple[str, ...] = ()
     done: bool = False
-
-
-def request(trial: Trial, briefing: Briefing, state: State, protocol: Protocol, asked: int, fault: str) -> Request:
-    """The question of a turn, the `asked`-th time; `fault` : what the answer before broke, "" the first time."""
-    values = {
-        **briefing.told,
-        "patient": trial.alias,
-        "turn": state.t + 1,
-        "turns": protocol.last_of(len(briefing.features)) + 1,
-        "total": len(briefing.features),
-        "observed": state.observed,
-        "unobserved": state.unobserved(briefing),
-        "prior_turns": state.earlier if protocol.turns == TRAJECTORY else (),
-        "fault": FAULTS.get(fault, ""),
-    }
-    names = {"patient": trial.alias, "t": str(state.t), "asked": str(asked)}
-    names |= {"condition": trial.entity} if trial.entity else {}
-    run = protocol.turns if not protocol.at_checkpoints else f"{protocol.turns}, {protocol.order}"
-    return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
-
-
-def said(entry: Entry, trial: Trial, briefing: Briefing, state: State) -> Said:
-    """What an answered entry comes to at this turn."""
-    try:
-        answer = read_answer(ANSWERS[briefing.prompt], entry.raw)
-    except ValueError as error:
-        where = f"the record, {entry.question.prompt} {' '.join(entry.question.values.values())}"
-        raise ElicitationError(Fault(where, str(error), "an answer of its schema", "correct the record")) from None
-    if not isinstance(answer, BinaryTurn | MulticlassTurn):
-        raise TypeError(f"{briefing.prompt} is no prompt of a turn")
-    label_fault = _label_fault(answer, trial, briefing)
-    done = isinstance(answer, MulticlassTurn) and answer.done and not label_fault
-    legal = () if label_fault else tuple(answer.top_k_labels)
-    of_condition = isinstance(answer, BinaryTurn) and not label_fault
-    return Said(
-        pick=answer.next_gene_to_measure or "",
-        pick_fault="" if done else _pick_fault(answer, trial, briefing, state),
-        label_fault=label_fault,
-        decision=(-1 if legal[0] == CONTROL else 1) if of_condition else None,
-        probability=answer.lit_prob if isinstance(answer, BinaryTurn) and not label_fault else None,
-        labels=legal,
-        done=done,
-    )
-
-
-def _pick_fault(answer: BinaryTurn | MulticlassTurn, trial: Trial, briefing: Briefing, state: State) -> str:
-    pick, unobserved = answer.next_gene_to_measure, state.unobserved(briefing)
-    if not unobserved:
-        return ""
-    if answer.patient_id != trial.alias:
-        return PATIENT
-    if pick is None:
-        return "none"
-    if pick in unobserved:
-        return ""
-    return "measured" if pick in briefing.features else "unknown"
-
-
-def _label_fault(answer: BinaryTurn | MulticlassTurn, trial: Trial, briefing: Briefing) -> str:
-    labels: Sequence[str] = answer.top_k_labels
-    if answer.patient_id != trial.alias:
-        return PATIENT
-    if not set(labels) <= set(briefing.labels):
-        return "candidate"
-    if len(set(labels)) < len(labels):
-        return "twice"
-    if len(labels) != briefing.size:
-        return "number"
-    if isinstance(answer, BinaryTurn) and (answer.lit_prob >= THRESHOLD) != (labels[0] != CONTROL):
-        return "probability"
-    return ""
 
 
 STANDS = "stands"
@@ -174,72 +97,292 @@ class Broken:
 
 @dataclass
 class Course:
-    """All turns of a trial, what was asked, and what was broken.
+    """A trial as it goes: all turns, what was asked, and what was broken.
 
     path : features in the order in which they were observed.
     """
 
     trial: Trial
+    briefing: Briefing
+    protocol: Protocol
     turns: list[Turn] = field(default_factory=list)
     requests: list[tuple[int, int, Request]] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     path: list[str] = field(default_factory=list)
+
+    def follow(self) -> Asking:
+        """Go on to the end: at the rounds read out along the trial's order, or each turn by the model's own picks."""
+        last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
+        rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
+        for t in rounds:
+            if order is not None:
+                self.path = list(order[:t])
+            picks = order is None and t < last
+            turn = yield from self._asked(picks=picks)
+            if picks and not turn.said.done:
+                legal = turn.said.pick if not turn.said.pick_fault else ""
+                turn = replace(turn, measured=legal or self.unobserved[0], by_rule=not legal)
+                self.path.append(turn.measured)
+            self.turns.append(turn)
+            if turn.said.done:
+                break
+        self.turns += [Turn(t, STANDS, turn.said, 0) for t in rounds if t > turn.t]
+        return self
+
+    @property
+    def unobserved(self) -> list[str]:
+        """What may be picked, in the order of names."""
+        seen = set(self.path)
+        return [feature for feature in self.briefing.features if feature not in seen]
+
+    def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
+        """One turn, asked until its answer breaks no rule that matters; a pick does only where it is followed."""
+        fault, t = "", len(self.path)
+        for asked in range(1, self.protocol.answers + 1):
+            question = self._question(asked, fault)
+            self.requests.append((t, asked, question))
+            entry = yield question
+            if entry.outcome != "answered":
+                return Turn(t, entry.outcome, Said(), asked)
+            answer = self._said(entry)
+            parts = ((PICK, answer.pick_fault), (LABELS, answer.label_fault))
+            self.broken += [Broken(t, asked, part, kind) for part, kind in parts if kind]
+            fault = answer.label_fault or (answer.pick_fault if picks else "")
+            if not fault:
+                break
+        return Turn(t, entry.outcome, answer, asked)
+
+    def _question(self, asked: int, fault: str) -> Request:
+        """The question of a turn, the `asked`-th time; `fault` : what the answer before broke, "" the first time."""
+        trial, briefing, protocol, t = self.trial, self.briefing, self.protocol, len(self.path)
+        values = {
+            **briefing.told,
+            "patient": trial.alias,
+            "turn": t + 1,
+            "turns": protocol.last_of(len(briefing.features)) + 1,
+            "total": len(briefing.features),
+            "observed": [(feature, trial.values[feature]) for feature in self.path],
+            "unobserved": self.unobserved,
+            "prior_turns": self._earlier() if protocol.turns == TRAJECTORY else (),
+            "fault": FAULTS.get(fault, ""),
+        }
+        names = {"patient": trial.alias, "t": str(t), "asked": str(asked)}
+        names |= {"condition": trial.entity} if trial.entity else {}
+        run = protocol.turns if not protocol.at_checkpoints else f"{protocol.turns}, {protocol.order}"
+        return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
+
+    def _earlier(self) -> list[Mapping[str, Any]]:
+        return [
+            {
+                "turn": turn.t + 1,
+                "feature": turn.measured,
+                "value": self.trial.values[turn.measured],
+                "labels": turn.said.labels,
+            }
+            for turn in self.turns
+            if turn.measured
+        ]
+
+    def _said(self, entry: Entry) -> Said:
+        """What an answered entry comes to at this turn."""
+        prompt = self.briefing.prompt
+        try:
+            answer = read_answer(ANSWERS[prompt], entry.raw)
+        except ValueError as error:
+            where = f"the record, {entry.question.prompt} {' '.join(entry.question.values.values())}"
+            raise ElicitationError(Fault(where, str(error), "an answer of its schema", "correct the record")) from None
+        if not isinstance(answer, BinaryTurn | MulticlassTurn):
+            raise TypeError(f"{prompt} is no prompt of a turn")
+        label_fault = self._label_fault(answer)
+        done = isinstance(answer, MulticlassTurn) and answer.done and not label_fault
+        legal = () if label_fault else tuple(answer.top_k_labels)
+        of_condition = isinstance(answer, BinaryTurn) and not label_fault
+        return Said(
+            pick=answer.next_gene_to_measure or "",
+            pick_fault="" if done else self._pick_fault(answer),
+            label_fault=label_fault,
+            decision=(-1 if legal[0] == CONTROL else 1) if of_condition else None,
+            probability=answer.lit_prob if isinstance(answer, BinaryTurn) and not label_fault else None,
+            labels=legal,
+            done=done,
+        )
+
+    def _pick_fault(self, answer: BinaryTurn | MulticlassTurn) -> str:
+        pick, unobserved = answer.next_gene_to_measure, self.unobserved
+        if not unobserved:
+            return ""
+        if answer.patient_id != self.trial.alias:
+            return PATIENT
+        if pick is None:
+            return "none"
+        if pick in unobserved:
+            return ""
+        return "measured" if pick in self.briefing.features else "unknown"
+
+    def _label_fault(self, answer: BinaryTurn | MulticlassTurn) -> str:
+        labels: Sequence[str] = answer.top_k_labels
+        if answer.patient_id != self.trial.alias:
+            return PATIENT
+        if not set(labels) <= set(self.briefing.labels):
+            return "candidate"
+        if len(set(labels)) < len(labels):
+            return "twice"
+        if len(labels) != self.briefing.size:
+            return "number"
+        if isinstance(answer, BinaryTurn) and (answer.lit_prob >= THRESHOLD) != (labels[0] != CONTROL):
+            return "probability"
+        return ""
 
 
 Asking = Generator[Request, Entry, Course]
 """Yields what is asked, is sent what came of it, and returns the whole."""
 
 
-def follow(trial: Trial, briefing: Briefing, protocol: Protocol) -> Asking:
-    """The course of a trial: at the rounds read out along the trial's order, or each turn by the model's own picks."""
-    course, last, own = Course(trial), protocol.last_of(len(briefing.features)), trial.order is None
-    rounds = range(last + 1) if own else protocol.rounds_of(len(briefing.features))
-    for t in rounds:
-        if trial.order is not None:
-            course.path = list(trial.order[:t])
-        state = _state(course)
-        turn = yield from _asked(course, state, briefing, protocol, picks=own and t < last)
-        if own and t < last and not turn.said.done:
-            legal = turn.said.pick if not turn.said.pick_fault else ""
-            turn = replace(turn, measured=legal or state.unobserved(briefing)[0], by_rule=not legal)
-            course.path.append(turn.measured)
-        course.turns.append(turn)
-        if turn.said.done:
-            break
-    course.turns += [Turn(t, STANDS, turn.said, 0) for t in rounds if t > turn.t]
-    return course
+def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = False) -> list[Course]:
+    """All courses to their ends, in their order; a bar counts waves of questions, on a terminal alone.
+
+    Raises
+    ------
+    ElicitationError : a question whose endpoint fails, or that a record has no answer to; what was answered is kept.
+
+    """
+    ended: dict[int, Course] = {}
+    waiting = {i: next(course) for i, course in enumerate(courses)}
+    with tqdm(desc=source.model, unit="turn", disable=None if progress else True) as bar:
+        while waiting:
+            entries = source.answers(list(waiting.values()))
+            if failed := [entry for entry in entries if entry.outcome == "failed"]:  # which says nothing of the model
+                found = f"no reply to {len(failed)} of {len(entries)} questions; {failed[0].detail}"
+                where, step = f"the endpoint of {failed[0].model}", "run again, which asks what is left"
+                raise ElicitationError(Fault(where, found, "a reply", step))
+            following = {}
+            for i, entry in zip(waiting, entries, strict=True):
+                try:
+                    following[i] = courses[i].send(entry)
+                except StopIteration as end:
+                    ended[i] = end.value
+            waiting = following
+            bar.set_postfix_str(f"{len(waiting)} of {len(courses)} courses open", refresh=False)
+            bar.update()
+    return [ended[i] for i in range(len(courses))]
 
 
-def _state(course: Course) -> State:
-    observed = tuple((feature, course.trial.values[feature]) for feature in course.path)
-    earlier = tuple(
-        {
-            "turn": turn.t + 1,
-            "feature": turn.measured,
-            "value": course.trial.values[turn.measured],
-            "labels": turn.said.labels,
-        }
-        for turn in course.turns
-        if turn.measured
-    )
-    return State(observed, earlier)
+@dataclass(frozen=True)
+class Recorded:
+    """The answers of one model in a store, without any call. manner : as they were asked.
+
+    Raises
+    ------
+    ElicitationError : on asking, a question that the store has no answer to.
+
+    """
+
+    store: Record
+    model: str
+    manner: Manner
+
+    def answers(self, requests: Sequence[Request]) -> list[Entry]:
+        """The answer to each, or the last attempt where as many were made as `manner` makes."""
+        found = [self._entry(request) for request in requests]
+        lacking = [request for request, entry in zip(requests, found, strict=True) if entry is None]
+        if lacking:
+            question = lacking[0].question
+            told = f"no answer to {len(lacking)} of {len(found)} questions; first {question.prompt}, {question.run}, "
+            told += ", ".join(f"{name} {value}" for name, value in question.values.items())
+            step = "complete the record live; or restore bundle, cohort, study and settings that it was made with"
+            raise ElicitationError(Fault(f"{self.store.folder}, {self.model}", told, "an answer to each", step))
+        return [entry for entry in found if entry is not None]
+
+    def attempts(self, request: Request) -> list[Entry]:
+        """All that was ever tried."""
+        digest, parameters = prompt_digest(request.question.prompt), self.manner.parameters
+        return self.store.attempts(request_key(request.question, self.model, parameters, digest, request.digest))
+
+    def _entry(self, request: Request) -> Entry | None:
+        earlier = [entry for entry in self.attempts(request) if entry.outcome != "failed"]
+        answer = next((entry for entry in earlier if entry.outcome == "answered"), None)
+        return answer or (earlier[-1] if len(earlier) >= self.manner.answers else None)
 
 
-def _asked(
-    course: Course, state: State, briefing: Briefing, protocol: Protocol, *, picks: bool
-) -> Generator[Request, Entry, Turn]:
-    """One turn, asked until its answer breaks no rule that matters; a pick does only where it is followed."""
-    fault, trial = "", course.trial
-    for asked in range(1, protocol.answers + 1):
-        question = request(trial, briefing, state, protocol, asked, fault)
-        course.requests.append((state.t, asked, question))
-        entry = yield question
-        if entry.outcome != "answered":
-            return Turn(state.t, entry.outcome, Said(), asked)
-        answer = said(entry, trial, briefing, state)
-        parts = ((PICK, answer.pick_fault), (LABELS, answer.label_fault))
-        course.broken += [Broken(state.t, asked, part, kind) for part, kind in parts if kind]
-        fault = answer.label_fault or (answer.pick_fault if picks else "")
-        if not fault:
-            break
-    return Turn(state.t, entry.outcome, answer, asked)
+def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Recorded:
+    """The answers to these prompts; of the only model that there is unless one is named.
+
+    Raises
+    ------
+    ElicitationError : no model, or several of which none is named.
+
+    """
+    models = sorted({entry.model for entry in store.entries() if entry.question.prompt in prompts})
+    if model is None and len(models) != 1:
+        found = f"answers of {len(models)} models{': ' if models else ''}{', '.join(models)}"
+        step = "name one with baselines.model" if models else "run live first, or name another folder"
+        raise ElicitationError(Fault(str(store.folder), found, "of one model", step))
+    return Recorded(store, model or models[0], manner)
+
+
+@dataclass(frozen=True)
+class Live:
+    """A model that is asked what its record does not have."""
+
+    client: Client
+    concurrency: int = 4
+
+    @property
+    def model(self) -> str:
+        return self.client.endpoint.model
+
+    def answers(self, requests: Sequence[Request]) -> list[Entry]:
+        """As of `afa.elicit.live.ask_all`."""
+        return ask_all(requests, self.client, concurrency=self.concurrency, progress=False)
+
+    def attempts(self, request: Request) -> list[Entry]:
+        """All that was ever tried, in earlier runs too."""
+        return self.client.record.attempts(self.client.key(request))
+
+
+Source = Recorded | Live
+"""Where answers come from."""
+
+
+def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Live:
+    """A client whose caps count what the record has cost before."""
+    budget = Budget(Record(record), terms.caps, terms.prices)
+    return Live(Client(replace(endpoint, model=model or endpoint.model), budget, manner), terms.concurrency)
+
+
+def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, source: Live) -> Used:
+    """What is left to ask uses at most, where each turn is answered at the first call.
+
+    At checkpoints along an order of ours all wordings are known. Turn by turn they hang on the answers: then it is the
+    first patient's, by the longest labels, times the number of patients.
+    """
+    patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
+    counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
+    used = Used()
+    for trial, briefing in counted:
+        course = Course(trial, briefing, replace(protocol, answers=1)).follow()
+        entry, question = _stand_in(trial, briefing), next(course)
+        try:
+            while True:
+                if source.client.recorded(question) is None:
+                    used += source.client.expected(question)
+                question = course.send(entry(question))
+        except StopIteration:
+            pass
+    return used if protocol.at_checkpoints else sum((used for _ in patients), Used())
+
+
+def _stand_in(trial: Trial, briefing: Briefing) -> Callable[[Request], Entry]:
+    """A legal decision of the longest labels that picks nothing, as an entry that is never stored."""
+    labels = sorted(briefing.labels, key=len)[-briefing.size :]
+    answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
+    if trial.entity:
+        answer |= {"lit_prob": float(labels != [CONTROL]), "supporting_text": ""}
+    else:
+        answer |= {"done": False}
+
+    def entry(question: Request) -> Entry:
+        asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.digest)
+        return Entry(*asked, "answered", json.dumps(answer), "", 1, UNKNOWN, UNKNOWN)
+
+    return entry

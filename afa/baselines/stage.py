@@ -16,8 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.baselines import BINARY, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
-from afa.baselines.asked import Source, follow_all
-from afa.baselines.course import Course, follow
+from afa.baselines.course import Course, Source, follow_all
 from afa.bundle import Bundle
 from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
@@ -309,7 +308,7 @@ def run_baselines(
     told = briefings(bundle, protocol, disease=disease, abstracts=abstracts)
     trials = setting.trials(told)
     before(trials)
-    courses = follow_all([follow(trial, briefing, protocol) for trial, briefing in trials], source, progress=progress)
+    courses = follow_all([Course(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
         "turns": typed(TURNS, [row for course in courses for row in _turns(course)]),
         "faults": typed(FAULTS, [{**_keys(course), **vars(each)} for course in courses for each in course.broken]),

@@ -268,7 +268,7 @@ def experiment_baselines(
 ) -> None:
     """Let language models plan, by recorded answers or live, and our planner for the same patients."""
     from afa.baselines import Protocol, prompts_of
-    from afa.baselines.asked import Live, Source, estimate, live, recorded
+    from afa.baselines.course import Live, Source, estimate, live, recorded
     from afa.baselines.stage import TABLES, Setting, run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown

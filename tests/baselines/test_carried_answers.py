@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from afa.baselines import Protocol, prompts_of
-from afa.baselines.asked import Recorded, recorded
+from afa.baselines.course import Recorded, recorded
 from afa.baselines.stage import Setting, run_baselines
 from afa.bundle import Bundle
 from afa.cohort import geo
