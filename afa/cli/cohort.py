@@ -343,7 +343,8 @@ def league_gains(
 ) -> None:
     """Compare the gain over entities with sums over duels: how often does the right entity come first?"""
     from afa.stages.inputs import load_stage_bundle
-    from afa.stages.league.entrants import gains_of_drawn, gains_of_field, read_entrant
+    from afa.stages.league import gains_of_drawn, gains_of_field
+    from afa.stages.league.entrants import read_entrant
 
     if (folder / "study.yaml").is_file():
         entrant = read_entrant(folder, tables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -210,3 +211,21 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         if "=" not in text or text.startswith("=") or len(found) < len(texts):
             raise ConfigError(Fault(option, repr(text), "distinct names, each as NAME=VALUE", "pass e.g. run=demo"))
     return found
+
+
+@lru_cache(maxsize=4096)
+def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
+    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.
+
+    kinds : (M,) of `Bundle.kinds` where features do not all take the same values: shuffled are those of one kind.
+    """
+    return shuffled_alike(np.array(kinds or (0,) * n_features), generator_of("labels", "shuffled genes", permutation))
+
+
+def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
+    """(M,) features in another order, each in the place of one of its kind (M,)."""
+    places = np.arange(len(kinds))
+    for kind in np.unique(kinds):
+        alike = np.flatnonzero(kinds == kind)
+        places[alike] = generator.permutation(alike)
+    return places

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +62,14 @@ class Resampled:
     def every(self) -> Floats:
         """(1 + R, P) weights: every patient once, then the resamples."""
         return np.vstack([np.ones(self.weights.shape[1]), self.weights])
+
+    @cached_property
+    def _by_unit(self) -> Floats:
+        return np.ascontiguousarray(self.every.T)
+
+    def drawn(self, names: Iterable[Any]) -> Floats:
+        """(1 + R, C) `every` of some units by name; those of one unit lie side by side, as `ranking` likes it."""
+        return self._by_unit[self.units.get_indexer(pd.Index(names))].T
 
     def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
         """`value`, `low`, `high`, `n` of any statistic that maps weights (R, P) to its values (R,) or (R, T)."""
@@ -266,6 +274,60 @@ def share_of(part: Floats, whole: Floats) -> Floats:
     """What `part` is of `whole`; NaN where that is 0."""
     share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return share
+
+
+@dataclass(frozen=True)
+class RepeatedTests:
+    """Who of P patients was asked about in which of K repeats (K, P), and is positive (P,); with weights (R + 1, P)."""
+
+    tested: Mask
+    positive: Mask
+    weights: Floats
+
+    def auroc(self, scores: Floats) -> Floats:
+        """(R + 1,) share of the pairs of one repeat that scores (K, P) put in order, ties one half; NaN without any."""
+        one, other = scores[:, self.positive, None], scores[:, None, ~self.positive]
+        higher = np.where(self._together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
+        return share_of(self._weighted(higher), self._pairs)
+
+    def balanced_accuracy(self, scores: Floats) -> Floats:
+        """(R + 1,) mean over classes of the share of signs of scores (K, P) that are right, 0 being half right.
+
+        A mean over repeats, of those in which both classes are drawn; NaN without any.
+        """
+        right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
+        earned = np.where(self.tested, right, 0.0)
+        both = np.ones((len(self.weights), len(scores)), dtype=np.bool_)
+        shares = np.zeros(both.shape)
+        for chosen, weights, total in self._classes:
+            both &= total > 0
+            shares += (weights @ earned[:, chosen].T) / np.maximum(total, 1) / 2
+        return share_of((shares * both).sum(axis=1), both.sum(axis=1, dtype=np.float64))
+
+    @cached_property
+    def repeats(self) -> list[RepeatedTests]:
+        """Each repeat by itself, with all patients counted once."""
+        plain = np.ones((1, len(self.positive)))
+        return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
+
+    @cached_property
+    def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
+        """Who is positive and who negative; with their weights (R + 1, C), and those of the tested, (R + 1, K)."""
+        chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
+        return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
+
+    @cached_property
+    def _together(self) -> Mask:
+        return self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
+
+    @cached_property
+    def _pairs(self) -> Floats:
+        return self._weighted(self._together.sum(axis=0))
+
+    def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
+        (_, of_positive, _), (_, of_negative, _) = self._classes
+        summed: Floats = ((of_positive @ pairs) * of_negative).sum(axis=1)
+        return summed
 
 
 BINS = 10

@@ -14,7 +14,7 @@ from afa.engine.tasks import classes_of, elbo_differences, follow_gain, follow_o
 from afa.errors import CohortError
 from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.stages.league.readings import which
+from afa.stages.league.entrants import which
 
 TIGHT = Solver(tolerance=1e-13, max_iterations=4000)
 SEEDS = range(12)

@@ -18,13 +18,16 @@ from afa.field import import_field
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.league import NOT_FETCHED, worth, write_league
 from afa.stages.league import Settings, follow_field, statistics
-from afa.stages.league.entrants import NOBODY, Entrant, Task, read_entrant
-from afa.stages.league.readings import (
+from afa.stages.league.entrants import (
+    NOBODY,
+    Entrant,
     Reading,
+    Task,
     Trained,
     discounted,
     measured_first,
     plainly_coupled,
+    read_entrant,
     uncoupled,
     which,
     with_and_without,

@@ -8,7 +8,8 @@ from afa.bundle import load_bundle
 from afa.engine.course import MISSING
 from afa.engine.patient import Patient
 from afa.errors import ConfigError
-from afa.stages.league.entrants import GAINS, _told, gains_of_drawn, gains_of_field, read_entrant
+from afa.stages.league import GAINS, _told, gains_of_drawn, gains_of_field
+from afa.stages.league.entrants import read_entrant
 
 
 def test_all_gains_end_alike_and_the_lead_of_information_over_itself_is_none():

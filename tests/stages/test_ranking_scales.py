@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afa.engine.duels import all_pairs
-from afa.stages.labels.tasks import shuffled_genes
+from afa.stages.inputs import shuffled_genes
 from afa.stages.ranking.ways import (
     cohort_scale,
     expected_counts,

@@ -17,7 +17,7 @@ from afa.inference.meanfield import mean_field
 from afa.mrf import Evidence
 from afa.orders import random_order
 from afa.preference import cross_expectations, duels_of, linearity, population, population_posterior, wald
-from afa.stages.labels.tasks import shuffled_genes
+from afa.stages.inputs import shuffled_genes
 from afa.stages.ranking import Settings, run, summarise
 from afa.stages.ranking.tables import patient_auroc, scales_of, size_correlation
 from afa.stages.ranking.ways import METHODS, known, leads, places, raw_scale

@@ -15,16 +15,14 @@ from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
 from afa.orders import random_order
 from afa.planner import BinaryPlanner
-from afa.stages.inputs import amounts
-from afa.stages.labels import Settings, label_tables
-from afa.stages.labels.numbers import summarise
+from afa.stages.inputs import amounts, shuffled_genes
+from afa.stages.labels import Settings, label_tables, summarise
 from afa.stages.labels.tasks import (
     Setting,
     as_greedy_chooses,
     by_model,
     in_random_order,
     settings_of,
-    shuffled_genes,
     tasks_of,
 )
 from afa.stages.settings import Bootstrap

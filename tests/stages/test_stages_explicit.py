@@ -15,14 +15,13 @@ from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.stages import binary
 from afa.stages.calibration import NOT_COMPILED, run, summarise
-from afa.stages.inputs import closures_beside, explicit_references
+from afa.stages.inputs import closures_beside, explicit_references, shuffled_genes
 from afa.stages.labels import Settings as Labels
 from afa.stages.labels import label_tables
-from afa.stages.labels.numbers import summarise as summarise_labels
-from afa.stages.labels.tasks import shuffled_genes
+from afa.stages.labels import summarise as summarise_labels
 from afa.stages.labels_needed import Settings as Needed
 from afa.stages.labels_needed import needed_tables
-from afa.stages.labels_needed.numbers import summarise as summarise_labels_needed
+from afa.stages.labels_needed import summarise as summarise_labels_needed
 from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
 from afa.stages.stopping import stopping_tables
 from afa.stages.stopping import summarise as summarise_stopping

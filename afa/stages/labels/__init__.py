@@ -7,40 +7,42 @@ Every label is a binary task of its own entity. Nothing here is chosen by labels
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import Field
 
 from afa.bundle import Bundle
-from afa.closure import contraction, shared_factor
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.base import Column, Section, Seeds, Stage, described
 from afa.stages.inputs import Reference, explicit_references, note
-from afa.stages.labels.numbers import summarise as summarise
 from afa.stages.labels.tasks import (
     GREEDY,
     RANDOM,
-    Setting,
     Task,
-    as_greedy_chooses,
+    at_full_observation,
     by_model,
-    in_random_order,
+    followed,
     label_null,
+    row_of,
     settings_of,
-    settled,
     tasks_of,
+    tasks_of_controls,
 )
-from afa.stats.tables import joined, rows_of
+from afa.stats.accuracy import Resampled, accuracies, ranking
+from afa.stats.resampling import interval, with_interval
+from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
+from afa.stats.tables import joined, rows_by
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Inference
+    from afa.stages.settings import Bootstrap, Inference
 
 
 class Settings(Section):
@@ -150,11 +152,9 @@ def label_tables(
     by_cohort : the same patients encoded against themselves, by threshold; the first is the headline, as is the first
     of the strengths. A bundle with features of two values is read as `explicit` alone, on the cohort of the run.
 
-    Returns seven tables.
-
-    `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`, F_1 - F_0
-    in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds; `label`.
-    t is 0, each of the percents, and 100: per cent of the support.
+    Returns `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`,
+    F_1 - F_0 in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds;
+    `label`. t is 0, each of the percents, and 100: per cent of the support.
 
     `controls`: the same of healthy controls, each encoded without itself, of every entity, under the settings fixed
     beforehand whose values are encoded as the cohort's own are: there the right answer is no (F9). No controls, no
@@ -191,14 +191,14 @@ def label_tables(
     fixed = [setting for setting in settings if not setting.variant]
 
     def scored(tasks: Sequence[Task]) -> list[pd.DataFrame]:
-        return by_model(tasks, lambda own: _followed(own, labels.percents, labels.seeds, solver), threads)
+        return by_model(tasks, lambda own: followed(own, labels.percents, labels.seeds, solver), threads)
 
     scores = scored(tasks)
-    healthy = scored(_of_controls(bundle, cohort, [setting for setting in fixed if setting.reference != "cohort"]))
+    healthy = scored(tasks_of_controls(bundle, cohort, [setting for setting in fixed if setting.reference != "cohort"]))
     found = {
         "scores": scores,
         "controls": [part.rename(columns={"patient": "control"}) for part in healthy],
-        "whole": [_whole_scores(bundle, cohorts[setting.threshold], setting) for setting in fixed],
+        "whole": [at_full_observation(bundle, cohorts[setting.threshold], setting) for setting in fixed],
         "null": label_null([task for task in tasks if not task.setting.variant], labels, solver, threads),
         "labels": [
             pd.DataFrame({"patient": task.patients, "entity": entity, "label": task.positive.astype(np.int8)})
@@ -206,74 +206,195 @@ def label_tables(
         ],
     }
     tables = {name: joined(parts, COLUMNS[name].split()[:-2]) for name, parts in found.items()}
-    rows = [_described(task, part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
+    rows = [row_of(task, part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
     tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     return tables
 
 
-def _described(task: Task, shift: float) -> dict[str, object]:
-    """The row of a task in `tasks`."""
-    mrf, shared = task.bundle.mrf(task.entity), task.setting.coupling == "shared"
-    return {
-        **task.setting.keys,
-        "entity": task.entity,
-        "threshold": task.setting.threshold,
-        "strength": task.setting.strength if shared else None,
-        "support": len(task.support),
-        "contraction": contraction(mrf),
-        "factor": shared_factor(mrf, task.setting.strength) if shared else None,
-        "positive": int(task.positive.sum()),
-        "negative": int((~task.positive).sum()),
-        "shift": float(shift),
-    }
+HELD = {
+    "auroc": ("auroc", "two_elbo"),
+    "balanced_accuracy": ("balanced_accuracy", "two_elbo"),
+    "balanced_accuracy_calibrated": ("balanced_accuracy", "posterior"),
+}
+"""Metric and method of each column of the null."""
+
+SETTING = ["reference", "coupling", "variant"]
+Variants = Mapping[tuple[str, ...], tuple[str, float]]
+"""By setting of the grid around what was fixed: `variant` and `level` of its rows in the summary."""
 
 
-def _of_controls(bundle: Bundle, cohort: Cohort, settings: Sequence[Setting]) -> list[Task]:
-    """The tasks of the healthy, of whom nobody has a label."""
-    names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
-    ill = np.zeros(len(names), dtype=bool)
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
+
+    The headline rows are means over the labels; rows with an `entity` one label; variants `threshold`, `strength` and
+    `threshold_at_strength_...`, with the number as level, the grid around what was fixed. The sign of `two_elbo` is the
+    paper's decision, `posterior` the side of one half that the probability is on; AUROC and average precision are the
+    same for both.
+    """
+    labels = tables["labels"]
+    sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
+    used, left_out = labels["entity"].nunique(), len(tables["left_out"])
+    counts = count_rows({"labels": (used, used + left_out), "labels_of_one_class": (left_out, used + left_out)})
+    variants = _variants(tables["tasks"])
+    rows = [(counts, {}), *_beside(labels, sample), *_metrics(tables["scores"], sample, variants)]
+    found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
+    if len(tables["controls"]):
+        found.append(summary_rows("controls", _controls(tables["controls"], bootstrap)))
+    if len(tables["tasks"]):
+        specificity = _specificity(tables["whole"], labels, sample)
+        found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
+        null = _null(tables["null"], tables["scores"], bootstrap.confidence)
+        found.append(summary_rows("null", null.assign(target="clinical", start="uniform")))
+    return pd.concat(found, ignore_index=True)
+
+
+def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
+    """Prevalence of each label, and the share that the better constant answer has right."""
+    by_entity: dict[str, dict[str, Floats]] = {"prevalence": {}, "majority": {}}
+    sizes = {}
+    for name, part in labels.groupby("entity", sort=False):
+        weights = sample.drawn(part["patient"])
+        prevalence = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
+        by_entity["prevalence"][str(name)] = prevalence
+        by_entity["majority"][str(name)] = prevalence if prevalence[0] >= 0.5 else 1 - prevalence
+        sizes[str(name)] = len(part)
     return [
-        Task(setting, bundle, entity, names, values, ill) for setting in settings for entity in bundle.entities if names
+        (_lines(values, sizes, sample.confidence), {"metric": metric}) for metric, values in by_entity.items() if values
     ]
 
 
-def _followed(
-    tasks: Sequence[Task], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
-) -> list[pd.DataFrame]:
-    """The rows of tasks of one model, task by task."""
-    fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
-    runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
-    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
-    for allocation, seed, among in [*runs, (GREEDY, None, fixed)]:
-        if not among:
-            continue
-        values = np.concatenate([tasks[i].values for i in among])
-        if allocation == RANDOM:
-            raw, shift = in_random_order(tasks[0], values, percents, int(seed or 0), solver)
-        else:
-            raw, shift = as_greedy_chooses(tasks[0], values, percents, solver)
-        for i, own in zip(among, np.split(raw, len(among)), strict=True):
-            tables[i].append(_scores(tasks[i], allocation, seed, [0, *percents, 100], own, shift))
-    return [pd.concat(parts, ignore_index=True) for parts in tables]
+def _variants(tasks: pd.DataFrame) -> Variants:
+    """What differs from the first setting of the same reference and coupling, which was fixed beforehand."""
+    settings = tasks.drop_duplicates(SETTING).fillna({"threshold": 0.0, "strength": 0.0})
+    numbers = settings[["threshold", "strength"]]
+    other = numbers != numbers.groupby([settings["reference"], settings["coupling"]]).transform("first")
+    at = numbers["strength"].map("_at_strength_{:g}".format).where(other["strength"], "")
+    names = ("threshold" + at).where(other["threshold"], "strength")
+    levels = numbers["threshold"].where(other["threshold"], numbers["strength"])
+    return dict(zip(settings[SETTING].itertuples(index=False, name=None), zip(names, levels, strict=True), strict=True))
 
 
-def _scores(
-    task: Task, allocation: str, seed: int | None, shown: Sequence[int], raw: Floats, shift: float
-) -> pd.DataFrame:
-    rows = rows_of(patient=task.patients, t=np.array(shown, dtype=np.int32))
-    keys: dict[str, Any] = {**task.setting.keys, "entity": task.entity, "allocation": allocation, "shift": shift}
-    return rows.assign(
-        **keys,
-        seed=pd.array([seed], dtype="Int64").repeat(raw.size),
-        observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
-        raw=raw.ravel(),
-        calibrated=settled(raw - shift).ravel(),
-        label=np.repeat(task.positive, len(shown)).astype(np.int8),
-    )
+def _metrics(scores: pd.DataFrame, sample: Resampled, variants: Variants) -> Iterator[Labelled]:
+    """Every metric by setting, order and t: runs of one order are averaged, then labels."""
+    columns = _by_column(scores)
+    for (reference, coupling, variant, allocation, t), by_entity in _runs(scores).items():
+        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        for name, runs in by_entity.items():
+            each = [measured(columns, run, sample.drawn(columns["patient"][run])) for run in runs]
+            for column in each[0]:
+                found.setdefault(column, {})[name] = np.mean([values[column] for values in each], axis=0)
+        sizes = {name: sum(map(len, runs)) for name, runs in by_entity.items()}
+        for (metric, method), values in found.items():
+            lines = _lines(values, sizes, sample.confidence)
+            if variant:
+                name, level = variants[reference, coupling, variant]
+                lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
+            keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
+            order = {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
+            yield lines, {**keys, **order, "t": t}
 
 
-def _whole_scores(bundle: Bundle, cohort: Cohort, setting: Setting) -> pd.DataFrame:
-    scores = settled(bundle.energies(cohort.values, setting.coupling)).T.ravel()
-    table = rows_of(entity=bundle.entities, patient=cohort.patients)
-    return table.assign(reference=setting.reference, coupling=setting.coupling, score=scores)
+def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
+    held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
+    sample = Resampled.of(held["patient"].unique(), **dict(bootstrap), purpose="labels")
+    rows = labelled(_metrics(held, sample, {}))
+    return rows[rows["metric"] == "specificity"]
+
+
+def _by_column(scores: pd.DataFrame) -> dict[str, NDArray[Any]]:
+    return {name: scores[name].to_numpy() for name in ("patient", "raw", "calibrated", "label")}
+
+
+def _runs(scores: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, list[NDArray[np.intp]]]]:
+    """Rows of each run, by setting, order and t and then by entity, in the order of the table."""
+    found: dict[tuple[Any, ...], dict[str, list[NDArray[np.intp]]]] = {}
+    for (*key, entity, _), run in rows_by(scores, [*SETTING, "allocation", "t", "entity", "seed"]).items():
+        found.setdefault(tuple(key), {}).setdefault(entity, []).append(run)
+    return found
+
+
+def measured(
+    scores: Mapping[str, NDArray[Any]], run: NDArray[np.intp], weights: Floats
+) -> dict[tuple[str, str], Floats]:
+    """By (metric, method): the value of some rows of `scores`, by column, under each row of the weights."""
+    positive = scores["label"][run] == 1
+    area, precision = ranking(scores["raw"][run], positive, weights)
+    found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
+    for method, column in (("two_elbo", "raw"), ("posterior", "calibrated")):
+        decided = accuracies(scores[column][run], positive, weights)
+        found |= {(metric, method): shares for metric, shares in decided._asdict().items()}
+    return found
+
+
+def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: float) -> pd.DataFrame:
+    """The mean over labels and then each label, from a value followed by its resamples."""
+    each = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
+    cases = [sum(sizes.values()), *(sizes[name] for name in values)]
+    return with_interval(each, confidence=confidence).assign(entity=np.array([None, *values]), n=cases)
+
+
+def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
+    """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
+
+    `auroc`: of the own score; variant `best_other`: of the best of the others, chosen on these same patients; variant
+    `mean_of_others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
+    """
+    tables = []
+    for key, part in whole.groupby(["reference", "coupling"], sort=False):
+        reference, coupling = map(str, key)
+        scores = part.pivot(index="patient", columns="entity", values="score")
+        found: dict[tuple[str, str | None], dict[str, Floats]] = {}
+        for name, known in labels.groupby("entity", sort=False):
+            drawn = sample.drawn(known["patient"])
+            positive = known["label"].to_numpy() == 1
+            table = scores.loc[list(known["patient"])]
+            areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
+            own = areas.pop(str(name))
+            others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
+            values = {
+                ("auroc", None): own,
+                ("auroc", "best_other"): others[int(np.argmax(others[:, 0]))],
+                ("auroc", "mean_of_others"): others.mean(axis=0),
+                ("gap", None): own - others.mean(axis=0),
+                ("rank", None): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
+            }
+            for column, value in values.items():
+                found.setdefault(column, {})[str(name)] = value
+        for (metric, variant), by_label in found.items():
+            lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), sample.confidence)
+            lines = lines.assign(n=scores.shape[1], variant=variant)
+            tables.append(lines.assign(metric=metric, reference=reference, coupling=coupling))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """What shuffled bundles come to, and how often they come to as much as the real one does on the same order.
+
+    value, low, high : mean and quantiles over permutations. `p_value`, with its metric as `quantity`:
+    (1 + shuffled bundles that are no worse) / (1 + all of them).
+    """
+    first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
+    chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]
+    chosen, tables = chosen[chosen["t"].isin(null["t"].unique())], []
+    columns, runs = _by_column(chosen), _runs(chosen)
+    for key, part in null.groupby(["reference", "coupling", "allocation", "t"], sort=False):
+        reference, coupling, allocation, t = *map(str, key[:3]), int(str(key[3]))
+        keys = {"reference": reference, "coupling": coupling, "allocation": allocation}
+        of_entity = runs[reference, coupling, "", allocation, t].items()
+        own = {entity: measured(columns, run, np.ones((1, len(run)))) for entity, (run,) in of_entity}
+        wide = part.pivot(index="permutation", columns="entity", values=list(HELD))
+        for column, (metric, method) in HELD.items():
+            real = {name: float(values[metric, method][0]) for name, values in own.items()}
+            by_label = wide.loc[:, [(column, name) for name in real]].to_numpy()
+            every = np.column_stack([by_label.mean(axis=1), by_label])
+            low, high = interval(every, confidence=confidence)
+            reached = every >= np.append(np.mean(list(real.values())), list(real.values())) - 1e-12
+            spread = {"value": every.mean(axis=0), "low": low, "high": high, "metric": metric}
+            chance = {"value": (1 + reached.sum(axis=0)) / (1 + len(every)), "metric": "p_value"}
+            for rows, quantity in ((spread, None), (chance, metric)):
+                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(quantity=quantity, **keys, t=t)
+                table = table.assign(n=len(every), method=method)
+                tables.append(table.assign(gain="cmi" if allocation == GREEDY else None))
+    return pd.concat(tables, ignore_index=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models, exclusive_log_odds
-from afa.closure import COUPLINGS, STRENGTH, Closure
+from afa.closure import COUPLINGS, STRENGTH, Closure, contraction, shared_factor
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.orders import generator_of, random_orders
-from afa.stages.inputs import Reference
+from afa.orders import random_orders
+from afa.stages.inputs import Reference, shuffled_genes
 from afa.stats.accuracy import auroc
+from afa.stats.tables import rows_of
 
 if TYPE_CHECKING:
     from afa.stages.labels import Settings
@@ -133,6 +134,32 @@ def tasks_of(
     return tasks, left_out
 
 
+def row_of(task: Task, shift: float) -> dict[str, object]:
+    """The row of a task in `tasks`."""
+    mrf, shared = task.bundle.mrf(task.entity), task.setting.coupling == "shared"
+    return {
+        **task.setting.keys,
+        "entity": task.entity,
+        "threshold": task.setting.threshold,
+        "strength": task.setting.strength if shared else None,
+        "support": len(task.support),
+        "contraction": contraction(mrf),
+        "factor": shared_factor(mrf, task.setting.strength) if shared else None,
+        "positive": int(task.positive.sum()),
+        "negative": int((~task.positive).sum()),
+        "shift": float(shift),
+    }
+
+
+def tasks_of_controls(bundle: Bundle, cohort: Cohort, settings: Sequence[Setting]) -> list[Task]:
+    """The tasks of the healthy, of whom nobody has a label."""
+    names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
+    ill = np.zeros(len(names), dtype=bool)
+    return [
+        Task(setting, bundle, entity, names, values, ill) for setting in settings for entity in bundle.entities if names
+    ]
+
+
 def by_model(
     tasks: Sequence[Task], follow: Callable[[Sequence[Task]], list[pd.DataFrame]], threads: int | None
 ) -> list[pd.DataFrame]:
@@ -216,27 +243,50 @@ def as_greedy_chooses(
     return raw, shift
 
 
+def followed(
+    tasks: Sequence[Task], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
+) -> list[pd.DataFrame]:
+    """The rows of tasks of one model, task by task."""
+    fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
+    runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
+    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
+    for allocation, seed, among in [*runs, (GREEDY, None, fixed)]:
+        if not among:
+            continue
+        values = np.concatenate([tasks[i].values for i in among])
+        if allocation == RANDOM:
+            raw, shift = in_random_order(tasks[0], values, percents, int(seed or 0), solver)
+        else:
+            raw, shift = as_greedy_chooses(tasks[0], values, percents, solver)
+        for i, own in zip(among, np.split(raw, len(among)), strict=True):
+            tables[i].append(_scores(tasks[i], allocation, seed, [0, *percents, 100], own, shift))
+    return [pd.concat(parts, ignore_index=True) for parts in tables]
+
+
+def _scores(
+    task: Task, allocation: str, seed: int | None, shown: Sequence[int], raw: Floats, shift: float
+) -> pd.DataFrame:
+    rows = rows_of(patient=task.patients, t=np.array(shown, dtype=np.int32))
+    keys: dict[str, Any] = {**task.setting.keys, "entity": task.entity, "allocation": allocation, "shift": shift}
+    return rows.assign(
+        **keys,
+        seed=pd.array([seed], dtype="Int64").repeat(raw.size),
+        observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
+        raw=raw.ravel(),
+        calibrated=settled(raw - shift).ravel(),
+        label=np.repeat(task.positive, len(shown)).astype(np.int8),
+    )
+
+
+def at_full_observation(bundle: Bundle, cohort: Cohort, setting: Setting) -> pd.DataFrame:
+    scores = settled(bundle.energies(cohort.values, setting.coupling)).T.ravel()
+    table = rows_of(entity=bundle.entities, patient=cohort.patients)
+    return table.assign(reference=setting.reference, coupling=setting.coupling, score=scores)
+
+
 def settled(scores: Floats) -> Floats:
     """Scores without the rounding in which sums of the same numbers in another order differ."""
     return np.round(scores, DIGITS) + 0.0
-
-
-@lru_cache(maxsize=4096)
-def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
-    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.
-
-    kinds : (M,) of `Bundle.kinds` where features do not all take the same values: shuffled are those of one kind.
-    """
-    return shuffled_alike(np.array(kinds or (0,) * n_features), generator_of("labels", "shuffled genes", permutation))
-
-
-def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """(M,) features in another order, each in the place of one of its kind (M,)."""
-    places = np.arange(len(kinds))
-    for kind in np.unique(kinds):
-        alike = np.flatnonzero(kinds == kind)
-        places[alike] = generator.permutation(alike)
-    return places
 
 
 def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:

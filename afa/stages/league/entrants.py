@@ -1,7 +1,8 @@
-"""A field as the league takes it: its patients' values, what is asked of them, and what to know of the table.
+"""Who takes part in the league: fields, what a bundle says in several readings, and classifiers that were given labels.
 
-And the gain over entities beside sums over duels (decisions.md F15): on patients that a bundle draws from its own
-models, where the gain alone is compared, since the bundle is right about them; or on those of a field.
+A field is its patients' values, what is asked of them, and what to know of the table. A reading is followed by the
+compiled engine alone. A value that was not measured (`MISSING`) is never asked for and says nothing (docs/decisions.md,
+F8).
 """
 
 from __future__ import annotations
@@ -13,22 +14,35 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import log_softmax
 
 from afa.bundle import Bundle
+from afa.bundle.rates import STRENGTH, exclusive_of, hypotheses_of, with_groups
+from afa.closure import Closure
 from afa.cohort.table_cohort import encode_cohort, field_cohort, find_table, load_field, read_table_labels
 from afa.cohort.tables import read_cells
-from afa.engine.course import MISSING
-from afa.engine.patient import Patient
-from afa.errors import CohortError, ConfigError, Fault
+from afa.engine.course import ENTITIES, MISSING
+from afa.engine.follow import choose, follow
+from afa.engine.layout import Models
+from afa.engine.tasks import classes_of
+from afa.errors import CohortError
 from afa.field import build_field_bundle
-from afa.inference.result import probabilities_of
-from afa.mrf import Floats
-from afa.orders import generator_of, random_order
-from afa.planner.explicit import ExplicitPatient
-from afa.planner.sides import sides_for
-from afa.stats.accuracy import Resampled, auroc
+from afa.mrf import VALUES, Floats, PairwiseMRF
+from afa.orders import random_order
+from afa.planner.sides import Repeats, sides_for
+from afa.stages.labels_needed.classifiers import (
+    Classifier,
+    Mask,
+    Method,
+    conditionals,
+    information_of,
+    most_told,
+    train,
+)
+from afa.stages.simulate.walks import measured_first
+from afa.stats.accuracy import auroc
 
 Answers = NDArray[np.int64]
 NOBODY = "none of them"
@@ -172,97 +186,214 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-GAINS = ("information", "sum over duels", "weighted sum over duels", "random")
-ROUNDS = (1, 2, 3, 5, 8, 12)
+Values = NDArray[np.int8]
+Orders = NDArray[np.int64]
+RULES = ("boundary", "greedy", "priority_all")
+"""The rules by which one of many is looked for; the first is the planner's order. With two hypotheses all are one."""
 
 
-def gains_of_drawn(bundle: Bundle, n_patients: int, *, seed: int = 0, resamples: int = 1_000) -> pd.DataFrame:
-    """`compare_gains` of patients whose entity is drawn uniformly, and each feature from its own marginal."""
-    draw, empty = generator_of("gains", bundle.digest, seed), Patient(bundle, gain="cmi")
-    own = np.full((len(bundle.entities), len(bundle.features), 3), 1 / 3)
-    own[empty.packed.owner, empty.packed.feature] = probabilities_of(empty.state.m, empty.state.q)
-    truth = draw.integers(len(bundle.entities), size=n_patients)
-    values = (draw.random((n_patients, len(bundle.features), 1)) > own[truth].cumsum(axis=2)[:, :, :2]).sum(axis=2) - 1
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a bundle says of C hypotheses, as a bundle to the engine; exactly one of them holds."""
 
-    def patient() -> Patient:
-        return Patient(bundle, gain="cmi", packed=empty.packed)
+    models: Bundle | Models
 
-    return compare_gains(patient, values, truth, draw, resamples=resamples)
+    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+        """(P, T, C) log-evidence after `rounds` (T,) of the order that a rule makes of each patient, values (P, M).
+
+        fixed : whether the rule looks at its candidates once, before anything is known: one order for all patients.
+        """
+        most, at = values.shape[1], _from_start(rounds)
+        partly = [t for t in at if t < most]
+        elbo = choose(
+            self.models,
+            values,
+            ENTITIES,
+            allocation=rule,
+            gain="cmi",
+            k=1,
+            n_rounds=partly[-1],
+            rescoring=(0,) if fixed else None,
+            rounds=partly,
+        ).elbo
+        if most in at:  # whatever the order
+            everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
+            last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
+            elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
+        return self._evidence(elbo, rounds)
+
+    def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
+        """(P, M) the order that a rule makes of each patient, or its first features; -1 after all that was measured."""
+        rescoring = (0,) if fixed else None
+        return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
+
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-evidence after `rounds` (T,) of given orders (P, M)."""
+        return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
+
+    def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-odds that start at the prior, whatever the normalisers are (docs/decisions.md, S7 and F3)."""
+        known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
+        shown = _from_start(rounds)
+        return np.asarray(known[:, [shown.index(t) for t in rounds]])
 
 
-def gains_of_field(entrant: Entrant, *, seed: int = 0, resamples: int = 1_000) -> pd.DataFrame:
-    """`compare_gains` of a field's patients who have one of its entities, by how often each value occurs.
+@dataclass(frozen=True, eq=False)
+class Discounted(Reading):
+    """A reading without couplings, believed by how much the findings of a hypothesis repeat each other (F16).
 
-    Raises
-    ------
-    ConfigError : the field does not ask which one of several entities holds.
-
+    asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`,
+    against which the others are held, the features it speaks of and how much they repeat each other. That last one is
+    left out of the evidence where `asked` does not have it.
     """
-    task = next((task for task in entrant.tasks if task.main and task.entity is None), None)
-    if task is None:
-        expected = "one that asks which of several entities holds"
-        raise ConfigError(Fault(f"field {entrant.name}", "a question of yes or no", expected, "name another field"))
-    bundle = entrant.bundle
-    sides = sides_for(bundle, "one", exactly=False, entity=None, discounted=False)
 
-    def patient() -> ExplicitPatient:
-        return ExplicitPatient(sides, rivals=True, inference="mean_field", gain="cmi")
+    asked: Reading
+    repeats: tuple[tuple[Orders, Repeats], ...]
 
-    known = (task.answers >= 0) & (task.answers < len(bundle.entities))
-    draw = generator_of("gains", bundle.digest, seed)
-    return compare_gains(patient, entrant.values[known], task.answers[known], draw, resamples=resamples)
+    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+        """(P, T, C) believed log-odds after `rounds` (T,) of the order of `asked`."""
+        orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
+        return self.along(values, completed(orders, values.shape[1]), rounds)
+
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) believed log-odds after `rounds` (T,) of given orders (P, M)."""
+        shown = _from_start(rounds)
+        evidence = super().along(values, orders, shown)
+        odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
+        for place, t in enumerate(shown):
+            seen = np.zeros(values.shape, dtype=np.bool_)
+            seen[rows, orders[:, :t]] = True
+            seen &= values != MISSING
+            for c, (at, repeats) in enumerate(self.repeats):
+                share = repeats.believed(seen[:, at])
+                odds[:, place, c] = odds[:, 0, c] + share * (odds[:, place, c] - odds[:, 0, c])
+        return odds[:, [shown.index(t) for t in rounds], : len(self.asked.models.entities)]
 
 
-def compare_gains(
-    patient: Callable[[], Patient | ExplicitPatient],
-    values: NDArray[np.integer],
-    truth: NDArray[np.int64],
-    draw: np.random.Generator,
-    *,
-    resamples: int,
-) -> pd.DataFrame:
-    """How often the right entity comes first after some features, by the gain that chose them.
+def _from_start(rounds: Sequence[int]) -> list[int]:
+    return sorted({0, *rounds})
 
-    Parameters
-    ----------
-    patient : makes one of whom nothing is known
-    values : (P, M) in {-1, 0, +1} or `MISSING`, which is never asked for. truth : (P,) the entity that holds
-    draw : of random order
-    resamples : of patients, for intervals
 
-    Returns
-    -------
-    DataFrame : gain, t, first, low, high, lead of `information` on the same patients, lead_low, lead_high
+def completed(orders: Orders, n_features: int) -> Orders:
+    """(P, M) orders that go on, where they end, with the other features as they stand."""
+    place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
+    np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
+    return place[:, :n_features].argsort(axis=1, kind="stable")
 
+
+def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
+    """Whether an entity holds."""
+    return Reading(classes_of(bundle, entity, closure, STRENGTH))
+
+
+def which(bundle: Bundle, nobody: str | None = None) -> Reading:
+    """Which entity holds, by how often each value occurs; `nobody` names one more hypothesis, the background."""
+    found, names = hypotheses_of(bundle), list(bundle.entities)
+    chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
+    if nobody is not None:
+        at = np.array(sorted(j for _, members in bundle.exclusive for j in members), dtype=np.intp)
+        nothing = PairwiseMRF.of_probabilities(bundle.background[at], np.zeros((len(at), len(at))))
+        found, names, chances = [*found, (nothing, at)], [*names, nobody], [*chances, bundle.background]
+    models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
+    spoken = tuple(at for _, at in found)
+    groups = exclusive_of(bundle, spoken[0])
+    return Reading(Models(bundle.name, tuple(names), bundle.features, models, spoken, bundle.background, groups))
+
+
+def uncoupled(reading: Reading) -> Reading:
+    """A reading of probabilities without its couplings: naive Bayes (docs/decisions.md, F4)."""
+    return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
+
+
+def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted:
+    """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16).
+
+    A member of an exclusive group counts there as a finding by itself, which repeats no other.
     """
-    n_patients, n_features = values.shape
-    rounds = [t for t in ROUNDS if t <= n_features]
-    right = {gain: np.zeros((n_patients, rounds[-1] + 1)) for gain in GAINS}
-    for gain, found in right.items():
-        for i in range(n_patients):
-            one, left, order = patient(), values[i] != MISSING, draw.permutation(n_features)
-            for t in range(1, rounds[-1] + 1):
-                if left.any():
-                    told = -order.astype(np.float64) if gain == "random" else _told(one, gain)
-                    feature = int(np.argmax(np.where(left, told, -np.inf)))
-                    one.observe(feature, int(values[i, feature]))
-                    left[feature] = False
-                found[i, t] = one.log_evidence().argmax() == truth[i]
-    resampled = Resampled.of(range(n_patients), resamples=resamples, confidence=0.95, purpose="gains")
-    tables, each = [], np.ones((n_patients, len(rounds)))
-    for gain, found in right.items():
-        first, lead = (resampled.mean([(part[:, rounds], each)]) for part in (found, right["information"] - found))
-        table = {"gain": gain, "t": rounds, "first": first["value"], "low": first["low"], "high": first["high"]}
-        table |= {"lead": lead["value"], "lead_low": lead["low"], "lead_high": lead["high"]}
-        tables.append(pd.DataFrame(table))
-    return pd.concat(tables, ignore_index=True)
+    apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
+    known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
+    repeats = tuple((side.at, side.repeats) for side in known.sides if side.repeats is not None and side.at.size)
+    models = uncoupled(asked if entity is not None else which(bundle, "none")).models
+    return Discounted(models, uncoupled(asked), repeats)
 
 
-def _told(patient: Patient | ExplicitPatient, gain: str) -> Floats:
-    """(M,) what each feature tells, by `information` or by a sum over all duels, weighted by (w_a + w_b)^2 or not."""
-    if gain == "information":
-        return patient.information()
-    a, b = patient.pairs.T
-    posterior = softmax(patient.log_evidence())
-    weights = (posterior[a] + posterior[b]) ** 2 if gain.startswith("weighted") else np.ones(len(a))
-    return patient.summed_gain(np.arange(len(a)), weights)
+def plainly_coupled(reading: Reading) -> Reading:
+    """A reading of probabilities whose couplings are about 0, not about the means (docs/decisions.md, F2a).
+
+    That is the reading with couplings about the means that they lead to: f(s) + s psi mu are the terms of P there.
+    """
+    return _with(reading, lambda model: (_moved(model), model.couplings))
+
+
+def _moved(model: PairwiseMRF) -> Floats:
+    """(M, 3) the marginals, by mean-field and before any observation, that couplings about 0 make of P."""
+    means = np.asarray(model.centre)
+    while True:
+        weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
+        moved: Floats = weights / weights.sum(axis=1, keepdims=True)
+        before, means = means, moved @ VALUES
+        if np.abs(means - before).max(initial=0.0) < 1e-13:  # couplings are so weak that this contracts (F2d)
+            return moved
+
+
+def _with(reading: Reading, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> Reading:
+    """The reading with other probabilities and couplings of each model."""
+    if isinstance(reading.models, Bundle):
+        raise TypeError("a reading of directions")
+    models = [
+        PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in reading.models.models
+    ]
+    return Reading(replace(reading.models, models=tuple(models)))
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Classifiers of labelled patients, one for each hypothesis against all others (one alone where there are two).
+
+    chances : (C, M, 3) of -1, 0, +1 under each hypothesis, by which features are chosen. features : (M,) names, which
+    settle ties.
+    """
+
+    chances: Floats
+    features: Sequence[str]
+    classifiers: tuple[Classifier, ...]
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        values: Values,
+        answers: NDArray[np.int64],
+        features: Sequence[str],
+        seed: np.random.Generator,
+    ) -> Trained:
+        """Train on patients (n, M) whose hypothesis is `answers` (n,), every one of which has a patient.
+
+        A missing value is hidden in every copy of a patient.
+        """
+        classes = int(answers.max()) + 1
+        asked = (0,) if classes == 2 else range(classes)
+        chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
+        return cls(chances, features, tuple(train(method, values, answers == c, seed) for c in asked))
+
+    def planned(self, values: Values, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-odds of each hypothesis after `rounds` (T,) of what tells most, values (P, M) (eq:cmi)."""
+        observed, measured = np.zeros(values.shape, dtype=np.bool_), values != MISSING
+        found = np.empty((*values.shape[:1], len(rounds), len(self.chances)))
+        last, rows = max([t for t in rounds if t < values.shape[1]], default=0), np.arange(len(values))
+        for step in range(last + 1):
+            evidence = self._evidence(values, observed)
+            found[:, [place for place, t in enumerate(rounds) if t == step]] = evidence[:, None]
+            gain = information_of(np.exp(log_softmax(evidence, axis=1)), self.chances)
+            chosen = most_told(np.where(observed | ~measured, -1.0, gain), self.features)
+            observed[rows, chosen] = measured[rows, chosen]
+        everything = self._evidence(values, measured)
+        found[:, [place for place, t in enumerate(rounds) if t >= values.shape[1]]] = everything[:, None]
+        return found
+
+    def _evidence(self, values: Values, observed: Mask) -> Floats:
+        """(P, C) log-odds of each hypothesis against the others."""
+        found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
+        if len(found) == 1:
+            found.append(np.zeros(len(values)))
+        return np.stack(found, axis=1)

@@ -25,8 +25,7 @@ from afa.engine.rounds import Truth
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.inputs import labels_of, top_k_size
-from afa.stages.labels.tasks import shuffled_genes
+from afa.stages.inputs import labels_of, shuffled_genes, top_k_size
 from afa.stages.ranking.ways import (
     METHODS,
     Known,
