@@ -69,7 +69,11 @@ class Resampled:
 
     def drawn(self, names: Iterable[Any]) -> Floats:
         """(1 + R, C) `every` of some units by name; those of one unit lie side by side, as `ranking` likes it."""
-        return self._by_unit[self.units.get_indexer(pd.Index(names))].T
+        return self._by_unit[self.places(names)].T
+
+    def places(self, names: Iterable[Any]) -> NDArray[np.int64]:
+        """Places of some units by name; -1 of one that is not among them."""
+        return np.asarray(self.units.get_indexer(pd.Index(names)), dtype=np.int64)
 
     def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
         """`value`, `low`, `high`, `n` of any statistic that maps weights (R, P) to its values (R,) or (R, T)."""

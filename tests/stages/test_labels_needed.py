@@ -16,7 +16,7 @@ from afa.stages.base import chosen
 from afa.stages.labels import Settings as Labels
 from afa.stages.labels import label_tables
 from afa.stages.labels.tasks import Setting, Task
-from afa.stages.labels_needed import Settings, drawn, encoded_cohorts, needed_tables
+from afa.stages.labels_needed import Settings, _first_ahead, drawn, encoded_cohorts, needed_tables, summarise
 from afa.stages.labels_needed.classifiers import (
     METHODS,
     SCREENED,
@@ -26,9 +26,8 @@ from afa.stages.labels_needed.classifiers import (
     shown_shares,
     train,
 )
-from afa.stages.labels_needed.numbers import Told, _first_ahead, summarise
 from afa.stages.settings import Bootstrap
-from afa.stats.accuracy import accuracies, ranking
+from afa.stats.accuracy import RepeatedTests, accuracies, ranking
 
 OPTIONS = {"sizes": (6, 10), "repeats": 2, "permuted": 1, "labels": 5, "tested": 4, "of_each_class": 2}
 PATIENTS = tuple(f"p{i:02}" for i in range(24))
@@ -270,7 +269,9 @@ def test_pairs_are_ranked_within_a_repeat_by_hand():
     """Two positives, two negatives. First repeat: all told, three pairs of four in order. Second: one pair, wrong."""
     tested = np.array([[True, True, True, True], [True, False, True, False]])
     scores = np.array([[4.0, 2.0, 3.0, 1.0], [1.0, np.nan, 2.0, np.nan]])
-    told = Told(tested, np.array([True, True, False, False]), np.array([[1.0, 1, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0]]))
+    told = RepeatedTests(
+        tested, np.array([True, True, False, False]), np.array([[1.0, 1, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0]])
+    )
     np.testing.assert_allclose(told.auroc(scores), [3 / 5, 1, np.nan])
     signs = np.array([[1.0, -1.0, 0.0, -1.0], [1.0, np.nan, 1.0, np.nan]])
     np.testing.assert_allclose(told.balanced_accuracy(signs), [((0.5 + 0.75) / 2 + 0.5) / 2, 0.5, np.nan])
@@ -280,7 +281,7 @@ def test_of_one_repeat_the_metrics_are_those_of_the_stage_labels():
     random = np.random.default_rng(1)
     scores, positive = random.integers(-2, 3, 12).astype(float), np.arange(12) % 2 == 0
     weights = random.integers(0, 3, (20, 12)).astype(float)
-    told = Told(np.ones((1, 12), dtype=bool), positive, weights)
+    told = RepeatedTests(np.ones((1, 12), dtype=bool), positive, weights)
     np.testing.assert_allclose(told.auroc(scores[None]), ranking(scores, positive, weights)[0])
     np.testing.assert_allclose(told.balanced_accuracy(scores[None]), accuracies(scores, positive, weights)[1])
 

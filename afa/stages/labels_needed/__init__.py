@@ -2,15 +2,20 @@
 
 The zero-shot scores are those of the stage `labels`, under the paper's choices and under both of the changes that need
 no label. The classifiers see the same values, and are asked about patients whose labels they were not told.
+
+Both are paired in resamples. A patient is resampled with all answers about it, of every repeat in which it was asked
+about and not labelled. Classifiers of shuffled labels are resampled instead: where one of them comes to hangs on the
+shuffle far more than on who is asked about.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
+from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,14 +33,16 @@ from afa.stages.labels_needed.classifiers import (
     COUPLINGS,
     METHODS,
     Mask,
-    Method,
-    acquire,
-    conditionals,
     one_thread,
-    train,
+    predicted,
 )
-from afa.stages.labels_needed.numbers import summarise as summarise
-from afa.stats.tables import joined, rows_of
+from afa.stats.accuracy import RepeatedTests, Resampled
+from afa.stats.resampling import interval, with_interval
+from afa.stats.summary import summary_rows
+from afa.stats.tables import joined, rows_by
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Bootstrap
 
 
 class Settings(Section):
@@ -108,13 +115,6 @@ def run(
     return tables
 
 
-FURTHEST = 25
-"""Per cent of the support up to which classifiers choose features for themselves."""
-DIGITS = 6
-"""Decimals of a classifier's log-odds: its fit ends at a tolerance, and what is beyond tells nothing."""
-Names = Sequence[object]
-
-
 def encoded_cohorts(tasks: pd.DataFrame) -> dict[str, float | None]:
     """The thresholds of the cohorts that the headline settings of the stage `labels` read, by reference.
 
@@ -158,7 +158,7 @@ def needed_tables(
                 counts = [n for own in (labelled, ~labelled) for n in (own.sum(), (own & task.positive).sum())]
                 splits.append((task.entity, size, repeat, seed, *counts))
                 for shuffled in (False, True) if repeat < settings.permuted else (False,):
-                    found = _told(task, labelled, shuffled, repeat, percents, seed)
+                    found = predicted(task, labelled, shuffled, repeat, percents, seed)
                     parts += [part.assign(size=size, repeat=repeat) for part in found]
     made = {
         "predictions": joined(parts, COLUMNS["predictions"].split()[:-2]),
@@ -230,41 +230,170 @@ def drawn(task: Task, size: int, repeat: int) -> Mask:
     return labelled
 
 
-def _told(
-    task: Task, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
-) -> Iterator[pd.DataFrame]:
-    """What each classifier says of the patients without a label, along the random order of `seed` and of its own."""
-    names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
-    answers = task.positive[labelled]
-    if shuffled:
-        answers = generator_of(*names, "shuffled").permutation(answers)
-    near = [t for t in percents if t <= FURTHEST]
-    patients = np.array(task.patients, dtype=object)[~labelled]
-    for method in METHODS:
-        along = _in_random_order(task, labelled, answers, method, percents, seed, names)
-        chosen = _as_it_chooses(task, labelled, answers, method, near, names)
-        for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
-            rows: dict[Any, Any] = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
-            keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
-            answer = np.round(log_odds, DIGITS).ravel() + 0.0
-            yield pd.DataFrame({**rows, **keys, "method": method, "permuted": shuffled, "log_odds": answer})
+ZERO_SHOT = "posterior"
+"""Method of the zero-shot score: less its value at no observation, as in the table `labels`."""
+RANKED, DECIDED = "auroc", "balanced_accuracy"
+EXPLICIT = "explicit"
+"""Method of the zero-shot score by how often, where the bundle says it; in the summary a coupling of `ZERO_SHOT`."""
 
 
-def _in_random_order(
-    task: Task, labelled: Mask, answers: Mask, method: Method, percents: Sequence[int], seed: int, names: Names
-) -> Floats:
-    """(P, T) log-odds by the very features that the zero-shot score sees; trained on those of the support alone."""
-    values = task.values[:, task.support]
-    observed = task.seen(percents, seed)[~labelled].reshape(-1, values.shape[1])
-    classifier = train(method, values[labelled], answers, generator_of(*names, "support"))
-    told = np.repeat(values[~labelled], len(percents), axis=0)
-    return classifier.log_odds(told, observed).reshape(-1, len(percents))
+class Key(NamedTuple):
+    """What a curve over sizes is of; `permuted` where labels were shuffled."""
+
+    metric: str
+    reference: str
+    allocation: str
+    t: int
+    method: str
+    permuted: bool
 
 
-def _as_it_chooses(
-    task: Task, labelled: Mask, answers: Mask, method: Method, percents: Sequence[int], names: Names
-) -> Floats:
-    """(P, T) log-odds by as many features, which the classifier chooses among all of the panel: it knows no support."""
-    classifier = train(method, task.values[labelled], answers, generator_of(*names, "panel"))
-    chances = conditionals(task.values[labelled], answers)
-    return acquire(classifier, chances, task.values[~labelled], task.bundle.features, task.counts(percents))
+TRAINED, RUN = ["reference", "entity", "size", "permuted"], ["method", "allocation", "t"]
+Found = dict[Key, dict[int, dict[str, Floats]]]
+"""By key, size and label: the value on all patients, then in every resample, (R + 1,)."""
+Cases = dict[tuple[int, bool], dict[str, int]]
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `labels_needed` of the tables of the stage `labels_needed`.
+
+    `count` of the quantity `auroc` is the number of labelled patients from which on a classifier's mean AUROC is above
+    that of the zero-shot score, on the same patients; empty where it is not even with the most. `balanced_accuracy` is
+    the other quantity, of `gap` too; `level` is the number of labelled patients. Variants: `clearly`, from which on the
+    interval of the difference is above 0; `permuted`, with shuffled labels. Rows with an `entity` are of one label.
+    """
+    rows = [_counts(tables)]
+    if len(tables["predictions"]):
+        patients = tables["zero_shot"]["patient"].unique()
+        found, cases = _found(tables, Resampled.of(patients, **dict(bootstrap), purpose="labels_needed"))
+        rows += [_curves(found, cases, bootstrap.confidence), _overtaken(found, bootstrap.confidence)]
+    table = pd.concat(rows, ignore_index=True)
+    table["gain"] = table["allocation"].map({GREEDY: "cmi"}) if "allocation" in table else None
+    return summary_rows("labels_needed", table.assign(target="clinical"))
+
+
+def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Labels by how far they were used."""
+    splits, left_out = tables["splits"], tables["left_out"]
+    not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
+    counts = [("labels", None, splits["entity"].nunique()), ("labels_not_used", None, not_used)]
+    counts += [("labels", size, splits.loc[splits["size"] == size, "entity"].nunique()) for size in sizes]
+    return pd.DataFrame(counts, columns=["quantity", "level", "value"]).assign(metric="count")
+
+
+def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
+    """Every metric by key, size and label; and the answers behind it, by size and by whether labels were shuffled."""
+    found, cases = Found(), Cases()
+    answers, weights = _answers(tables), resampled.every
+    place, repeat = resampled.places(answers["patient"]), answers["repeat"].to_numpy()
+    log_odds, repeats = answers["log_odds"].to_numpy(), tables["splits"].groupby(["entity", "size"]).size()
+    labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
+    by_run = sorted(rows_by(answers, [*TRAINED, "rival", *RUN]).items(), key=itemgetter(0))
+    for (reference, entity, size, permuted), runs in groupby(by_run, lambda run: run[0][: len(TRAINED)]):
+        of_entity = labels[labels["entity"] == entity]
+        known, positive = resampled.places(of_entity["patient"]), of_entity["label"].to_numpy() == 1
+        tests: RepeatedTests | None = None
+        for (*_, method, allocation, t), rows in runs:
+            scores = np.full((repeat[rows].max() + 1, len(resampled.units)), np.nan)
+            scores[repeat[rows], place[rows]] = log_odds[rows]
+            if tests is None:
+                tests = RepeatedTests(~np.isnan(scores[:, known]), positive, weights[:, known])
+                cases.setdefault((size, permuted), {})[entity] = len(rows)
+            for metric, measured in ((RANKED, RepeatedTests.auroc), (DECIDED, RepeatedTests.balanced_accuracy)):
+                if permuted:
+                    draw = generator_of("labels needed", "chance", entity, size)
+                    chosen = draw.integers(len(scores), size=(len(weights) - 1, repeats[entity, size]))
+                    each = np.array([measured(one, scores[[k]][:, known])[0] for k, one in enumerate(tests.repeats)])
+                    values = np.append(each.mean(), each[chosen].mean(axis=1))
+                else:
+                    values = measured(tests, scores[:, known])
+                key = Key(metric, reference, allocation, int(t), method, bool(permuted))
+                found.setdefault(key, {}).setdefault(int(size), {})[entity] = values
+    return found, cases
+
+
+def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The predictions, and as `rival` the zero-shot scores of the same patients at the same states.
+
+    Those of a repeat are along its random order.
+    """
+    predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
+    splits = tables["splits"][["entity", "size", "repeat", "seed"]]
+    same = predictions[(predictions["method"] == METHODS[0]) & ~predictions["permuted"]].merge(splits)
+    same = same.drop(columns=["method", "log_odds"])
+    same["seed"] = same["seed"].where(same["allocation"] == RANDOM, -1)
+    scores = tables["zero_shot"].fillna({"seed": -1}).rename(columns={"calibrated": "log_odds"})
+    scores["method"] = np.where(scores["coupling"] == EXPLICIT, EXPLICIT, ZERO_SHOT)
+    rivals = same.merge(scores, on=["reference", "entity", "allocation", "t", "patient", "seed"])[predictions.columns]
+    return pd.concat([predictions.assign(rival=False), rivals.assign(rival=True)], ignore_index=True)
+
+
+def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
+    """Every metric by number of labelled patients, as a mean over labels and by label; and what classifiers gain."""
+    lines: list[dict[str, object]] = []
+    columns: list[Floats] = []
+    for key, by_size in found.items():
+        gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
+        for size, values in by_size.items():
+            n = cases[size, key.permuted]
+            shown: dict[tuple[str, str | None], dict[str, Floats]] = {(key.metric, None): values}
+            if gaps:
+                shown["gap", key.metric] = gaps[size]
+            for (metric, quantity), by_label in shown.items():
+                of_all = {**_of(key), "metric": metric, "quantity": quantity, "entity": None, "level": size}
+                lines.append({**of_all, "n": sum(n.values())})
+                columns.append(_mean(by_label))
+                if key.metric == RANKED and not key.permuted:
+                    for name, value in by_label.items():
+                        lines.append({**of_all, "entity": name, "n": n[name]})
+                        columns.append(value)
+    return pd.DataFrame(lines).join(with_interval(np.column_stack(columns), confidence=confidence))
+
+
+def _of(key: Key) -> dict[str, object]:
+    """What the summary calls a key; a classifier has no couplings."""
+    coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
+    method = ZERO_SHOT if key.method == EXPLICIT else key.method
+    names = {"method": method, "reference": key.reference, "coupling": coupling}
+    return {**names, "variant": "permuted" if key.permuted else None, "allocation": key.allocation, "t": key.t}
+
+
+def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
+    """By size and label, what a classifier has more than the zero-shot score at the same state.
+
+    That is the score by how often where there is no other.
+    """
+    rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
+    return {
+        size: {name: value - rival[size][name] for name, value in values.items()} for size, values in found[key].items()
+    }
+
+
+def _mean(by_label: Mapping[str, Floats]) -> Floats:
+    mean: Floats = np.mean(list(by_label.values()), axis=0)
+    return mean
+
+
+def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
+    """From how many labelled patients on a classifier is ahead; the interval is of that number over resamples."""
+    tail = (1 - confidence) / 2
+    lines: list[dict[str, object]] = []
+    for key in found:
+        if key.method not in METHODS or key.permuted or key.t == 0:
+            continue
+        gaps = {size: _mean(by_label) for size, by_label in sorted(_gaps(found, key).items())}
+        sizes, every = list(gaps), np.array(list(gaps.values()))
+        first = _first_ahead(every > 0, sizes)
+        clear = _first_ahead(interval(every[:, 1:].T, confidence=confidence)[0][:, None] > 0, sizes)
+        low, high = np.quantile(first[1:], [tail, 1 - tail], method="inverted_cdf")
+        for variant, numbers in ((None, (first[0], low, high)), ("clearly", (clear[0], np.nan, np.nan))):
+            value, least, most = (number if np.isfinite(number) else None for number in numbers)
+            of = {**_of(key), "metric": "count", "quantity": key.metric, "variant": variant}
+            lines.append({**of, "value": value, "low": least, "high": most, "n": max(sizes)})
+    return pd.DataFrame(lines)
+
+
+def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
+    """(R,) the smallest size from which on all rows of `ahead` (S, R) hold; infinite where the last does not."""
+    always = np.logical_and.accumulate(ahead[::-1], axis=0)[::-1]
+    return np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)

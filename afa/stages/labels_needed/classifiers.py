@@ -13,15 +13,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from afa.mrf import Floats
+from afa.orders import generator_of
+from afa.stages.labels.tasks import GREEDY, RANDOM, Task
+from afa.stats.tables import rows_of
 
 COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
 """The zero-shot settings that classifiers are held against, by reference: the paper's, and both changes together."""
 
 Values = NDArray[np.int8]
+Names = Sequence[object]
 Mask = NDArray[np.bool_]
 Method = Literal["logistic", "boosting", "naive_bayes"]
 METHODS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
@@ -38,6 +43,10 @@ SMOOTHING = 3.0
 """Cases added to the counts of each class."""
 DIGITS = 9
 """Decimals of a gain in nats that decide which features boosting looks at; of equal ones the first in the bundle."""
+ODDS_DIGITS = 6
+"""Decimals of a classifier's log-odds: its fit ends at a tolerance, and what is beyond tells nothing."""
+FURTHEST = 25
+"""Per cent of the support up to which classifiers choose features for themselves."""
 LEAST_GAIN = 1e-12
 """In nats; below it a gain is 0, as it is for the planner."""
 TIE = 1e-9
@@ -176,6 +185,46 @@ def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     best = gain.max(axis=1, keepdims=True)
     chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - TIE * np.abs(best)).argmax(axis=1)]
     return chosen
+
+
+def predicted(
+    task: Task, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
+) -> Iterator[pd.DataFrame]:
+    """What each classifier says of the patients without a label, along the random order of `seed` and of its own."""
+    names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
+    answers = task.positive[labelled]
+    if shuffled:
+        answers = generator_of(*names, "shuffled").permutation(answers)
+    near = [t for t in percents if t <= FURTHEST]
+    patients = np.array(task.patients, dtype=object)[~labelled]
+    for method in METHODS:
+        along = _in_random_order(task, labelled, answers, method, percents, seed, names)
+        chosen = _as_it_chooses(task, labelled, answers, method, near, names)
+        for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
+            rows: dict[Any, Any] = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
+            keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
+            answer = np.round(log_odds, ODDS_DIGITS).ravel() + 0.0
+            yield pd.DataFrame({**rows, **keys, "method": method, "permuted": shuffled, "log_odds": answer})
+
+
+def _in_random_order(
+    task: Task, labelled: Mask, answers: Mask, method: Method, percents: Sequence[int], seed: int, names: Names
+) -> Floats:
+    """(P, T) log-odds by the very features that the zero-shot score sees; trained on those of the support alone."""
+    values = task.values[:, task.support]
+    observed = task.seen(percents, seed)[~labelled].reshape(-1, values.shape[1])
+    classifier = train(method, values[labelled], answers, generator_of(*names, "support"))
+    told = np.repeat(values[~labelled], len(percents), axis=0)
+    return classifier.log_odds(told, observed).reshape(-1, len(percents))
+
+
+def _as_it_chooses(
+    task: Task, labelled: Mask, answers: Mask, method: Method, percents: Sequence[int], names: Names
+) -> Floats:
+    """(P, T) log-odds by as many features, which the classifier chooses among all of the panel: it knows no support."""
+    classifier = train(method, task.values[labelled], answers, generator_of(*names, "panel"))
+    chances = conditionals(task.values[labelled], answers)
+    return acquire(classifier, chances, task.values[~labelled], task.bundle.features, task.counts(percents))
 
 
 @contextmanager
