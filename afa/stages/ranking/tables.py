@@ -88,23 +88,24 @@ def run(
     """
     aims, solver = Aims.of(bundle, cohort, top_k_size(bundle, top_k)), Solver(**dict(inference))
     shown = sorted(t for t in ranking.rounds if t < len(bundle.features))
-    decisions, rankings, posterior, truth = [], [], [], pd.DataFrame()
+    decisions, rankings, posterior = list[pd.DataFrame](), list[pd.DataFrame](), list[pd.DataFrame]()
+    truth = pd.DataFrame()
     for seed in ranking.seeds:
         seen = known(bundle, cohort.values, _orders(cohort, seed), shown, solver=solver, threads=threads)
         scales = scales_of(bundle, cohort.values, seen.observed)
-        found, winners = measure(seen, scales, aims, threads)
-        decisions += [_table(one, cohort, seen.rounds, seed) for one in found if one.duels is not None]
-        rankings += list(_labelled(found, cohort, seen.rounds, seed))
-        posterior += [_table(one, cohort, seen.rounds, seed) for one in found if one.target == POSTERIOR]
+        found = measure(seen, scales, aims, threads)
+        for one in found:
+            parts = {CLINICAL: rankings, POSTERIOR: posterior}.get(one.target, decisions)
+            parts.append(_table(one, cohort, seen.rounds, seed))
         if truth.empty:
-            truth, entities = _truth(found, winners, cohort, aims), _entities(bundle, scales, aims)
+            truth, entities = _truth(found, cohort, aims), _entities(bundle, scales, aims)
     null = [
         *_followed_null(bundle, cohort, shown, ranking.seeds[0], ranking.permutations, aims, solver, threads),
         *_whole_null(bundle, cohort.values, ranking.whole_permutations, aims, threads),
     ]
     return {
         "decisions": pd.concat(decisions, ignore_index=True),
-        "rankings": pd.concat(rankings, ignore_index=True),
+        "rankings": pd.concat(rankings, ignore_index=True).drop(columns="target"),
         "posterior": pd.concat(posterior, ignore_index=True).drop(columns=[*WAY, "target"]),
         "truth": truth,
         "entities": entities,
@@ -125,24 +126,14 @@ def _table(one: Measured, cohort: Cohort, rounds: Sequence[int], seed: int) -> p
     return table.assign(**{name: values.ravel() for name, values in one.numbers.items()})
 
 
-def _labelled(found: Sequence[Measured], cohort: Cohort, rounds: Sequence[int], seed: int) -> Iterator[pd.DataFrame]:
-    """Labels and size side by side, way by way."""
-    of_size = {(one.scale, one.method): one.numbers for one in found if one.target == SIZE}
-    for one in found:
-        if one.target == CLINICAL:
-            whole = one._replace(numbers=one.numbers | of_size[one.scale, one.method])
-            yield _table(whole, cohort, rounds, seed).drop(columns="target")
-
-
-def _truth(found: Sequence[Measured], winners: Sequence[Signs], cohort: Cohort, aims: Aims) -> pd.DataFrame:
-    of_scale = dict(zip(dict.fromkeys(one.scale for one in found), winners, strict=True))
+def _truth(found: Sequence[Measured], cohort: Cohort, aims: Aims) -> pd.DataFrame:
     tables = []
     for one in found:
-        if one.method == METHODS[0] and one.duels is not None:
-            winner = of_scale[one.scale] if one.target == OWN else winners[0]
+        if one.method == METHODS[0] and one.truth is not None:
+            winner = one.truth.winner
             right = (constant_answers(winner)[0] * winner > 0).sum(axis=1)
-            counts = {"duels": one.duels, "prior_wrong": one.prior_wrong, "majority": right}
-            whole = {name: np.asarray(each).astype(np.int32) for name, each in counts.items()}
+            counts = {"duels": (winner != 0).sum(axis=1), "prior_wrong": wrong_before(one.truth).sum(axis=1)}
+            whole = {name: each.astype(np.int32) for name, each in {**counts, "majority": right}.items()}
             table = rows_of(scale=[one.scale], target=[one.target], patient=cohort.patients)
             tables.append(table.assign(**whole, larger=larger_first(winner, aims)))
     return pd.concat(tables, ignore_index=True)
@@ -174,10 +165,9 @@ def _followed_null(
         # contiguous, or each kernel is compiled a second time for another layout of its input
         values = np.ascontiguousarray(cohort.values[:, shuffled_genes(len(bundle.features), permutation)])
         seen: Known = known(bundle, values, orders, rounds, solver=solver, threads=threads)
-        found, _ = measure(seen, scales_of(bundle, values, seen.observed), aims, threads)
         lines = [
-            (one.scale, one.method, one.target, metric, mean_of(metric, each, one)[:-1])
-            for one in found
+            (one.scale, one.method, target_of(metric, one.target), metric, mean_of(each, one.truth, metric)[:-1])
+            for one in measure(seen, scales_of(bundle, values, seen.observed), aims, threads)
             for metric, each in one.numbers.items()
             if metric != PRIOR_WRONG
         ]
@@ -197,10 +187,10 @@ def _null_table(
     return pd.DataFrame({**table, "metric": metric, "value": np.concatenate(values)})
 
 
-def mean_of(metric: str, values: Floats, one: Measured) -> Floats:
+def mean_of(values: Floats, truth: Truth | None, metric: str) -> Floats:
     """(R,) one number of all patients: duels together, all else a mean over the patients who have it, NaN if none."""
-    if metric == "accuracy" and one.duels is not None:
-        return share_of(values.sum(axis=0), one.duels.sum(keepdims=True))
+    if metric == "accuracy" and truth is not None:
+        return share_of(values.sum(axis=0), np.array([(truth.winner != 0).sum()], dtype=np.float64))
     return share_of(np.nansum(values, axis=0), (~np.isnan(values)).sum(axis=0, dtype=np.float64))
 
 
@@ -226,11 +216,9 @@ def _whole_null(
             lead = scaled[..., aims.pairs[:, 0]] - scaled[..., aims.pairs[:, 1]]
             lead[np.abs(lead) <= scale.tie] = 0.0
             place = places(lead, aims.pairs, len(aims.sizes), scale.tie)
-            of_size = {"correlation": size_correlation(place, aims.sizes)}
-            for target, found in ((CLINICAL, aims.against_labels(place, threads)), (SIZE, of_size)):
-                for metric, each in found.items():
-                    value = mean_of(metric, each, Measured(name, "", target, {}))
-                    lines += [(name, method, target, metric, value) for method in METHODS]
+            for metric, each in aims.without_truth(place, threads).items():
+                value, target = mean_of(each, None, metric), target_of(metric)
+                lines += [(name, method, target, metric, value) for method in METHODS]
         yield _null_table(lines, t=m, permutation=numbers)
 
 
@@ -253,8 +241,10 @@ class Aims:
         pairs, labels = all_pairs(len(bundle.entities)), labels_of(bundle, cohort)
         return cls(pairs, sizes, labels, k, clinical_k(labels, k))
 
-    def against_labels(self, place: NDArray[np.int64], threads: int | None) -> dict[str, Floats]:
+    def without_truth(self, place: NDArray[np.int64], threads: int | None) -> dict[str, Floats]:
         """Precision at k' and at all positives, and AUROC, of rankings (P, R, N); each (P, R) (decisions.md S10).
+
+        And `correlation` with the size of supports.
 
         Precisions are missing where a cohort labels too few entities for any k'.
         """
@@ -266,22 +256,27 @@ class Aims:
             "p_at_k": found["clinical_p_at_k"],
             "r_precision": found["clinical_r_precision"] if self.k_clinical else np.full(place.shape[:2], np.nan),
             "auroc": patient_auroc(place, self.labels),
+            "correlation": size_correlation(place, self.sizes),
         }
 
 
 class Measured(NamedTuple):
     """One way held against one target. numbers : by metric, (P, R); `accuracy` in duels called right, a tie one half.
 
-    duels, prior_wrong : (P,) duels with a winner, and those of them that this scale's `linearity` calls wrong before
-    any observation; of the likelihood targets alone.
+    truth : what is right, of the likelihood targets alone; its `prior` is what `linearity` calls on this scale before
+    any observation.
     """
 
     scale: str
     method: str
     target: str
     numbers: dict[str, Floats]
-    duels: Floats | None = None
-    prior_wrong: Floats | None = None
+    truth: Truth | None = None
+
+
+def target_of(metric: str, target: str = CLINICAL) -> str:
+    """Size is a target of its own beside the labels."""
+    return SIZE if metric == "correlation" else target
 
 
 def scales_of(bundle: Bundle, values: NDArray[np.int8], observed: NDArray[np.bool_]) -> dict[str, Scale]:
@@ -294,50 +289,45 @@ def scales_of(bundle: Bundle, values: NDArray[np.int8], observed: NDArray[np.boo
     }
 
 
-def measure(
-    seen: Known, scales: dict[str, Scale], aims: Aims, threads: int | None
-) -> tuple[list[Measured], list[Signs]]:
-    """Every way against every target, and what `population` rests on; and the winners by scale, (P, Q)."""
-    found, winners = [], []
+def measure(seen: Known, scales: dict[str, Scale], aims: Aims, threads: int | None) -> list[Measured]:
+    """Every way against every target, and what `population` rests on."""
+    found: list[Measured] = []
     raw: Truth | None = None
     for name, scale in scales.items():
         lead = np.concatenate([leads(seen, method, scale, aims.pairs) for method in METHODS], axis=1)
         place = places(lead, aims.pairs, len(aims.sizes), scale.tie)
         # at full observation any method, and `linearity`, the first, where all patients are one
-        own = Truth(_signs(lead[:, -1]), place[:, -1], _signs(lead[0, 0]))
+        own = Truth(np.sign(lead[:, -1]).astype(np.int8), place[:, -1], np.sign(lead[0, 0]).astype(np.int8))
         raw = raw or own
-        winners.append(own.winner)
         targets = {LIKELIHOOD: raw._replace(prior=own.prior)} | ({} if own is raw else {OWN: own})
         every = [_against(truth, target, lead, place, aims, threads) for target, truth in targets.items()]
-        every.append(Measured("", "", CLINICAL, aims.against_labels(place, threads)))
-        every.append(Measured("", "", SIZE, {"correlation": size_correlation(place, aims.sizes)}))
+        every.append(Measured("", "", CLINICAL, aims.without_truth(place, threads)))
         for m, method in enumerate(METHODS):
             rounds = slice(m * len(seen.rounds), (m + 1) * len(seen.rounds))
             for one in every:
                 numbers = {metric: values[:, rounds] for metric, values in one.numbers.items()}
                 found.append(one._replace(scale=name, method=method, numbers=numbers))
     weights = {"of_null": seen.posterior[..., -1], "of_likeliest": seen.posterior[..., :-1].max(axis=2)}
-    return [*found, Measured("raw", "population", POSTERIOR, weights)], winners
+    return [*found, Measured("raw", "population", POSTERIOR, weights)]
+
+
+def wrong_before(truth: Truth) -> NDArray[np.bool_]:
+    """(P, Q) the duels that are called for the other entity before any observation."""
+    return np.asarray((truth.winner != 0) & (truth.prior == -truth.winner))
 
 
 def _against(
     truth: Truth, target: str, lead: Floats, place: NDArray[np.int64], aims: Aims, threads: int | None
 ) -> Measured:
     """All methods one after the other along the second axis of lead (P, R, Q) and place (P, R, N)."""
-    wrong = (truth.winner != 0) & (truth.prior == -truth.winner)
     called = np.sign(lead).astype(np.float32)
     top = Targets.of(truth, aims.labels, aims.k, aims.k_clinical)
     numbers = {
         "accuracy": _right(called, truth.winner),
-        PRIOR_WRONG: _right(called, np.where(wrong, truth.winner, 0)),
+        PRIOR_WRONG: _right(called, np.where(wrong_before(truth), truth.winner, 0)),
         "p_at_k": top.precisions(place.astype(np.int16), threads)["p_at_k"],
     }
-    duels, prior_wrong = ((mask != 0).sum(axis=1).astype(np.float64) for mask in (truth.winner, wrong))
-    return Measured("", "", target, numbers, duels, prior_wrong)
-
-
-def _signs(lead: Floats) -> Signs:
-    return np.sign(lead).astype(np.int8)
+    return Measured("", "", target, numbers, truth)
 
 
 def _right(called: NDArray[np.float32], winner: Signs) -> Floats:
