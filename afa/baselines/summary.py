@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.baselines import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
 from afa.baselines.course import STANDS
 from afa.baselines.stage import BINARY_RULE, GAIN
 from afa.elicit.budget import Prices
 from afa.errors import ElicitationError, Fault
-from afa.mrf import Floats
 from afa.stages.binary import truth_of
-from afa.stats.accuracy import Part, Resampled, Signs
+from afa.stats.accuracy import Part, Resampled
 from afa.stats.summary import count_rows, summary_rows
 
 TARGETS = ("likelihood", "clinical")
@@ -34,51 +31,29 @@ class Cut(NamedTuple):
     evidence: str
 
 
-def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, patients: Sequence[str]) -> dict[Cut, list[Part]]:
+def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
     """Right and total (P, T) of every cut; targets that no patient has are left out."""
     made: dict[Cut, list[Part]] = {}
-    places = {"patient": patients, "entity": list(dict.fromkeys(targets["entity"]))}
-    for (task, method, evidence), rows in readouts.groupby(["task", "method", "evidence"], sort=False):
+    truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
+    whole = readouts.merge(truth, on=["entity", "patient"], how="left")
+    for name in ("decision", *PRECISION.values(), *TARGETS):
+        whole[name] = whole[name].astype("Float64").astype("float64")
+    for (task, method, evidence), rows in whole.groupby(["task", "method", "evidence"], sort=False):
         for target in TARGETS:
-            where = (str(method), str(evidence))
             if task == BINARY:
-                made |= _binary(rows, truth_of(targets, target, patients, places["entity"]), places, target, where)
+                # A tie is half right (S5); a decision that is not there is wrong.
+                credit = ((1 + rows["decision"] * rows[target]) / 2).fillna(0.0)
+                sides = [rows[target] == 1, rows[target] == -1]
+                among = {ACCURACY: [sides[0] | sides[1]], BALANCED: sides}
             else:
-                share = _cube(rows, PRECISION[target], {"patient": patients})
-                cases = (~np.isnan(share)).astype(np.float64)
-                if cases.any():
-                    made[Cut(TOP_K, P_AT_K, target, *where)] = [(np.nan_to_num(share), cases)]
+                credit = rows[PRECISION[target]]
+                among = {P_AT_K: [credit.notna()]}
+            for metric, masks in among.items():
+                if any(mask.any() for mask in masks):
+                    cut = Cut(str(task), metric, target, str(method), str(evidence))
+                    cases = (rows.assign(right=credit.where(mask, 0.0), of=mask) for mask in masks)
+                    made[cut] = [(right, of) for right, of in (resampled.sums(each, "right", "of") for each in cases)]
     return made
-
-
-def _binary(
-    rows: pd.DataFrame, truth: Signs, places: Mapping[str, Sequence[str]], target: str, where: tuple[str, str]
-) -> Mapping[Cut, list[Part]]:
-    if not truth.any():
-        return {}
-    decisions = _cube(rows, "decision", places)
-    # A tie is half right (S5); a decision that is not there is wrong.
-    credit = np.nan_to_num((1 + decisions * truth[:, :, None]) / 2)
-    sides = {side: _part(credit, truth == side) for side in (1, -1)}
-    return {
-        Cut(BINARY, ACCURACY, target, *where): [_part(credit, truth != 0)],
-        Cut(BINARY, BALANCED, target, *where): list(sides.values()),
-    }
-
-
-def _part(credit: Floats, among: NDArray[np.bool_]) -> Part:
-    """Sums over entities of credits (P, E, T) among some (P, E)."""
-    right = np.asarray((credit * among[:, :, None]).sum(axis=1), dtype=np.float64)
-    return right, np.repeat(among.sum(axis=1, dtype=np.float64)[:, None], credit.shape[2], axis=1)
-
-
-def _cube(rows: pd.DataFrame, column: str, places: Mapping[str, Sequence[str]]) -> Floats:
-    """A column by the keys of `places`, whose order it has, and by t; NaN where missing."""
-    axes: dict[str, Sequence[str | int]] = {**places, "t": sorted(set(rows["t"]))}
-    index = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
-    values = rows.set_index(list(axes))[column].astype("Float64").loc[index]
-    shape = [len(labels) for labels in axes.values()]
-    return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64).reshape(shape)
 
 
 SCRIPTED = "scripted"
@@ -111,7 +86,7 @@ def summarise_baselines(
     rules = {BINARY: BINARY_RULE, TOP_K: str(tables["protocol"]["top_k_rule"].iloc[0])}
     patients, rounds = list(dict.fromkeys(readouts["patient"])), sorted(set(readouts["t"]))
     resampled = Resampled.of(patients, resamples=resamples, confidence=confidence, purpose="llm_baselines")
-    credit = credits_of(readouts, targets, patients)
+    credit = credits_of(readouts, targets, resampled)
     rows = [
         *_shares(credit, resampled, rounds, rules),
         *_missing(readouts, resampled),
