@@ -337,7 +337,7 @@ def _gap_to_greedy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """By t, what each criterion and rule adds to the sign accuracy of `greedy`; intervals over patients."""
     rows = []
     for (criterion, rule), each in lift.groupby(ELIMINATION, sort=False):
-        gap = resampled.gap(_calls(each, "right"), _calls(each, "right_greedy"))
+        gap = resampled.gap(_calls(each, "right", resampled), _calls(each, "right_greedy", resampled))
         rows.append(by_t(gap).assign(reference=f"{criterion}_{rule}"))
     return pd.concat(rows, ignore_index=True).assign(metric="gap", **FOLLOWED)
 
@@ -345,21 +345,16 @@ def _gap_to_greedy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Sign accuracy of `greedy` by t, which is the same beside every criterion and rule."""
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
-    return by_t(resampled.mean(_calls(one, "right_greedy"))).assign(metric="accuracy", **FOLLOWED)
+    return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 
 
-def _calls(lift: pd.DataFrame, right: str) -> list[Part]:
+def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
     """Of each configuration the right calls and the duels, (P, T) each."""
-    shape = lift["patient"].nunique(), -1
-    each = (table for _, table in lift.groupby("bundle", sort=False))
-    return [(_column(table, right).reshape(shape), _column(table, "duels").reshape(shape)) for table in each]
+    each = (resampled.sums(table, right, "duels") for _, table in lift.groupby("bundle", sort=False))
+    return [(calls, duels) for calls, duels in each]
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
     """`method` and `reference` in the place of criterion and rule."""
     reference = rows["criterion"].str.cat(rows["rule"], sep="_")
     return rows.assign(method=rows["criterion"].map(METHOD), reference=reference).drop(columns=ELIMINATION)
-
-
-def _column(table: pd.DataFrame, name: str) -> Floats:
-    return table[[name]].to_numpy(dtype=np.float64)
