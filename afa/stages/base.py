@@ -26,11 +26,11 @@ In a folder each of the two may stand in a file of its own, imported as `from af
 a job's digest is that of its own function either way.
 
 Adding a stage
-    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a keyword of `columns(...)`, or
-       a line of `columns.csv` where several tables have it; `rows` of `STAGE` names the tables of the summary. Settings
-       of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME of `config.yaml`, and
-       the only home of a default; the text below a field is its meaning. A section that two stages read stands in
-       `afa/stages/settings.py`.
+    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a line of `columns.csv`, or a
+       keyword of `columns(...)` where other tables mean another; `rows` of `STAGE` names the tables of the summary.
+       Settings of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME of
+       `config.yaml`, and the only home of a default; the text below a field is its meaning. A section that two stages
+       read stands in `afa/stages/settings.py`.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a text cell tagged `caption` below the figure; a
        figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
        `tests/report/test_every_figure.py` draws it from a small run of all stages, with settings of its own where the

@@ -65,17 +65,9 @@ class Settings(Section):
 
 
 OWN = {
-    "size": Column("count", "labelled patients that it was trained on"),
     "reference": Column("", "what values were encoded against: controls, ranges or cohort"),
     "method": Column("", "classifier: logistic, boosting or naive_bayes"),
-    "permuted": Column("", "whether it was trained on shuffled labels"),
-    "repeat": Column("", "number of the draw of the labelled patients, from 0"),
     "t": Column("per cent", "of the features of the entity's support that have been observed"),
-    "log_odds": Column("nats", "log-odds of class 1, both classes weighing the same in the training"),
-    "labelled": Column("count", "patients whose label the classifier was told"),
-    "labelled_positive": Column("count", "those of them who have it"),
-    "tested": Column("count", "all other patients, whom it is asked about"),
-    "tested_positive": Column("count", "those of them who have the label"),
     "coupling": Column("", "couplings of the zero-shot score"),
     "calibrated": Column("nats", "zero-shot log-odds of class 1, less their value at no observation"),
     "label": Column("", "label of the patient: 0 or 1"),

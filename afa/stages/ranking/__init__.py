@@ -37,23 +37,12 @@ class Settings(Section):
 
 
 MEANINGS = {
-    "scale": Column("", "what scores are in units of: raw, or the null uniform, cohort or shuffled"),
     "method": Column("", "what is expected of hidden features: linearity, population, frequency or wald"),
     "target": Column("", "likelihood: the raw score at full observation; own: that of the same scale"),
-    "accuracy": Column("count", "duels called right, a tie one half"),
-    "accuracy_prior_wrong": Column("count", "those of them that linearity on this scale calls wrong at t = 0"),
-    "mean": Column("nats", "what is taken off the score of the entity"),
-    "sd": Column("nats", "what it is divided by; 0: the entity is 0 on this scale"),
     "label": Column("", "label of the patient: 0, 1 or missing"),
-    "permutation": Column("", "number of the shuffling of genes, from 0"),
-    "of_null": Column("0 to 1", "posterior probability of the null: independent uniform features"),
-    "of_likeliest": Column("0 to 1", "largest posterior probability of any entity"),
-    "r_precision": Column("0 to 1", "positive labels among as many of the first as the patient has positive labels"),
     "auroc": Column("0 to 1", "chance that a positive entity of the patient ranks before a negative one"),
     "correlation": Column("-1 to 1", "Spearman's, of standing and support: 1 where the largest support is first"),
     "prior_wrong": Column("count", "those of them that linearity on this scale calls wrong at t = 0"),
-    "majority": Column("count", "those of them that the best constant answer has right"),
-    "larger": Column("count", "those of them that the entity of the larger support wins, equal supports one half"),
 }
 STAGE = Stage(
     settings=("ranking", "top_k", "inference"),
