@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from afa.stages.binary import targets_of
 from afa.stages.inputs import closures_beside, rounds_up_to
 from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of
 from afa.stats.summary import summary_rows
-from afa.stats.tables import Cube, axis_among, rows_of
+from afa.stats.tables import Cube, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
@@ -114,8 +113,7 @@ def run(
             rough, truth = cube.by_round(cube.columns["two_elbo"])[..., rounds], binary["targets"]
             shift = tasks["shift"].to_numpy()[None, :, None, None]
         else:
-            rough, shift = asked.mean_field(entities, coupling)
-            truth = asked.targets(entities, coupling)
+            rough, shift, truth = asked.mean_field(entities, coupling)
         exact, dense = asked.exactly(entities, coupling)
         prior = np.array([bundle.priors[bundle.index(entity)] for entity in entities])[None, :, None, None]
         tables += [
@@ -147,22 +145,20 @@ class _Asked:
         rows = (-1, self.observed.shape[-1])
         return self.observed.reshape(rows), values.reshape(rows)
 
-    def mean_field(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, Floats]:
-        """(P, N, S, T) F_1 - F_0, and (1, N, 1, 1) what calibration takes from it."""
-        solve = partial(
-            elbo_differences, solver=self.solver, coupling=coupling, strength=self.strength, threads=self.threads
-        )
-        solved = [solve(self.bundle, entity, *self.states) for entity in entities]
-        raw = np.stack([each.raw.reshape(self.observed.shape[:-1]) for each in solved], axis=1)
-        return raw, np.array([each.shift for each in solved])[None, :, None, None]
+    def mean_field(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, Floats, pd.DataFrame]:
+        """What the stage `binary` has of the run's own closure, by another.
 
-    def targets(self, entities: Sequence[str], coupling: Gauge) -> pd.DataFrame:
-        """What the stage `binary` has of the run's own closure."""
-        parts = []
+        (P, N, S, T) F_1 - F_0; (1, N, 1, 1) what calibration takes from it; and the targets.
+        """
+        closure: dict[str, Any] = {"solver": self.solver, "coupling": coupling, "strength": self.strength}
+        raw, shifts, targets = [], [], []
         for entity in entities:
-            task = task_of(self.bundle, entity, solver=self.solver, coupling=coupling, strength=self.strength)
-            parts.append(targets_of(self.bundle, self.cohort, entity, coupling, task.tie))
-        return pd.concat(parts, ignore_index=True)
+            solved = elbo_differences(self.bundle, entity, *self.states, threads=self.threads, **closure)
+            raw.append(solved.raw.reshape(self.observed.shape[:-1]))
+            shifts.append(solved.shift)
+            tie = task_of(self.bundle, entity, **closure).tie
+            targets.append(targets_of(self.bundle, self.cohort, entity, coupling, tie))
+        return np.stack(raw, axis=1), np.array(shifts)[None, :, None, None], pd.concat(targets, ignore_index=True)
 
     def exactly(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, dict[str, str]]:
         """(P, N, S, T) exact l-hat (eq:ell-hat), NaN of the entities that are left out, and why."""
@@ -224,14 +220,13 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     decides. `rate` of the quantity `at_odds`: where probability and decision are on different sides.
     """
     odds, targets = tables["odds"], tables["targets"]
-    patients = list(targets["patient"].unique())
-    resampled = Resampled.of(patients, **dict(bootstrap), purpose="calibration")
+    resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")
     rows = []
     for cut, cases in cases_of(odds, targets):
         keys: dict[str, Any] = {"variant": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
         keys |= {"t": cut.t, "coupling": cut.coupling, "reference": cut.inference}
-        unit = axis_among(cases["patient"], patients).codes
-        sums = ProbabilitySums.of(cases["p"].to_numpy(), cases["y"].to_numpy(), unit, len(patients))
+        unit = resampled.places(cases["patient"])
+        sums = ProbabilitySums.of(cases["p"].to_numpy(), cases["y"].to_numpy(), unit, len(resampled.units))
         for metric, statistic in (("ece", sums.calibration_error), ("brier", sums.brier)):
             rows.append(resampled.statistic(statistic, len(cases)).assign(metric=metric, **keys))
     opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0, one=1)
