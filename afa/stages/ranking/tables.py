@@ -178,13 +178,11 @@ def _null_table(
     lines: Sequence[tuple[str, str, str, str, Floats]], *, t: int | Sequence[int], permutation: int | Sequence[int]
 ) -> pd.DataFrame:
     """A row for each value (n,) of each line (scale, method, target, metric, values); t, permutation : one, or n."""
-    *keys, values = zip(*lines, strict=True)
-    n = len(values[0])
-    scale, method, target, metric = (np.repeat(np.array(each, dtype=object), n) for each in keys)
-    table = {"scale": scale, "method": method, "target": target}
+    table, n = pd.DataFrame(lines, columns=[*WAY, "target", "metric", "value"]), len(lines[0][-1])
+    table = table.loc[table.index.repeat(n)].reset_index(drop=True)
     for name, number in (("t", t), ("permutation", permutation)):
         table[name] = np.tile(np.broadcast_to(number, n), len(lines))
-    return pd.DataFrame({**table, "metric": metric, "value": np.concatenate(values)})
+    return table.assign(value=np.concatenate([values for *_, values in lines]))
 
 
 def mean_of(values: Floats, truth: Truth | None, metric: str) -> Floats:
