@@ -25,7 +25,6 @@ from afa.engine.tasks import (
     METHODS,
     TASK_BRACKETS,
     Task,
-    TaskPaths,
     elbo_differences,
     follow_gain,
     follow_orders,
@@ -158,27 +157,28 @@ class BinaryTask(Asked):
         return Walk(parts, needed, spent_until(needed, paths.order, self.prices), paths.scores)
 
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
-        parts: dict[int, TaskPaths] = {}
         orders = self._orders(seen, way, seed)
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if self.gauge.coupling != "explicit":
             given = orders if way.allocation in DRAWN else None
             found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.threads)
             return BinaryPaths(orders, found.log_odds, found.certain)
+        last_round = len(self.bundle.features)
+        scores = np.zeros((len(orders), last_round + 1))
+        certified = np.zeros(scores.shape, dtype=np.bool_)
 
         def work(first: int, last: int) -> None:
             values = seen.values[first:last]
             if way.allocation in DRAWN:
-                parts[first] = follow_orders(task, values, orders[first:last, None])
+                paths = follow_orders(task, values, orders[first:last, None])
             else:
-                parts[first] = follow_gain(task, values, gain=gain, target=target)
+                paths = follow_gain(task, values, gain=gain, target=target)
+            rounds, called = paths.t[:, 0], paths.calls[:, 0, :, CERTIFIED] != 0
+            scores[first:last] = _by_round(rounds, getattr(paths, way.score)[:, 0], last_round)
+            certified[first:last] = _by_round(rounds, called, last_round)
 
         in_threads(work, len(seen.names), self.threads)
-        joined, last_round = [parts[first] for first in sorted(parts)], len(self.bundle.features)
-        rounds = np.concatenate([part.t[:, 0] for part in joined])
-        steps = np.concatenate([getattr(part, way.score)[:, 0] for part in joined])
-        called = np.concatenate([part.calls[:, 0, :, CERTIFIED] != 0 for part in joined])
-        return BinaryPaths(orders, _by_round(rounds, steps, last_round), _by_round(rounds, called, last_round))
+        return BinaryPaths(orders, scores, certified)
 
     def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> BinaryPaths:
         drawn = self._orders(seen, way, seed)
