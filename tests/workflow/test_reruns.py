@@ -161,6 +161,7 @@ def test_two_settings_of_one_rule_that_change_places_rerun_it(trials: Trials) ->
         "mirror/series/GSE117nnn/GSE117993/suppl/values.txt.gz",
         "notebooks/chaos.ipynb",
         "afa/report/templates/report.css",
+        "afa/stages/columns.csv",
     ],
 )
 def test_a_file_changed_in_its_place_reruns_what_reads_it_and_what_follows(trials: Trials, name: str) -> None:
