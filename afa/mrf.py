@@ -360,11 +360,15 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
     unary[a.observed] = 0.0
     rows, columns = sp.triu(abs(a.mrf.couplings) + abs(b.mrf.couplings)).nonzero()
     inside = free[rows] & free[columns]
-    rows, columns = rows[inside], columns[inside]
-    pairs = np.where(possible[rows][:, :, None] & possible[columns][:, None, :], 0.0, np.nan)
-    for sign, mrf in ((1.0, a.mrf), (-1.0, b.mrf)):
+    return unary, pair_terms(a.mrf, b.mrf, rows[inside], columns[inside])
+
+
+def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+    """(n, 3, 3) what each of n pairs of features contributes to E_a(x) - E_b(x); NaN at values that cannot occur."""
+    pairs = np.where(a.possible[rows][:, :, None] & a.possible[columns][:, None, :], 0.0, np.nan)
+    for sign, mrf in ((1.0, a), (-1.0, b)):
         weight = sign * mrf.couplings.toarray()[rows, columns]
         centre = np.zeros(mrf.n_features) if mrf.centre is None else mrf.centre
         left, right = (np.array(VALUES) - centre[ends][:, None] for ends in (rows, columns))
         pairs += weight[:, None, None] * left[:, :, None] * right[:, None, :]
-    return unary, pairs
+    return pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import yaml
@@ -23,8 +23,8 @@ from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.yamlfile import Strict, load_model
 
 FORMAT = 1
-ONE_ENTITY = ("entity", "strength")
-"""Settings of the binary question alone."""
+OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
+"""Settings that a question does not have: those of the other question alone."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -105,8 +105,7 @@ class _Session(Strict):
 
     @model_validator(mode="after")
     def _one_question(self) -> _Session:
-        other = ("k", "layer0", "holds") if self.question == "binary" else ONE_ENTITY
-        if extra := self.settings.model_fields_set.intersection(other):
+        if extra := self.settings.model_fields_set & OTHERS[self.question]:
             raise ValueError(f"the settings of one question: {', '.join(sorted(extra))} belongs to the other")
         return self
 
@@ -176,7 +175,11 @@ def load_session(
         expected = f"one on {bundle.name} {bundle.version}, digest {bundle.digest[:16]}"
         step = "load the bundle that it was made with; other potentials would give other answers"
         raise PlannerError(Fault(str(path), found, expected, step))
-    options = stored.settings.model_dump()
+    question = stored.question
+    options = stored.settings.model_dump(exclude=OTHERS[question])
+    if options[needed := "entity" if question == "binary" else "k"] is None:
+        where = f"{path}, key settings.{needed}"
+        raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))
     if allocation is None and options["allocation"] is None:
         expected = "the rule that it was made with"
         raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a custom rule", expected, "pass it"))
@@ -187,7 +190,7 @@ def load_session(
     options["solver"] = Solver(**options["solver"])
     try:
         options["stop"] = Stop(**options["stop"] | {"own": stop})
-        planner = _planner(stored.question, bundle, options, path)
+        planner = (BinaryPlanner if question == "binary" else TopKPlanner)(bundle, **options)
         planner.repeat(Action(**step.model_dump()) for step in stored.steps)
     except PlannerError as error:
         fault = error.faults[0]
@@ -196,16 +199,3 @@ def load_session(
             fault = Fault(f"{path}, {fault.where}", fault.found, fault.expected, step_)
         raise PlannerError(fault) from None
     return planner
-
-
-def _planner(question: str, bundle: Bundle, options: dict[str, Any], path: str | Path) -> TopKPlanner | BinaryPlanner:
-    k, layer0, holds, entity, strength = (options.pop(name) for name in ("k", "layer0", "holds", *ONE_ENTITY))
-    missing = (
-        "entity" if question == "binary" and entity is None else "k" if question == "top_k" and k is None else None
-    )
-    if missing:
-        where = f"{path}, key settings.{missing}"
-        raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))
-    if question == "binary":
-        return BinaryPlanner(bundle, entity=entity, strength=strength, **options)
-    return TopKPlanner(bundle, k=k, layer0=layer0, holds=holds, **options)

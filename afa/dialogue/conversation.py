@@ -31,7 +31,7 @@ from afa.dialogue.words import (
 from afa.errors import AfaError, Fault, PlannerError
 from afa.mrf import VALUES
 from afa.planner import Planner, TopKPlanner
-from afa.planner.log import history_of
+from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
 from afa.planner.why import outcomes
 from afa.yamlfile import Strict, check_model

@@ -31,7 +31,7 @@ from afa.dialogue.words import (
 )
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
-from afa.planner.log import history_of
+from afa.planner.menu import history_of
 
 BARS, WIDTH = 5, 20
 """Entities that have a bar, and the letters of a bar that is full."""

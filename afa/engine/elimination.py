@@ -1,7 +1,7 @@
 """Exact clamped log-partitions of one model in many states: variable elimination, compiled.
 
-The elimination order is found once, at no observation (`afa.inference.order`). An observed feature has one value and
-drops out of every table, so that a state costs the less the more of it is known. Tables hold weights, not their
+The elimination order is found once, at no observation (`afa.inference.elimination`). An observed feature has one value
+and drops out of every table, so that a state costs the less the more of it is known. Tables hold weights, not their
 logarithms; each message is divided by its largest entry. A state whose weights span more than double precision holds
 is noticed and left to `afa.inference.exact`, which works with logarithms and is slower.
 """
@@ -32,8 +32,8 @@ from afa.engine.elimination_tables import (
     new_tables,
 )
 from afa.errors import Fault, InferenceError, PlannerError
+from afa.inference.elimination import BYTES, components
 from afa.inference.exact import exact
-from afa.inference.order import BYTES, components
 from afa.mrf import LOG3, ROUNDING, Evidence, Floats, PairwiseMRF
 
 ENTRY_LIMIT = 2e8

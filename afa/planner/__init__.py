@@ -2,8 +2,7 @@
 
 from afa.planner.base import Planner
 from afa.planner.binary import BinaryPlanner
-from afa.planner.log import Action
-from afa.planner.menu import Suggestion
+from afa.planner.menu import Action, Suggestion
 from afa.planner.options import ALL_DUELS_UP_TO, DUEL_GAINS, EXACT_SCORES, GAINS, SCORES, Stop
 from afa.planner.topk import TopKPlanner
 

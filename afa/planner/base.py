@@ -20,8 +20,21 @@ from afa.engine.patient import Patient
 from afa.errors import Fault, PlannerError, check_number
 from afa.planner.explicit import ExplicitPatient, explicit_view
 from afa.planner.implied import ImpliedPatient
-from afa.planner.log import Action, Log, affordable, checked, history_of, is_missing, log_of, unknown
-from afa.planner.menu import Offer, Suggestion, check_together, chosen_item, implied_by, menu_of, offer_of, panels_of
+from afa.planner.menu import (
+    Action,
+    Log,
+    Offer,
+    Suggestion,
+    check_together,
+    checked,
+    chosen_item,
+    given_values,
+    history_of,
+    implied_by,
+    menu_of,
+    offer_of,
+    unknown,
+)
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Explicit, Options
 from afa.planner.why import explained, in_words, outcomes, told_apart
 
@@ -47,9 +60,8 @@ class Planner(ABC):
     calibrated = False
 
     def __init__(self, bundle: Bundle, options: Options, explicit: Explicit | None, *, k: int, **question: Any) -> None:
-        panels = panels_of(bundle, options.panels)
-        self._menu = menu_of(bundle, options.costs, panels)
-        self.settings = options.plain() | {"panels": panels} | question
+        self._menu = menu_of(bundle, options.costs, options.panels)
+        self.settings = options.plain(self._menu.panels) | question | (explicit.settings if explicit else {})
         self.bundle, self.k, self.guide, self.gain = bundle, k, options.score, options.gain
         self.rule, self.stop = options.rule, options.rules_of_stopping
         self._first = self._menu.places(options.first)
@@ -200,29 +212,17 @@ class Planner(ABC):
 
         values : by feature, such as a row of a table; what is missing (None, NaN) is left out.
         """
-        if not hasattr(values, "items"):
-            step = "give {feature: value}, or a row of a table"
-            raise PlannerError(Fault("observations", type(values).__name__, "values by feature", step))
-        values = {str(name): value for name, value in values.items() if not is_missing(value)}
-        if not values:
-            raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
-        for feature, value in values.items():
-            checked(self.bundle, feature, value)
-            if feature in self._log.observed:
-                step = "correct the earlier value, or undo"
-                raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        check_together(self.bundle, self._log.observed | values)
+        given = given_values(self.bundle, values, self._log.observed)
         if cost is None:
-            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in values})].sum())
+            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in given})].sum())
         else:
             step = "leave it out for the price of the menu"
             expected = "a finite number, 0 or more"
             check_number(PlannerError, "cost of an observation", cost, expected, lambda x: 0 <= x < np.inf, step)
-        affordable(self.spent, cost)
-        asked = self._fresh and self._asked is not None and set(values) <= set(self._asked.features)
-        names, given = tuple(values), tuple(int(value) for value in values.values())
-        self._take(Action("observe", names, given, float(cost), self.reason if asked else OWN_CHOICE))
-        for name, value in zip(names, given, strict=True):
+        asked = self._fresh and self._asked is not None and given.keys() <= set(self._asked.features)
+        reason = self.reason if asked else OWN_CHOICE
+        self._take(Action("observe", tuple(given), tuple(given.values()), float(cost), reason))
+        for name, value in given.items():
             self._state.observe(self._index[name], value)
 
     def correct(self, feature: str, value: int) -> None:
@@ -258,7 +258,7 @@ class Planner(ABC):
         if not self._log.actions:
             raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
         *earlier, last = self._log.actions
-        self._log = log_of(earlier)
+        self._log = Log(earlier)
         self._forget()
         if last.kind != "skip":
             self._replay()
@@ -274,7 +274,6 @@ class Planner(ABC):
                     expected = "steps that can follow each other"
                     step = "start anew from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
-            affordable(self.spent, action.cost)
             self._take(action)
             check_together(self.bundle, self._log.observed)
         self._replay()
@@ -303,8 +302,7 @@ class Planner(ABC):
         information about which entity holds, and there are no duels.
         """
         check_number(PlannerError, "most", most, "a whole number, 0 or more", lambda x: x >= 0 and x.is_integer())
-        open_, duels, price = self._offer().open, self._open_duels(), self._offer().price
-        return explained(self._state, self.bundle, self._menu, price=price, open_=open_, duels=duels, most=most)
+        return explained(self._state, self.bundle, self._menu, self._offer(), self._open_duels(), int(most))
 
     def outcomes(self, feature: str) -> pd.DataFrame:
         """What each value of an open feature would do: a row with `value`, and of the answer then what `in_words` says.

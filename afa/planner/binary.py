@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from scipy.special import expit
 
@@ -84,10 +84,9 @@ class BinaryPlanner(Planner):
         )
         bundle = bundle_given(bundle)
         gauge = gauge_of(bundle, coupling)
-        question: dict[str, Any] = {"entity": entity, "coupling": gauge, "strength": strength}
         explicit = explicit_of(bundle, options, gauge, entity=entity, tau=tau)
         models = closed_bundle(bundle, entity, "shared" if gauge == "shared" else "differential", strength)
-        super().__init__(models, options, explicit, k=1, **question | (explicit.plain() if explicit else {}))
+        super().__init__(models, options, explicit, k=1, entity=entity, coupling=gauge, strength=strength)
         self.asked_of = bundle
 
     def score(self) -> float:
@@ -131,10 +130,8 @@ class BinaryPlanner(Planner):
         probability = self.probability()
         return max(probability, 1 - probability)
 
-    def certain(self) -> bool:
-        """The same as `resolved`."""
-        return self.resolved()
-
     def resolved(self) -> bool:
         """Whether no completion of the unobserved features can change `decision` (tight `l1` bracket)."""
         return bool(self._state.resolved()[0])
+
+    certain = resolved

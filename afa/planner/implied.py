@@ -7,7 +7,6 @@ there is no certificate, and nothing as large as entities times entities unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,6 @@ from afa.errors import Fault, PlannerError
 from afa.inference.answers import Answers
 from afa.inference.hierarchy import hierarchy_of
 from afa.mrf import Floats
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Indices = NDArray[np.int64]
 
@@ -136,15 +132,3 @@ def implied_values(bundle: Bundle, observed: Mapping[str, float]) -> dict[str, i
                 raise PlannerError(Fault("observations", words, expected, "correct the wrong one"))
             found[int(other)] = value
     return {known.features[other]: value for other, value in found.items() if other not in values}
-
-
-def told_table(state: ImpliedPatient, bundle: Bundle, open_: NDArray[np.bool_], most: int) -> pd.DataFrame:
-    """The open features that tell most: feature, gain in nats, its share, whom it tells apart."""
-    import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
-
-    gain = state.information_among(open_, True)
-    table = pd.DataFrame({"feature": bundle.features, "gain": gain})[open_]
-    table["share"] = table["gain"] / max(float(gain.sum()), np.finfo(float).tiny)
-    table = table.sort_values(["gain", "feature"], ascending=[False, True], ignore_index=True).head(most)
-    index = {name: j for j, name in enumerate(bundle.features)}
-    return table.assign(tells=[state.tells(index[name]) for name in table["feature"]])

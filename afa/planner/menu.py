@@ -1,10 +1,11 @@
-"""What can be measured and at what price, single features and panels of features, and what a rule chooses of it."""
+"""What can be measured and at what price, what a rule chooses of it, and what has been done: the log of all steps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,55 @@ from afa.bundle import Bundle
 from afa.csvfile import suggestion
 from afa.engine.patient import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
-from afa.mrf import Floats
+from afa.mrf import VALUES, Floats
 from afa.planner.implied import implied_values
-from afa.planner.log import Log
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EQUAL = "equal"
+Kind = Literal["observe", "skip", "correct"]
 Costs = Mapping[str, float] | str | None
 Panels = Mapping[str, Sequence[str]] | None
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step: values that came in, a value corrected, or what cannot be measured, by its `kind`.
+
+    features, values : what it was about; a skipped feature has the value None. cost : what was paid.
+    reason : why the planner had asked for it, or that it had not.
+    """
+
+    kind: Kind
+    features: tuple[str, ...]
+    values: tuple[int | None, ...]
+    cost: float
+    reason: str
+
+
+class Log:
+    """The actions so far, and what follows from them."""
+
+    def __init__(self, actions: Iterable[Action] = ()) -> None:
+        self.actions, self.spent = list[Action](), 0.0
+        self.observed, self.skipped = dict[str, int](), set[str]()
+        for action in actions:
+            self.add(action)
+
+    def add(self, action: Action) -> None:
+        """Take in one more action; a `PlannerError` where the sum of all costs is beyond what a number can hold."""
+        if not np.isfinite(self.spent + action.cost):
+            found, step = f"{action.cost:g}, after {self.spent:g}", "give costs in a larger unit"
+            raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))
+        self.actions.append(action)
+        self.spent += action.cost
+        for feature, value in zip(action.features, action.values, strict=True):
+            if value is None:
+                self.skipped.add(feature)
+            else:
+                self.skipped.discard(feature)
+                self.observed[feature] = value  # a correction keeps its place in the order
 
 
 @dataclass(frozen=True)
@@ -44,7 +87,7 @@ class Menu:
     """I items that partition the M features, in order of their first feature.
 
     names : I names. members : the features of each item, by index. item_of : (M,) index of each feature's item.
-    of_feature : the same by the feature's name. cost : (I,) non-negative.
+    of_feature : the same by the feature's name. cost : (I,) non-negative. panels : features by name of the panel.
     """
 
     names: tuple[str, ...]
@@ -52,6 +95,7 @@ class Menu:
     members: tuple[tuple[int, ...], ...]
     item_of: NDArray[np.int64]
     cost: Floats
+    panels: Mapping[str, Sequence[str]]
 
     @property
     def plain(self) -> bool:
@@ -107,15 +151,6 @@ def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
     return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
-def panels_of(bundle: Bundle, given: Panels) -> dict[str, Sequence[str]]:
-    """The panels that are given, or the bundle's measurements."""
-    panels = measurements_of(bundle) if given is None else given
-    if not isinstance(panels, Mapping):
-        step = "give {name: [features]}"
-        raise PlannerError(Fault("planner option panels", type(panels).__name__, "features by panel", step))
-    return {name: list(features) if is_list(features) else features for name, features in panels.items()}
-
-
 def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
     """The features that need not be measured: another one of their exclusive group is +1, or one implies them."""
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
@@ -133,14 +168,20 @@ def check_together(bundle: Bundle, values: Mapping[str, float]) -> None:
             raise PlannerError(Fault(f"group {name}", found, "at most one", step))
 
 
-def menu_of(bundle: Bundle, costs: Costs, panels: Mapping[str, Sequence[str]]) -> Menu:
+def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
     """The menu of a bundle's features, or a `PlannerError` that names the cost or the panel which does not fit.
 
     costs : by name of a feature or a panel; a feature that is not named costs what the bundle says, or 1, and a panel
         the sum of its features. None takes the bundle's, `equal` lets every feature cost 1.
-    panels : features by name of the panel; a feature is in one panel at most. One that is a measurement of the bundle
-        costs what a single feature costs, unless the bundle or `costs` say otherwise.
+    panels : features by name of the panel, None for the bundle's measurements; a feature is in one panel at most. One
+        that is a measurement of the bundle costs what a single feature costs, unless the bundle or `costs` say
+        otherwise.
     """
+    panels = measurements_of(bundle) if panels is None else panels
+    if not isinstance(panels, Mapping):
+        step = "give {name: [features]}"
+        raise PlannerError(Fault("planner option panels", type(panels).__name__, "features by panel", step))
+    panels = {name: list(features) if is_list(features) else features for name, features in panels.items()}
     index = {name: j for j, name in enumerate(bundle.features)}
     panel_of = _panel_of(panels, index)
     given = _given_costs(costs, set(index) | set(panels))
@@ -163,7 +204,7 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Mapping[str, Sequence[str]]) -
     for j, item in enumerate(item_of):
         members[item].append(j)
     of_feature = dict(zip(bundle.features, item_of.tolist(), strict=True))
-    return Menu(names, of_feature, tuple(map(tuple, members)), item_of, cost)
+    return Menu(names, of_feature, tuple(map(tuple, members)), item_of, cost, panels)
 
 
 def is_list(value: object) -> bool:
@@ -245,3 +286,68 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
         weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
         find_information=lambda among, _: menu.per_cost(replace(view, observed=~among).information(every=True), among),
     )
+
+
+def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """One row for each value, in order: step, kind, feature, value (None where skipped), cost, spent, reason.
+
+    The cost of a panel stands at its first row.
+    """
+    rows, spent = list[dict[str, Any]](), 0.0
+    for step, action in enumerate(actions, start=1):
+        spent += action.cost
+        for i, (feature, value) in enumerate(zip(action.features, action.values, strict=True)):
+            row = {"step": step, "kind": action.kind, "feature": feature, "value": value}
+            rows.append(row | {"cost": 0.0 if i else action.cost, "spent": spent, "reason": action.reason})
+    return rows
+
+
+def given_values(
+    bundle: Bundle, values: Mapping[str, float] | pd.Series, observed: Mapping[str, int]
+) -> dict[str, int]:
+    """The values to take in by feature, without those that are missing; a `PlannerError` where any does not fit."""
+    if not hasattr(values, "items"):
+        step = "give {feature: value}, or a row of a table"
+        raise PlannerError(Fault("observations", type(values).__name__, "values by feature", step))
+    given = {str(name): value for name, value in values.items() if not _is_missing(value)}
+    if not given:
+        raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
+    for feature, value in given.items():
+        checked(bundle, feature, value)
+        if feature in observed:
+            step = "correct the earlier value, or undo"
+            raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
+    check_together(bundle, {**observed, **given})
+    return {feature: int(value) for feature, value in given.items()}
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell of a table holds nothing: None, NaN or pandas' NA."""
+    if isinstance(value, int | np.integer):
+        return False
+    import pandas as pd  # noqa: PLC0415 (slow to load, and who gives whole numbers does without)
+
+    return bool(pd.isna(value))
+
+
+def checked(bundle: Bundle, feature: Any, value: Any = 0) -> None:
+    """Refuse what is no feature, or no value that it can take."""
+    if not isinstance(feature, str) or feature not in bundle.features:
+        raise unknown(bundle.features, feature)
+    if isinstance(value, bool) or not isinstance(value, Real) or value not in VALUES:
+        step = "encode the measurement as ternary first"
+        raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
+    if bundle.ternary:
+        return
+    possible = bundle.possible[bundle.features.index(feature)]
+    if not possible[VALUES.index(value)]:
+        expected = " or ".join(str(known) for known, can_be in zip(VALUES, possible, strict=True) if can_be)
+        step = "check the measurement, or the values that features.csv gives this feature"
+        raise PlannerError(Fault(f"feature {feature}", f"{float(value):g}", expected, step))
+
+
+def unknown(features: Collection[str], feature: Any) -> PlannerError:
+    """The error for a name that is no feature, with the nearest one."""
+    step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
+    step = "see bundle.features" if step.startswith("correct") else step
+    return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

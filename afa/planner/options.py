@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from afa.allocate import RULES, Rule
 from afa.allocate.information import Information
@@ -189,8 +189,8 @@ class Options:
         gain = "cmi" if self.gain == INFORMATION else self.gain  # of duels, where somebody asks for it
         return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
 
-    def plain(self) -> dict[str, Any]:
-        """All of them as plain values; `allocation` is None for a custom rule."""
+    def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """All of them as plain values, with the panels that there are; `allocation` is None for a custom rule."""
         rules = RULES | {INFORMATION: Information}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
@@ -199,7 +199,7 @@ class Options:
             "allocation": named,
             "solver": asdict(self.solver or Solver()),
             "costs": dict(self.costs) if isinstance(self.costs, Mapping) else self.costs,
-            "panels": {name: list(features) for name, features in (self.panels or {}).items()},
+            "panels": dict(panels),
             "first": list(self.first),
             "stop": self.rules_of_stopping.plain(),
         }
@@ -229,60 +229,16 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     return asked
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explicit:
-    """What a planner needs beside `Options` in the explicit gauge; makes its patients.
+class Explicit(NamedTuple):
+    """The explicit gauge of one planner.
 
-    bundle, entity : the question; entity is None for the top k. holds : as of the bundle, or another. tau : how far
-    log-odds are believed, a number or `EFFECTIVE` (docs/decisions.md, F16). A `PlannerError` where an option does not
-    go with it.
+    holds : how many entities hold. settings : what only this gauge has, as plain values. patient : makes a patient of
+    whom nothing is known.
     """
 
-    bundle: Bundle
-    options: Options
-    entity: str | None
     holds: str
-    tau: float | str
-
-    def __post_init__(self) -> None:
-        one_of("holds", self.holds, HOLDS)
-        one_of("score", self.options.score, EXPLICIT_SCORES)
-        one_of("gain", self.options.gain, EXPLICIT_GAINS)
-        if self.bundle.implies and (self.entity or self.holds != "one" or self.options.gain != INFORMATION):
-            asked = f"entity {self.entity}" if self.entity else f"holds {self.holds!r}, gain {self.options.gain!r}"
-            expected = "the best of all entities, one of which holds, by gain 'information'"
-            step = "take TopKPlanner, and a bundle with `holds: one`"
-            raise PlannerError(Fault("a planner on implications (implies.csv)", asked, expected, step))
-        if self.tau == EFFECTIVE:
-            if self.bundle.exclusive or self.bundle.implies or self.options.inference == "exact":
-                found = "effective with exclusive groups, implications or exact inference"
-                step = "give a number, or leave it out"
-                raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
-            return
-        step = "leave it out to believe the log-odds as they are"
-        expected = f"a number above 0, at most 1, or {EFFECTIVE}"
-        check_number(PlannerError, "planner option tau", self.tau, expected, lambda x: 0 < x <= 1, step)
-
-    def plain(self) -> dict[str, Any]:
-        """The settings that only this gauge has."""
-        return {"tau": self.tau} | ({} if self.entity else {"coupling": "explicit", "holds": self.holds})
-
-    def patient(self) -> ExplicitPatient | ImpliedPatient:
-        """A patient of whom nothing is known."""
-        if self.bundle.implies and not isinstance(self.tau, str):
-            return ImpliedPatient(self.bundle, self.tau)
-        exactly = self.options.inference == "exact"
-        return ExplicitPatient(
-            sides_for(
-                self.bundle, self.holds, exactly=exactly, entity=self.entity, discounted=isinstance(self.tau, str)
-            ),
-            rivals=self.entity is None and self.holds != "several",
-            may_be_none=self.holds == "one or none",
-            inference=self.options.inference,
-            gain="cmi" if self.options.gain == INFORMATION else self.options.gain,
-            tau=1.0 if isinstance(self.tau, str) else self.tau,
-            solver=self.options.solver,
-        )
+    settings: dict[str, Any]
+    patient: Callable[[], ExplicitPatient | ImpliedPatient]
 
 
 def explicit_of(
@@ -294,17 +250,52 @@ def explicit_of(
     holds: str | None = None,
     tau: float | str | None = None,
 ) -> Explicit | None:
-    """The explicit gauge with what the bundle says of `holds`, and a tau of 1; None where `gauge` is another."""
-    if gauge == "explicit":
-        of_bundle = "several" if bundle.rates is None else bundle.rates.holds
-        return Explicit(
-            bundle=bundle, options=options, entity=entity, holds=holds or of_bundle, tau=1.0 if tau is None else tau
-        )
-    for name, given in (("holds", holds), ("tau", tau)):
-        if given is not None:
-            found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
-            raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
-    return None
+    """The explicit gauge, or None where `gauge` is another; a `PlannerError` where an option does not go with either.
+
+    entity : the question; None for the top k. holds : as the bundle says unless given. tau : how far log-odds are
+    believed, a number, 1 unless given, or `EFFECTIVE` (docs/decisions.md, F16).
+    """
+    if gauge != "explicit":
+        for name, given in (("holds", holds), ("tau", tau)):
+            if given is not None:
+                found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
+                raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
+        return None
+    holds = holds or ("several" if bundle.rates is None else bundle.rates.holds)
+    tau = 1.0 if tau is None else tau
+    one_of("holds", holds, HOLDS)
+    one_of("score", options.score, EXPLICIT_SCORES)
+    one_of("gain", options.gain, EXPLICIT_GAINS)
+    if bundle.implies and (entity or holds != "one" or options.gain != INFORMATION):
+        asked = f"entity {entity}" if entity else f"holds {holds!r}, gain {options.gain!r}"
+        expected = "the best of all entities, one of which holds, by gain 'information'"
+        step = "take TopKPlanner, and a bundle with `holds: one`"
+        raise PlannerError(Fault("a planner on implications (implies.csv)", asked, expected, step))
+    exactly = options.inference == "exact"
+    if tau == EFFECTIVE and (bundle.exclusive or bundle.implies or exactly):
+        found = "effective with exclusive groups, implications or exact inference"
+        step = "give a number, or leave it out"
+        raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
+    if tau != EFFECTIVE:
+        step = "leave it out to believe the log-odds as they are"
+        expected = f"a number above 0, at most 1, or {EFFECTIVE}"
+        check_number(PlannerError, "planner option tau", tau, expected, lambda x: 0 < x <= 1, step)
+    settings = {"tau": tau} | ({} if entity else {"coupling": "explicit", "holds": holds})
+    believed = 1.0 if isinstance(tau, str) else tau
+    if bundle.implies:
+        return Explicit(holds, settings, partial(ImpliedPatient, bundle, believed))
+    sides = sides_for(bundle, holds, exactly=exactly, entity=entity, discounted=tau == EFFECTIVE)
+    patient = partial(
+        ExplicitPatient,
+        sides,
+        rivals=entity is None and holds != "several",
+        may_be_none=holds == "one or none",
+        inference=options.inference,
+        gain="cmi" if options.gain == INFORMATION else options.gain,
+        tau=believed,
+        solver=options.solver,
+    )
+    return Explicit(holds, settings, patient)
 
 
 def tau_of(text: str | None) -> float | str | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models, group_states, hypotheses_of
 from afa.closure import known_log_ratio, log_ratio
-from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF
+from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF, pair_terms
 
 Indices = NDArray[np.int64]
 
@@ -195,13 +195,6 @@ def _side(
     classes: tuple[Floats, Floats],
 ) -> Side:
     row, column = sp.triu(abs(one.couplings) + abs(zero.couplings)).nonzero()
-    terms = np.zeros((len(row), 3, 3))
-    for sign, model in ((1.0, one), (-1.0, zero)):
-        centre = model.centre if model.centre is not None else np.zeros(len(at))
-        left, right = (np.array(VALUES) - centre[ends][:, None] for ends in (row, column))
-        weight = sign * model.couplings.toarray()[row, column]
-        terms += weight[:, None, None] * left[:, :, None] * right[:, None, :]
-    can_be = one.possible[row][:, :, None] & one.possible[column][:, None, :]
     members = tuple(np.stack([group_states(p[group, 2], bundle.floor) for p in classes]) for group in groups)
     links = np.column_stack([at[row], at[column]]).astype(np.int64)
-    return Side(one, zero, at.astype(np.int64), links, np.where(can_be, terms, np.nan).reshape(-1, 9), members)
+    return Side(one, zero, at.astype(np.int64), links, pair_terms(one, zero, row, column).reshape(-1, 9), members)

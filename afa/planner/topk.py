@@ -144,8 +144,7 @@ class TopKPlanner(Planner):
         )
         explicit = explicit_of(bundle, options, gauge, holds=holds, tau=tau)
         self.holds: str | None = explicit.holds if explicit else None
-        more = explicit.plain() if explicit else {}
-        super().__init__(bundle, options, explicit, k=int(k), layer0=layer0, **more)
+        super().__init__(bundle, options, explicit, k=int(k), layer0=layer0)
         self.settings["k"] = int(k)
         self.asked_of = asked_of
 
@@ -161,9 +160,7 @@ class TopKPlanner(Planner):
         """The k best entities by Copeland wins, best first; ties as decisions.md S6 settles them."""
         return self.ranking()[: self.k]
 
-    def answer(self) -> list[str]:
-        """The same as `top_k`."""
-        return self.top_k()
+    answer = top_k
 
     def answer_probability(self) -> float:
         """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them.
@@ -257,9 +254,7 @@ class TopKPlanner(Planner):
         """
         return self._view().certified
 
-    def certain(self) -> bool:
-        """The same as `certified`."""
-        return self.certified()
+    certain = certified
 
     def boundary_probability(self) -> float:
         """The least probability, over the duels across the top-k boundary, that the present winner stays ahead.
@@ -282,6 +277,4 @@ class TopKPlanner(Planner):
         signs = np.array([gaussian_sign(mean, spread) for mean, spread in zip(means, spreads, strict=True)])
         return float((1 + np.where(view.rank[a] < view.rank[b], signs, -signs)).min() / 2)
 
-    def confidence(self) -> float:
-        """The same as `boundary_probability`."""
-        return self.boundary_probability()
+    confidence = boundary_probability

@@ -13,8 +13,8 @@ from afa.engine.duels import sides_of
 from afa.engine.patient import DuelWeights, Patient
 from afa.mrf import VALUES, Floats
 from afa.planner.explicit import ExplicitPatient
-from afa.planner.implied import ImpliedPatient, told_table
-from afa.planner.menu import Menu
+from afa.planner.implied import ImpliedPatient
+from afa.planner.menu import Menu, Offer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,37 +57,41 @@ def explained(
     state: Patient | ExplicitPatient | ImpliedPatient,
     bundle: Bundle,
     menu: Menu,
-    *,
-    price: Floats,
-    open_: NDArray[np.bool_],
+    offer: Offer,
     duels: NDArray[np.int64],
     most: int,
 ) -> pd.DataFrame:
-    """The table of `Planner.explain`: price (I,) of each item, open_ (M,) features, duels (q,) by their places."""
-    if isinstance(state, ImpliedPatient):
-        return told_table(state, bundle, open_, most)
+    """The table of `Planner.explain`, over some duels, (q,) by their places."""
     import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
-    total, moved = np.zeros(len(open_)), np.zeros(len(open_), dtype=np.int64)
+    table, order, place = pd.DataFrame({"feature": bundle.features}), "gain", bundle.features.index
+    if isinstance(state, ImpliedPatient):
+        table["gain"] = state.information_among(offer.open, True)
+    else:
+        table["gain"], table["duels_moved"] = _total_gain(state, duels)
+    if not (menu.plain or isinstance(state, ImpliedPatient)):
+        order = "gain_per_cost"
+        table["item"] = [menu.names[i] for i in menu.item_of]
+        table["cost"] = offer.price[menu.item_of]
+        table[order] = menu.per_cost(table["gain"].to_numpy(), offer.open)
+    table = table[offer.open]
+    everything = float(table["gain"].sum())
+    table["share"] = table["gain"] / everything if everything > 0 else 0.0
+    table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
+    if isinstance(state, ImpliedPatient):
+        return table.assign(tells=[state.tells(place(name)) for name in table["feature"]])
+    over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
+    return table.assign(tells=[told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"]])
+
+
+def _total_gain(state: Patient | ExplicitPatient, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+    """(M,) gains summed over some duels, and how many of these have a gain."""
+    total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
         total += gains.sum(axis=0)
         moved += (gains > 0).sum(axis=0)
-    table = pd.DataFrame({"feature": bundle.features, "gain": total, "duels_moved": moved})
-    order = "gain"
-    if not menu.plain:
-        order = "gain_per_cost"
-        table["item"] = [menu.names[i] for i in menu.item_of]
-        table["cost"] = price[menu.item_of]
-        table[order] = menu.per_cost(total, open_)
-    table = table[open_]
-    everything = float(table["gain"].sum())
-    table["share"] = table["gain"] / everything if everything > 0 else 0.0
-    table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
-    place = {name: j for j, name in enumerate(bundle.features)}
-    over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
-    table["tells"] = [told_apart(state, bundle.entities, [place[name]], over) for name in table["feature"]]
-    return table
+    return total, moved
 
 
 def in_words(planner: Planner) -> str:

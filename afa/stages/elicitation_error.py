@@ -28,7 +28,7 @@ from afa.engine.elimination import (
     threads_for,
 )
 from afa.errors import InferenceError
-from afa.inference.order import BYTES
+from afa.inference.elimination import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage, described

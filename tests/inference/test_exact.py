@@ -10,11 +10,18 @@ from oracle import energies, models, observations, observed_models, posterior
 from scipy.stats import chi2
 
 from afa.errors import InferenceError, PlannerError
-from afa.inference.dense import Enumerated, best_listed
-from afa.inference.elimination import Eliminated, best_values
-from afa.inference.exact import estimate, exact, exact_expected_score, map_state, pair_moments, sample
+from afa.inference.elimination import Eliminated, best_values, components, min_fill
+from afa.inference.exact import (
+    Enumerated,
+    best_listed,
+    estimate,
+    exact,
+    exact_expected_score,
+    map_state,
+    pair_moments,
+    sample,
+)
 from afa.inference.meanfield import mean_field
-from afa.inference.order import components, min_fill
 from afa.mrf import LOG3, Evidence, PairwiseMRF
 
 SIZES = (3, 7)
