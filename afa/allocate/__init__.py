@@ -9,7 +9,14 @@ twin of their weights there; any other is followed patient by patient, some hund
 from importlib import import_module
 
 from afa.allocate.base import Choice, Rule, View
+from afa.allocate.boundary import Boundary
 from afa.allocate.check import check_policy
+from afa.allocate.clustered import Clustered
+from afa.allocate.greedy import Greedy
+from afa.allocate.largest_unary import LargestUnary
+from afa.allocate.lucb import Lucb
+from afa.allocate.priority import PriorityAll, PriorityClusters
+from afa.allocate.random import Random
 from afa.rulenames import RULE_CLASSES
 
 RULES: dict[str, type[Rule]] = {
@@ -18,13 +25,18 @@ RULES: dict[str, type[Rule]] = {
 }
 """The rules by name, read from this folder (`afa.rulenames`)."""
 
-__all__ = ["RULES", "Choice", "Rule", "View", "check_policy"]
-__all__ += [rule.__name__ for rule in RULES.values()]
-
-
-def __getattr__(name: str) -> type[Rule]:
-    """The class of a rule by its own name, such as `Boundary`."""
-    for rule in RULES.values():
-        if rule.__name__ == name:
-            return rule
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = [
+    "RULES",
+    "Boundary",
+    "Choice",
+    "Clustered",
+    "Greedy",
+    "LargestUnary",
+    "Lucb",
+    "PriorityAll",
+    "PriorityClusters",
+    "Random",
+    "Rule",
+    "View",
+    "check_policy",
+]

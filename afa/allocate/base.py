@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cluster import Clusters
 from afa.engine.duels import all_pairs, sides_of
-from afa.engine.patient import DuelWeights, Patient, entity_intervals, weighted_gain
+from afa.engine.patient import DuelWeights, PatientState
 from afa.engine.ranks import ranks_of
 from afa.mrf import RELATIVE_TIE, Floats
 
@@ -68,7 +68,7 @@ class View:
     total_gain: Callable[[NDArray[np.bool_]], Floats]
     weighted_gain: Callable[[Floats | DuelWeights], Floats]
     find_scores: Callable[[], Floats]
-    find_rank: Callable[[], NDArray[np.int64]] | None
+    find_rank: Callable[[], NDArray[np.int64] | None] | None
     find_lead: Callable[[Duels], Floats]
     find_resolved: Callable[[Duels], NDArray[np.bool_]]
     find_intervals: Callable[[], Floats]
@@ -108,8 +108,8 @@ class View:
     @cached_property
     def rank(self) -> NDArray[np.int64]:
         """(N,) rank of each entity by the guiding scores, 1 the best (decisions.md S6)."""
-        if self.find_rank:
-            return self.find_rank()
+        if self.find_rank and (known := self.find_rank()) is not None:
+            return known
         rank = np.empty(len(self.entities), dtype=np.int64)
         rank[self.ranked(range(len(self.entities)))] = np.arange(1, len(self.entities) + 1)
         return rank
@@ -185,7 +185,7 @@ def name_places(names: tuple[str, ...]) -> NDArray[np.int64]:
 
 
 def view_of(
-    state: Patient,
+    state: PatientState,
     bundle: Bundle,
     *,
     score: str,
@@ -196,27 +196,28 @@ def view_of(
 ) -> View:
     """The view of one patient now; it is good until the next observation, and holds no value that is unobserved.
 
+    What need not be measured, since what is observed implies it, counts as observed.
     score : the guiding score. find_clusters : makes the clusters of the present round when a rule asks for them.
     """
     return View(
         features=bundle.features,
         entities=bundle.entities,
-        observed=state.state.observed.copy(),
+        observed=state.closed,
         tie=state.packed.tie,
         largest_unary=state.total_unary(),
         gain=state.gains,
         total_gain=state.total_gain,
-        weighted_gain=partial(weighted_gain, state),
+        weighted_gain=state.weighted_gain,
         find_scores=partial(state.present_scores, score),
-        find_rank=partial(state.ranks, name_places(bundle.entities)) if score == "linearity" else None,
+        find_rank=partial(state.known_ranks, score, name_places(bundle.entities)),
         find_lead=state.lead,
         find_resolved=state.resolved,
-        find_intervals=partial(entity_intervals, state),
+        find_intervals=state.intervals,
         find_clusters=find_clusters,
         k=k,
         patient=patient,
         seed=seed,
-        find_information=lambda offered, _: np.where(offered, state.information(), 0.0),
+        find_information=state.information_among,
     )
 
 

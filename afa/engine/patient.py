@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -44,11 +46,107 @@ STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
 """The solved state before any observation, its mirror and its scores, by solver: patients begin alike."""
 
 
-class Patient:
-    """The state of one patient in all N entities of a bundle.
+class PatientState(ABC):
+    """One patient in N entities: what rules and planners ask of the duels between them.
 
-    A duel is named by its place among all Q = N (N - 1) / 2 pairs a < b in order. What is asked of some duels is
-    computed for those alone.
+    A duel is named by its place among all Q = N (N - 1) / 2 pairs a < b in order. What is asked of some duels, by their
+    ascending places, is computed for those alone. packed : what no observation changes.
+    """
+
+    packed: Any
+    n_entities: int
+
+    @property
+    def n_duels(self) -> int:
+        """Q."""
+        return self.n_entities * (self.n_entities - 1) // 2
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """(Q, 2) the entities a < b of every duel."""
+        return all_pairs(self.n_entities)
+
+    def sides(self, duels: Indices | None) -> Pairs:
+        """(q, 2) the entities of some duels, or of all."""
+        return self.pairs if duels is None or len(duels) == self.n_duels else sides_of(self.n_entities, duels)
+
+    @property
+    @abstractmethod
+    def closed(self) -> NDArray[np.bool_]:
+        """(M,) features that are observed, or need not be."""
+
+    @abstractmethod
+    def observe(self, feature: int, value: int) -> None:
+        """Take in one value; entities that do not hold the feature are left as they are."""
+
+    @abstractmethod
+    def log_evidence(self) -> Floats:
+        """(N,) log-evidence of each entity, its prior included: differences are posterior log-odds of a duel."""
+
+    @abstractmethod
+    def scores(self, score: str) -> Floats:
+        """(N, N) preference scores by name; magnitudes of rounding are 0."""
+
+    def present_scores(self, score: str) -> Floats:
+        """The same, not to be changed, and good until the next observation."""
+        return self.scores(score)
+
+    def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
+        """(N,) ranks by a score, ties by `name_rank`, (N,); None where only a look at all duels would tell."""
+        return None
+
+    @abstractmethod
+    def lead(self, duels: Indices | None = None) -> Floats:
+        """(q,) what has been observed says for a over b, of some duels or of all."""
+
+    @abstractmethod
+    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+        """(q,) whether no completion can change the sign of a duel, of some or of all."""
+
+    @abstractmethod
+    def intervals(self) -> Floats:
+        """(N, 2) least and greatest S_v of each entity under any completion."""
+
+    @abstractmethod
+    def gains(self, duels: NDArray[np.bool_], /) -> Floats:
+        """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
+
+    @abstractmethod
+    def gain_of(self, features: list[int], duels: Indices, /) -> Floats:
+        """(q,) gains of some duels, summed over these features."""
+
+    @abstractmethod
+    def summed_gain(self, duels: Indices, weights: Floats, /) -> Floats:
+        """(M,) gains of some duels, each times its weight, added up (eq:feature_selection)."""
+
+    def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
+        """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
+        open_ = np.flatnonzero(~np.asarray(closed))
+        return self.summed_gain(open_, np.ones(len(open_)))
+
+    def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
+        """(M,) gains summed over the duels, each times its weight; `weights` (Q,), finite."""
+        if isinstance(weights, DuelWeights) and weights.n_duels == self.n_duels:
+            return self.summed_gain(weights.duels, weights.weights)
+        weight = np.asarray(weights, dtype=np.float64)
+        chosen = np.flatnonzero(weight) if weight.shape == (self.n_duels,) else None
+        if chosen is None or not np.isfinite(weight[chosen]).all():
+            found = f"shape {weight.shape}, {int((~np.isfinite(weight)).sum())} of them not finite"
+            expected, step = f"{self.n_duels} finite numbers", "give one weight a duel"
+            raise PlannerError(Fault("weights of duels", found, expected, step))
+        return self.summed_gain(chosen, weight[chosen])
+
+    @abstractmethod
+    def total_unary(self) -> Floats:
+        """(M,) absolute effective unaries, summed over entities; 0 where observed."""
+
+    @abstractmethod
+    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:
+        """(M,) what each feature on offer tells about which entity holds; unless `every`, 0 of some that tell less."""
+
+
+class Patient(PatientState):
+    """The state of one patient in all N entities of a bundle, followed by the engine.
 
     solver, start : of the mean-field iteration. inference : `mean_field`, or `exact`, which is slower by orders of
     magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
@@ -72,7 +170,7 @@ class Patient:
     ) -> None:
         solver, kind = solver or Solver(), GAIN_KINDS[gain, target]
         self.packed = pack(bundle, overlaps=kind not in (WALD_MAGNITUDE, CMI)) if packed is None else packed
-        n = len(bundle.entities)
+        n = self.n_entities = len(bundle.entities)
         first_round = iteration_of(solver)
         self._iteration = first_round._replace(warm=start == "warm")
         self._sharing = sharing_of(bundle)
@@ -100,14 +198,9 @@ class Patient:
         return int(self.state.observed.sum())
 
     @property
-    def n_duels(self) -> int:
-        n = len(self.packed.prior)
-        return n * (n - 1) // 2
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """(Q, 2) the entities a < b of every duel."""
-        return all_pairs(len(self.packed.prior))
+    def closed(self) -> NDArray[np.bool_]:
+        """(M,) features that are observed."""
+        return self.state.observed.copy()
 
     def observe(self, feature: int, value: int) -> None:
         """Take in one value; entities that do not hold the feature are left as they are."""
@@ -155,9 +248,18 @@ class Patient:
         """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties."""
         return rank_all(self._linearity(), name_rank, self.packed.tie)
 
+    def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
+        """(N,) `ranks` where the score is `linearity`."""
+        return self.ranks(name_rank) if score == "linearity" else None
+
+    def intervals(self) -> Floats:
+        """(N, 2) least and greatest S_v of each entity under any completion, tight `l1` (eq:l1-bracket)."""
+        budget = entity_budgets(self.packed, self.state)
+        return np.column_stack([self.state.constant - budget, self.state.constant + budget])
+
     def lead(self, duels: Indices | None = None) -> Floats:
         """(q,) D of what has been observed, Lambda_ab, of some duels, ascending, or of all."""
-        a, b = self._sides(duels).T
+        a, b = self.sides(duels).T
         lead: Floats = self.state.constant[a] - self.state.constant[b]
         return lead
 
@@ -166,7 +268,7 @@ class Patient:
 
         Of some duels, ascending, or of all.
         """
-        chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self._sides(duels), self._round
+        chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self.sides(duels), self._round
         refresh_budgets(self.packed, self.state, chosen, pairs, self._budget, self._budget_at, self._changed_at, now)
         lead = self.lead(duels) - (self._offset[pairs[:, 0]] - self._offset[pairs[:, 1]])
         settled: NDArray[np.bool_] = np.abs(lead) > self._budget[chosen] + self.packed.tie
@@ -190,11 +292,6 @@ class Patient:
         gain_by_row(*self._gains.rows(self.state, duels, self._changed_at, self._round), wanted, total)
         return total
 
-    def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
-        open_ = np.flatnonzero(~np.asarray(closed))
-        return self.summed_gain(open_, np.ones(len(open_)))
-
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
         """(M,) gains of some duels, ascending, each times its weight, added up (eq:feature_selection)."""
         total = np.zeros(self.packed.n_features)
@@ -208,6 +305,10 @@ class Patient:
         predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
+    def information_among(self, offered: NDArray[np.bool_], _every: bool) -> Floats:
+        """(M,) `information` of the features on offer, 0 of the others."""
+        return np.where(offered, self.information(), 0.0)
+
     def fields(self) -> Floats:
         """(N, M) effective unaries, 0 outside supports and at observed features."""
         fields = np.zeros((len(self.packed.prior), self.packed.n_features))
@@ -217,11 +318,6 @@ class Patient:
     def total_unary(self) -> Floats:
         """(M,) absolute effective unaries, summed over entities."""
         return total_unary(self.packed, self.state)
-
-    def _sides(self, duels: Indices | None) -> Pairs:
-        if duels is None or len(duels) == self.n_duels:
-            return self.pairs
-        return sides_of(len(self.packed.prior), duels)
 
     def _linearity(self) -> Table:
         if self._stale_scores.any():
@@ -266,26 +362,6 @@ class DuelWeights:
     def __matmul__(self, other: Floats) -> Floats:
         product: Floats = np.asarray(self) @ other
         return product
-
-
-def weighted_gain(patient: Patient, weights: Floats | DuelWeights) -> Floats:
-    """(M,) gains summed over the duels, each times its weight; `weights` (Q,), finite (eq:feature_selection)."""
-    if isinstance(weights, DuelWeights) and weights.n_duels == patient.n_duels:
-        return patient.summed_gain(weights.duels, weights.weights)
-    weight = np.asarray(weights, dtype=np.float64)
-    chosen = np.flatnonzero(weight) if weight.shape == (patient.n_duels,) else None
-    if chosen is None or not np.isfinite(weight[chosen]).all():
-        found = f"shape {weight.shape}, {int((~np.isfinite(weight)).sum())} of them not finite"
-        raise PlannerError(
-            Fault("weights of duels", found, f"{patient.n_duels} finite numbers", "give one weight a duel")
-        )
-    return patient.summed_gain(chosen, weight[chosen])
-
-
-def entity_intervals(patient: Patient) -> Floats:
-    """(N, 2) least and greatest S_v of each entity under any completion, the tight `l1` interval (eq:l1-bracket)."""
-    budget = entity_budgets(patient.packed, patient.state)
-    return np.column_stack([patient.state.constant - budget, patient.state.constant + budget])
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:

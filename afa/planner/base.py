@@ -16,9 +16,8 @@ from afa.allocate import View
 from afa.allocate.base import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
-from afa.engine.patient import Patient
+from afa.engine.patient import Patient, PatientState
 from afa.errors import Fault, PlannerError, check_number
-from afa.planner.explicit import ExplicitPatient, explicit_view
 from afa.planner.implied import ImpliedPatient
 from afa.planner.menu import (
     Action,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
 NAMED_FIRST = "to be measured first"
-State = Patient | ExplicitPatient | ImpliedPatient
 
 
 class Planner(ABC):
@@ -71,8 +69,8 @@ class Planner(ABC):
         by_directions = explicit and not bundle.implies
         self._clustering = Clustering(replace(bundle, rates=None) if by_directions else bundle)
         of_paper = partial(Patient, bundle, calibrated=self.calibrated, **options.of_patient())
-        self._new_patient: Callable[[], State] = explicit.patient if explicit else of_paper
-        self._state = self._new_patient()
+        self._new_patient: Callable[[], PatientState] = explicit.patient if explicit else of_paper
+        self._state: PatientState = self._new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None
         self._fresh = False  # whether `_asked` and `reason` are of the present state
@@ -321,8 +319,7 @@ class Planner(ABC):
         return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
-        make: Callable[..., View] = view_of if isinstance(self._state, Patient) else explicit_view
-        return make(
+        return view_of(
             self._state,
             self.bundle,
             score=self.guide,

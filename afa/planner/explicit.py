@@ -5,26 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax, xlogy
 
-from afa.allocate import View
-from afa.allocate.base import name_places
-from afa.bundle import Bundle
-from afa.cluster import Clusters
-from afa.engine.duels import Pairs, all_pairs, sides_of
-from afa.engine.patient import DuelWeights
+from afa.engine.patient import PatientState
 from afa.gain import ZERO_GAIN, information, site_probabilities
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
 from afa.mrf import Evidence, Floats
-from afa.planner.implied import ImpliedPatient
 from afa.planner.sides import Fixed, Indices
 
 ENUMERATED = 10
@@ -32,7 +25,7 @@ ENUMERATED = 10
 AT_ONCE = 500
 
 
-class ExplicitPatient:
+class ExplicitPatient(PatientState):
     """The state of one patient on all sides; N of them, Q = N (N - 1) / 2 duels, M features.
 
     rivals : whether exactly one side holds, so that a duel learns which of two; else it learns of each by itself.
@@ -53,6 +46,7 @@ class ExplicitPatient:
         solver: Solver | None = None,
     ) -> None:
         n, m = packed.holder.shape
+        self.n_entities = n
         self.packed, self.rivals, self.gain = packed, rivals, gain
         self.tau = np.full(n, tau)
         self.may_be_none = may_be_none
@@ -135,17 +129,6 @@ class ExplicitPatient:
         self.terms[v, group, 1:] = np.log(by_value[0, :, 1:] / by_value[1, :, 1:])
         return float(np.log(left[0] / left[1]))
 
-    @property
-    def n_duels(self) -> int:
-        """Q."""
-        n = len(self.packed.sides)
-        return n * (n - 1) // 2
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """(Q, 2) the sides a < b of every duel."""
-        return all_pairs(len(self.packed.sides))
-
     def log_evidence(self) -> Floats:
         """(N,) log-odds of each side, its prior included, believed as far as `tau` says (F16)."""
         self._solve_stale()
@@ -164,7 +147,7 @@ class ExplicitPatient:
     def lead(self, duels: Indices | None = None) -> Floats:
         """(q,) what has been observed says for a over b, of some duels, ascending, or of all."""
         self._solve_stale()
-        a, b = self._sides(duels).T
+        a, b = self.sides(duels).T
         leads = self._believed(self.leads)
         return np.asarray(leads[a] - leads[b])
 
@@ -175,7 +158,7 @@ class ExplicitPatient:
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
-        pairs = self._sides(duels)
+        pairs = self.sides(duels)
         stale = self._changed_at[pairs].max(axis=1, initial=0) > self._bounds_at[chosen]
         for duel, (a, b) in zip(chosen[stale], pairs[stale], strict=True):
             self._bounds[duel] = self._interval(int(a), int(b))
@@ -254,23 +237,12 @@ class ExplicitPatient:
         """(q,) gains of some duels, ascending, summed over these features."""
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
-    def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
-        open_ = np.flatnonzero(~np.asarray(closed))
-        return self.summed_gain(open_, np.ones(len(open_)))
-
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
         """(M,) gains of some duels, ascending, each times its weight, added up (eq:feature_selection)."""
         total = np.zeros(len(self.observed))
         for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):
             total += weights[part] @ self._gains(duels[part])
         return total
-
-    def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
-        """(M,) gains summed over the duels, each times its weight; `weights` (Q,)."""
-        every = np.asarray(weights, dtype=np.float64)
-        chosen = np.flatnonzero(every)
-        return self.summed_gain(chosen, every[chosen])
 
     def total_unary(self) -> Floats:
         """(M,) half the range of what a feature can add, summed over sides; 0 where observed (A7, F11)."""
@@ -293,7 +265,7 @@ class ExplicitPatient:
 
     def _gains(self, duels: Indices) -> Floats:
         self._solve_stale()
-        a, b = self._sides(duels).T
+        a, b = self.sides(duels).T
         if self.gain == "wald_magnitude":
             return self._half_range(self.terms[a] - self.terms[b])
         odds = self.log_evidence()
@@ -333,11 +305,6 @@ class ExplicitPatient:
             found.append((open_, states[0], states[1]))
         return found
 
-    def _sides(self, duels: Indices | None) -> Pairs:
-        if duels is None or len(duels) == self.n_duels:
-            return self.pairs
-        return sides_of(len(self.packed.sides), duels)
-
 
 def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
     """Jensen-Shannon divergence in nats of distributions (..., S), the first weighted by the log-odds (...) of it."""
@@ -348,39 +315,3 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
         ratio = np.divide(part, mixed, out=np.ones_like(mixed), where=mixed > 0)
         total += (share * xlogy(part, ratio)).sum(axis=-1)
     return total
-
-
-def explicit_view(
-    state: ExplicitPatient | ImpliedPatient,
-    bundle: Bundle,
-    *,
-    score: str,
-    k: int,
-    find_clusters: Callable[[], Clusters],
-    patient: str,
-    seed: int,
-) -> View:
-    """What a rule may see of the patient now, as `afa.allocate.base.view_of` makes it of the paper's models.
-
-    What need not be measured, since what is observed implies it, counts as observed.
-    """
-    return View(
-        features=bundle.features,
-        entities=bundle.entities,
-        observed=state.closed,
-        tie=state.packed.tie,
-        largest_unary=state.total_unary(),
-        gain=state.gains,
-        total_gain=state.total_gain,
-        weighted_gain=state.weighted_gain,
-        find_scores=lambda: state.scores(score),
-        find_rank=partial(state.ranks, name_places(bundle.entities)) if isinstance(state, ImpliedPatient) else None,
-        find_lead=state.lead,
-        find_resolved=state.resolved,
-        find_intervals=state.intervals,
-        find_clusters=find_clusters,
-        k=k,
-        patient=patient,
-        seed=seed,
-        find_information=state.information_among,
-    )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.duels import sides_of
+from afa.engine.patient import PatientState
 from afa.errors import Fault, PlannerError
 from afa.inference.answers import Answers
 from afa.inference.hierarchy import hierarchy_of
@@ -21,7 +21,7 @@ from afa.mrf import Floats
 Indices = NDArray[np.int64]
 
 
-class ImpliedPatient:
+class ImpliedPatient(PatientState):
     """The state of one patient in N entities on M features, of which some imply others.
 
     tau : how far log-odds are believed (F16). packed : what no observation changes. place : (M,) where the hierarchy
@@ -30,6 +30,7 @@ class ImpliedPatient:
 
     def __init__(self, bundle: Bundle, tau: float = 1.0) -> None:
         self.packed, self.place = hierarchy_of(bundle)
+        self.n_entities = len(bundle.entities)
         self._present: list[int] = []
         self._absent: list[int] = []
         self._tau = tau
@@ -49,30 +50,29 @@ class ImpliedPatient:
         values = self.log_evidence()[:, None] - self.log_evidence()[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
-    def lead(self, duels: Indices) -> Floats:
-        """(q,) what has been observed says for a over b, of some duels."""
-        a, b = sides_of(len(self.packed.entities), duels).T
+    def lead(self, duels: Indices | None = None) -> Floats:
+        """(q,) what has been observed says for a over b, of some duels or of all."""
+        a, b = self.sides(duels).T
         return np.asarray(self.log_evidence()[a] - self.log_evidence()[b])
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
         """(q,) none of them: implications have no certificates (F14)."""
-        n = len(self.packed.entities)
-        return np.zeros(n * (n - 1) // 2 if duels is None else len(duels), dtype=np.bool_)
+        return np.zeros(self.n_duels if duels is None else len(duels), dtype=np.bool_)
 
     def places(self) -> Indices:
         """(N,) how many entities have more evidence; equal ones share their place."""
         ordered = np.sort(-self.log_evidence().round(9))
         return np.searchsorted(ordered, -self.log_evidence().round(9)).astype(np.int64)
 
-    def ranks(self, by_name: Indices) -> Indices:
-        """(N,) ranks, 1 the best; ties by `by_name`."""
-        rank = np.empty(len(by_name), dtype=np.int64)
-        rank[np.lexsort((by_name, self.places()))] = np.arange(1, len(by_name) + 1)
+    def known_ranks(self, _score: str, name_rank: Indices) -> Indices:
+        """(N,) ranks, 1 the best; ties by `name_rank`."""
+        rank = np.empty(len(name_rank), dtype=np.int64)
+        rank[np.lexsort((name_rank, self.places()))] = np.arange(1, len(name_rank) + 1)
         return rank
 
     def wins(self) -> Floats:
         """(N,) duels won, a tie half."""
-        places, n = self.places(), len(self.packed.entities)
+        places, n = self.places(), self.n_entities
         equal = np.bincount(places, minlength=n)[places] - 1
         return np.asarray(n - 1 - places - equal / 2)
 
@@ -81,7 +81,7 @@ class ImpliedPatient:
         step = "choose gain='information', or allocation='random'"
         raise PlannerError(Fault("a rule on implications (implies.csv)", "gains of duels", "information", step))
 
-    total_gain = weighted_gain = summed_gain = intervals = gains
+    gain_of = summed_gain = intervals = gains
 
     @property
     def closed(self) -> NDArray[np.bool_]:

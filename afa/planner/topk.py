@@ -16,13 +16,13 @@ from afa.closure import Closure
 from afa.copeland import copeland_wins
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import AS_PROBABLE
+from afa.engine.patient import Patient
 from afa.engine.ranks import ranks_of
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
-from afa.planner.explicit import ExplicitPatient
 from afa.planner.implied import ImpliedPatient
 from afa.planner.menu import Costs, Panels
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Options, Stop, bundle_given, explicit_of, gauge_of, one_of
@@ -269,7 +269,7 @@ class TopKPlanner(Planner):
             return 1.0
         pairs = sides_of(len(self.bundle.entities), view.contested)
         a, b = pairs.T
-        if isinstance(self._state, ExplicitPatient | ImpliedPatient):
+        if not isinstance(self._state, Patient):
             odds = self._state.log_evidence()
             return float(expit(np.where(view.rank[a] < view.rank[b], 1, -1) * (odds[a] - odds[b])).min())
         means = self._state.present_scores("linearity")[a, b]

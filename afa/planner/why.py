@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.engine.duels import sides_of
-from afa.engine.patient import DuelWeights, Patient
+from afa.engine.patient import DuelWeights, PatientState
 from afa.mrf import VALUES, Floats
-from afa.planner.explicit import ExplicitPatient
 from afa.planner.implied import ImpliedPatient
 from afa.planner.menu import Menu, Offer
 
@@ -30,9 +29,7 @@ NAMED = 3
 DUELS_AT_ONCE = 1_000
 
 
-def told_apart(
-    state: Patient | ExplicitPatient, entities: tuple[str, ...], features: list[int], over: DuelWeights
-) -> str:
+def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Whom some features tell from whom: `tells a from b and c`, by the duels of largest weighted gain.
 
     The first named is the side of the best duel that has more to gain in all of its duels; empty where nothing gains.
@@ -54,7 +51,7 @@ def told_apart(
 
 
 def explained(
-    state: Patient | ExplicitPatient | ImpliedPatient,
+    state: PatientState,
     bundle: Bundle,
     menu: Menu,
     offer: Offer,
@@ -84,7 +81,7 @@ def explained(
     return table.assign(tells=[told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"]])
 
 
-def _total_gain(state: Patient | ExplicitPatient, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
     """(M,) gains summed over some duels, and how many of these have a gain."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):

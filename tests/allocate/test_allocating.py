@@ -13,7 +13,7 @@ from afa.engine.budgets import duel_edges, new_budgets, update_budgets
 from afa.engine.duels import all_pairs, duel
 from afa.engine.layout import pack
 from afa.engine.linkage import cluster_labels
-from afa.engine.patient import Patient, entity_intervals
+from afa.engine.patient import Patient
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.engine.state import Iteration, condition, new_state, solve_all
@@ -158,7 +158,7 @@ def test_the_rules_are_read_from_the_folder_those_of_the_grid_first_and_in_its_o
     assert RULE_NAMES[: len(IN_THE_GRID)] == IN_THE_GRID
     assert set(IN_THE_GRID) <= set(COMPILED) <= set(RULE_NAMES), "the grid of every run has compiled rules alone"
     assert WITHOUT_GAIN[:2] == IN_THE_GRID[:2] == ("random", "largest_unary")
-    assert all(getattr(allocate, rule.__name__) is rule for rule in RULES.values())
+    assert all(getattr(allocate, RULES[rule].__name__) is RULES[rule] for rule in IN_THE_GRID)
 
 
 # What the rules look at
@@ -191,7 +191,7 @@ def test_budgets_kept_up_to_date_are_those_summed_anew(bundle, data):
         budget = np.bincount(packed.owner, np.abs(state.field), minlength=len(packed.prior))
         budget += np.bincount(packed.owner[slot], left, minlength=len(budget))
         expected = state.constant[:, None] + np.outer(budget, [-1, 1])
-        np.testing.assert_allclose(entity_intervals(patient), expected, atol=1e-12)
+        np.testing.assert_allclose(patient.intervals(), expected, atol=1e-12)
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.data())

@@ -19,7 +19,7 @@ from afa.engine.duels import all_pairs, sides_of
 from afa.engine.gains import KEPT
 from afa.engine.layout import WITHOUT, pack, sharing_of
 from afa.engine.linkage import model_distances
-from afa.engine.patient import DuelWeights, Patient, weighted_gain
+from afa.engine.patient import DuelWeights, Patient
 from afa.engine.state import Iteration, condition, new_state, solve_all
 from afa.mrf import Evidence
 from afa.planner import TopKPlanner
@@ -237,7 +237,7 @@ def test_weights_of_some_duels_are_weights_of_all_that_are_0_elsewhere(case, dat
     every = np.asarray(weights)
     assert every.shape == (patient.n_duels,)
     assert every[chosen].tolist() == weights.weights.tolist()
-    assert weighted_gain(patient, weights).tobytes() == weighted_gain(patient, every).tobytes()
+    assert patient.weighted_gain(weights).tobytes() == patient.weighted_gain(every).tobytes()
 
 
 # Clusters
