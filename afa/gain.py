@@ -66,6 +66,17 @@ def information(posterior: Floats, predictive: Floats) -> Floats:
     return np.where(gain < ZERO_GAIN, 0.0, gain)
 
 
+def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
+    """Jensen-Shannon divergence in nats of distributions (..., S), the first weighted by the log-odds (...) of it."""
+    weight = expit(odds)[..., None]
+    mixed = weight * one + (1.0 - weight) * other
+    total = np.zeros(np.broadcast_shapes(weight.shape, mixed.shape)[:-1])
+    for share, part in ((weight, one), (1.0 - weight, other)):
+        ratio = np.divide(part, mixed, out=np.ones_like(mixed), where=mixed > 0)
+        total += (share * xlogy(part, ratio)).sum(axis=-1)
+    return total
+
+
 def site_probabilities(marginals: Marginals) -> Floats:
     """(M, 3) probabilities of -1, 0, +1 at every feature; uniform outside the support."""
     return probabilities_of(marginals.first, marginals.second)

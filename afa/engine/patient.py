@@ -141,8 +141,12 @@ class PatientState(ABC):
         """(M,) absolute effective unaries, summed over entities; 0 where observed."""
 
     @abstractmethod
-    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:
-        """(M,) what each feature on offer tells about which entity holds; unless `every`, 0 of some that tell less."""
+    def information(self) -> Floats:
+        """(M,) what each feature tells about which entity holds, in nats; 0 where observed."""
+
+    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:  # noqa: ARG002
+        """(M,) `information` of the features on offer, 0 of others; unless `every`, 0 of some that tell less too."""
+        return np.where(offered, self.information(), 0.0)
 
 
 class Patient(PatientState):
@@ -304,10 +308,6 @@ class Patient(PatientState):
         predictive = np.full((len(packed.prior), packed.n_features, 3), 1 / 3)
         predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
-
-    def information_among(self, offered: NDArray[np.bool_], _every: bool) -> Floats:
-        """(M,) `information` of the features on offer, 0 of the others."""
-        return np.where(offered, self.information(), 0.0)
 
     def fields(self) -> Floats:
         """(N, M) effective unaries, 0 outside supports and at observed features."""

@@ -18,7 +18,7 @@ from afa.files import read_whole
 from afa.formats.hpo import DiseaseTerms
 from afa.formats.ontology import TERM, Ontology, split_ids
 from afa.inference.hierarchy import hierarchy_of
-from afa.planner.implied import implied_values
+from afa.planner.menu import implied_values
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.engine.patient import Patient, PatientState
 from afa.errors import Fault, PlannerError, check_number
-from afa.planner.implied import ImpliedPatient
+from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import (
     Action,
     Log,

@@ -15,8 +15,8 @@ from afa.bundle import Bundle
 from afa.csvfile import suggestion
 from afa.engine.patient import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
+from afa.inference.hierarchy import hierarchy_of
 from afa.mrf import VALUES, Floats
-from afa.planner.implied import implied_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,6 +156,30 @@ def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
     hit = (group for group in groups if any(observed.get(name) == 1 for name in group))
     return set().union(*hit, implied_values(bundle, observed)) - observed.keys()
+
+
+def implied_values(bundle: Bundle, observed: Mapping[str, float]) -> dict[str, int]:
+    """What the observed values imply of other features: 1 above what is there, 0 below what is not.
+
+    Raises
+    ------
+    PlannerError : a feature is 0 that another one implies, or the other way round.
+
+    """
+    if bundle.rates is None or not bundle.rates.parents:
+        return {}
+    known, place = hierarchy_of(bundle)
+    at = {name: int(i) for name, i in zip(bundle.features, place, strict=True)}
+    values: dict[int, tuple[int, str]] = {at[name]: (int(value), name) for name, value in observed.items()}
+    found: dict[int, int] = {}
+    for feature, (value, name) in list(values.items()):
+        for other in known.ancestors[feature] if value == 1 else known.descendants[feature]:
+            if values.get(int(other), (value,))[0] != value:
+                words = f"{name} at {value} and {values[int(other)][1]} at {1 - value}"
+                expected = "who has a feature has what it implies"
+                raise PlannerError(Fault("observations", words, expected, "correct the wrong one"))
+            found[int(other)] = value
+    return {known.features[other]: value for other, value in found.items() if other not in values}
 
 
 def check_together(bundle: Bundle, values: Mapping[str, float]) -> None:

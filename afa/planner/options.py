@@ -19,8 +19,7 @@ from afa.engine.gains import GAIN_KINDS
 from afa.errors import Fault, PlannerError, check_number
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
-from afa.planner.explicit import ExplicitPatient
-from afa.planner.implied import ImpliedPatient
+from afa.planner.explicit import ExplicitPatient, ImpliedPatient
 from afa.planner.menu import Costs, Panels, is_list
 from afa.planner.sides import sides_for
 

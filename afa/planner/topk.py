@@ -23,7 +23,7 @@ from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
-from afa.planner.implied import ImpliedPatient
+from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import Costs, Panels
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Options, Stop, bundle_given, explicit_of, gauge_of, one_of
 from afa.preference import gaussian_sign

@@ -12,7 +12,7 @@ from afa.bundle import Bundle
 from afa.engine.duels import sides_of
 from afa.engine.patient import DuelWeights, PatientState
 from afa.mrf import VALUES, Floats
-from afa.planner.implied import ImpliedPatient
+from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import Menu, Offer
 
 if TYPE_CHECKING:
