@@ -67,7 +67,10 @@ def information(posterior: Floats, predictive: Floats) -> Floats:
 
 
 def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
-    """Jensen-Shannon divergence in nats of distributions (..., S), the first weighted by the log-odds (...) of it."""
+    """(...) Jensen-Shannon divergence of two distributions, in nats.
+
+    odds : (...) log-odds of the first, which weigh the two. one, other : (..., S) probabilities.
+    """
     weight = expit(odds)[..., None]
     mixed = weight * one + (1.0 - weight) * other
     total = np.zeros(np.broadcast_shapes(weight.shape, mixed.shape)[:-1])

@@ -364,7 +364,10 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 
 
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """(n, 3, 3) what each of n pairs of features contributes to E_a(x) - E_b(x); NaN at values that cannot occur."""
+    """(n, 3, 3) what each of n pairs of features contributes to E_a(x) - E_b(x); NaN at values that cannot occur.
+
+    rows, columns : (n,) indices of the two features of each pair.
+    """
     pairs = np.where(a.possible[rows][:, :, None] & a.possible[columns][:, None, :], 0.0, np.nan)
     for sign, mrf in ((1.0, a), (-1.0, b)):
         weight = sign * mrf.couplings.toarray()[rows, columns]
