@@ -17,8 +17,7 @@ from afa.checks.errata.rows import EXACT, Row, measured, rate, vanishes
 from afa.closure import half_potentials
 from afa.errors import Fault, InferenceError
 from afa.gain import cmi, log_odds, wald_magnitude
-from afa.inference.exact import Half
-from afa.inference.exact import exact
+from afa.inference.exact import Half, exact
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import ROUNDING, VALUES, Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of
