@@ -104,7 +104,7 @@ def bundle_show(
 ) -> None:
     """Show a bundle by entity or feature: potentials up and down, couplings same and opposite, log-odds, how often."""
     from afa.bundle import load_bundle
-    from afa.report.model_counts import bundle_table, feature_table
+    from afa.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
     if json:

@@ -296,7 +296,7 @@ def phenotypes(
     from afa.formats.ontology import read_ontology
     from afa.formats.patients import chosen, read_patients
     from afa.phenotypes import ALL_NOTED, acquisition, at_full_observation, summary
-    from afa.report.phenotypes import draw_phenotypes
+    from afa.report.figures import draw_phenotypes
 
     check_place(out, WALKS)
     terms, read = read_ontology(ontology), read_annotations(annotations)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models
 from afa.errors import BundleError, Fault
-from afa.formats.assemble import Pair, assemble, library
+from afa.formats.graph import Pair, assemble, library
 from afa.mrf import VALUES, Floats, PairwiseMRF
 
 LOG_ODDS = "log_odds"

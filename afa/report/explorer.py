@@ -80,13 +80,13 @@ class Explored:
     summary : names and settings. Entities come by ascending name, so that an entity's number settles ties of name;
     features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None.
 
-    steps : one per patient: `values`, (M,) by feature, and by cell, in the order of the summary: `order`, the features
-    as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`, the t that decisions.md A7 chose;
-    `resolved`, duels resolved by t = 0 and how many more at each later t; `certified`, the first t, or None; and by
-    score `settled`, the t from which the set of the k best is that of full observation, and `places`: at each t the
-    entities whose place in the ranking changes and that place, by turns; ties have one place. `margin`: by t, to 3
-    digits, the first score of the last entity inside the top against the first outside. Not by cell, but of the one
-    that is `shown`, `why`: see `reasons_of`.
+    steps : one per patient: `values`, (M,) by feature; `why` of the cell that is `shown`: see `reasons_of`; and `runs`,
+    one a cell: `order`, the features as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`,
+    the t that decisions.md A7 chose; `resolved`, duels resolved by t = 0 and how many more at each later t;
+    `certified`, the first t, or None; `margin`, by t, to 3 digits, the first score of the last entity inside the top
+    against the first outside; and by score `settled`, the t from which the set of the k best is that of full
+    observation, and `places`, at each t the entities whose place in the ranking changes and that place, by turns; ties
+    have one place.
     """
 
     summary: dict[str, Any]
@@ -263,9 +263,8 @@ def explored_of(
     by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
     k, found = planners[0].k, []
     for i, row in enumerate(rows):
-        cells = [_steps(run, i, by_name, k) for run in runs]
-        own = {"values": cohort.values[row].tolist(), "why": reasons_of(planners[i], measured[i], by_name)}
-        found.append(own | {name: [cell[name] for cell in cells] for name in cells[0]})
+        values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
+        found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs]})
     return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k, "explained": EXPLAINED}, found)
 
 

@@ -1,6 +1,6 @@
-"""Figures of notebooks and of `afa simulate`: one style, the same bytes each time, legible in grey and to all eyes.
+"""Figures of notebooks, `afa simulate` and `afa phenotypes`; the first two of one style, legible in grey to all eyes.
 
-What shows the allocation grid has rules in their styles, cells in order, intervals in words.
+The same bytes each time. What shows the allocation grid has rules in their styles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
-from afa.report.paper_tables import ALLOCATIONS, START, Lines
+from afa.report.paper_tables import PRIORITY, RANDOM
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
@@ -51,13 +51,6 @@ RULE_STYLE: Mapping[str, dict[str, Any]] = {
 OWN_STYLE: Mapping[str, Any] = {"color": "#5B2C83", "linestyle": (0, (9, 3)), "marker": "*"}
 """Of a rule named `module:Class`."""
 
-CELL = ["gain", "allocation", "schedule"]
-CLAIM_ROUND = 150
-CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
-PRIORITY, GREEDY, RANDOM = ALLOCATIONS["ours"], "greedy", "random"
-CLAIMS = ((PRIORITY, GREEDY), (GREEDY, RANDOM), ("priority_all", GREEDY))
-"""That the first rule is ahead of the second: the paper's two claims, and the first of them for our `priority_all`."""
-
 PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 DATELESS: Mapping[str, dict[str, None]] = {"pdf": {"CreationDate": None, "ModDate": None}}
@@ -83,6 +76,22 @@ PLAIN: Mapping[str, dict[str, Any]] = {
     "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
 }
 """Ways that choose nothing for the patient, beside the coloured ones."""
+
+SCORERS = {"posterior": "posterior", "likelihood_ratio": "likelihood\nratios", "frequency": "frequency\nalone"}
+ORDERS = {
+    "planner": "planner",
+    "random": "random",
+    "information_content": "rarest first",
+    "most_frequent": "most frequent first",
+    "paper": "the paper's order",
+}
+QUESTIONS = {
+    "reported": "asked: what the paper reports",
+    "present": "asked: what it reports as present",
+    "every": "asked: any sign; else not noted",
+    "every, else absent": "asked: any sign; else absent",
+}
+"""Which signs can be asked for, and what the answer is where the paper says nothing."""
 
 STYLE: Any = {
     "svg.hashsalt": "afa",
@@ -262,28 +271,6 @@ def rule_name(rule: str) -> str:
     return f"{rule} (paper: ours)" if rule == PRIORITY else rule.rpartition(":")[2]
 
 
-def gains_of(rows: pd.DataFrame) -> list[str]:
-    """Gains of a summary's rows in their order; one "" where no rule looks at any."""
-    return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
-
-
-def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Schedules in their order; a random order, which has none, does not count unless it is alone."""
-    named = rows.dropna(subset=["allocation"])
-    scheduled = named[named["allocation"] != RANDOM]
-    return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
-
-
-def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Rows by rule, in their order: rules of this gain and those that look at none, under one schedule.
-
-    `random` stands under every schedule.
-    """
-    here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
-    here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
-    return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
-
-
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:
     """The value of each rule against t, from t = 0; with the interval over patients for the rules in `banded`."""
     for place, (rule, part) in enumerate(parts.items()):
@@ -322,69 +309,40 @@ def fit(axes: Axes, *numbers: pd.Series) -> None:
     axes.set_ylim(every.min() - margin, every.max() + margin)
 
 
-def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """What `shown` says, or else `value`: one line per cell, one column per entry of `column`, in the rows' order."""
-    index = list(index)
-    named = rows.fillna(dict.fromkeys(index, ""))
-    wide = named.pivot(index=index, columns=column, values="shown" if "shown" in named else "value")
-    return wide.loc[named.set_index(index).index.unique(), named[column].unique()]
+def draw_phenotypes(summary: pd.DataFrame, path: Path) -> None:
+    """Draw `afa.phenotypes.summary` as PNG: left at full observation on later papers, then by questions asked."""
+    asked = [name for name in QUESTIONS if (summary["questions"] == name).any()]
+    columns = min(3, 1 + len(asked))
+    shape = -(-(1 + len(asked)) // columns), columns
+    figure = Figure(figsize=(4.2 * columns, 3.6 * shape[0]), layout="constrained")
+    axes = figure.subplots(*shape, squeeze=False).ravel()
+    for spare in axes[1 + len(asked) :]:
+        spare.axis("off")
+    subset = "later" if (summary["subset"] == "later").any() else "all"
+    shares = {"first": "in first place", "ten": "among the first ten"}
+    whole = summary[(summary["subset"] == subset) & (summary["questions"] == "all") & summary["what"].isin(shares)]
+    for shift, (what, label) in enumerate(shares.items()):
+        rows = whole[whole["what"] == what].set_index("of").reindex(list(SCORERS))
+        _bars(axes[0], np.arange(len(rows)) + 0.15 * (shift - 0.5), rows, label)
+    axes[0].set_xticks(range(len(SCORERS)), list(SCORERS.values()))
+    title = f"all that was noted, {subset} papers"
+    axes[0].set(ylabel="share of patients", ylim=(0, 1.2 * whole["high"].max()), title=title)
+    axes[0].legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    for axis, questions in zip(axes[1:], asked, strict=False):
+        for order, label in ORDERS.items():
+            rows = summary[(summary["what"] == "log_rank") & (summary["questions"] == questions)]
+            rows = rows[rows["of"] == order].sort_values("asked")
+            if len(rows):
+                axis.plot(rows["asked"], np.exp(rows["mean"]), label=label, lw=2 if order == "planner" else 1)
+                axis.fill_between(rows["asked"], np.exp(rows["low"]), np.exp(rows["high"]), alpha=0.12)
+        axis.set(
+            xlabel="questions", ylabel="rank of the disease (geometric mean)", yscale="log", title=QUESTIONS[questions]
+        )
+    if asked:
+        axes[1].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120)
 
 
-def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """The same by round, for some of them."""
-    wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
-    return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
-
-
-def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
-    """The rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`; a dash for what is missing."""
-
-    def text(number: float) -> str:
-        if np.isnan(number):
-            return "-"
-        rounded = round(scale * number, digits)
-        return format(abs(rounded), f".{digits}f") if rounded == 0 else format(rounded, f"{'+' * signed}.{digits}f")
-
-    shown = []
-    for value, low, high in zip(*(rows[name].map(text) for name in ("value", "low", "high")), strict=True):
-        shown.append(value if low == high == "-" else f"{value} [{low}, {high}]")
-    return rows.assign(shown=shown)
-
-
-def verdict(low: float, high: float) -> str:
-    """What the interval of a difference says of the claim that it is above 0."""
-    if np.isnan(low) or np.isnan(high):
-        return "no interval"
-    if low > 0:
-        return "holds"
-    return "does not hold" if high < 0 else "not clear"
-
-
-def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Whether priority is ahead of greedy and greedy of random at t = 150 (sec:eval_alloc), in percentage points.
-
-    rows : `allocation_sign` of the summary. printed : the paper's `tab_m2_alloc`, whose differences stand beside those
-    of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
-    the grid does not hold.
-    """
-    summary, lines = Lines(rows), []
-    for rule, other in CLAIMS:
-        for schedule in schedules_of(rows):
-            for gain in gains_of(rows):
-                keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
-                keys |= {"allocation": rule, "gain": gain, "schedule": schedule, "reference": other}
-                gap = summary.find({**keys, "target": "likelihood", "start": START, "t": CLAIM_ROUND})
-                if gap is not None:
-                    paper = _printed_gap(printed, rule, other, gain) if schedule == "paper" else np.nan
-                    numbers = [100 * gap[name] for name in ("value", "low", "high")]
-                    said = verdict(gap["low"], gap["high"])
-                    lines.append([f"{rule} above {other}", schedule, gain, *numbers, paper, said])
-    return pd.DataFrame(lines, columns=CLAIM_COLUMNS)
-
-
-def _printed_gap(printed: pd.DataFrame, rule: str, other: str, gain: str) -> float:
-    """Difference of two printed cells in percentage points; NaN where one is not printed."""
-    cells = printed.set_index(["row", "column"])["value"]
-    printed_as = {ours: name for name, ours in ALLOCATIONS.items()}
-    ends = [cells.get((printed_as.get(name, ""), gain), np.nan) for name in (rule, other)]
-    return 100 * float(ends[0] - ends[1])
+def _bars(axis: Axes, at: np.ndarray, rows: pd.DataFrame, label: str) -> None:
+    low, high = rows["mean"] - rows["low"], rows["high"] - rows["mean"]
+    axis.errorbar(at, rows["mean"], yerr=np.array([low, high]), fmt="o", label=label, capsize=3)

@@ -28,6 +28,7 @@ EVERY: dict[str, Any] = {"schedule": "every", "start": START}
 TEXT_COLUMNS = ("Sim", "Story")
 """Printed columns that tell more about a row and hold no number."""
 ALLOCATIONS = {"random": "random", "greedy": "greedy", "clustered": "clustered", "ours": "priority_clusters"}
+PRIORITY, RANDOM = ALLOCATIONS["ours"], ALLOCATIONS["random"]
 GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
 GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
 """Printed columns of a table that has no t in its columns, and the round that it shows."""

@@ -46,7 +46,7 @@ def explored_of(bundle, cohort, choices, *, k, most=12):
 
 def run_of(explored, patient, cell):
     """What one patient's steps say of one run, by name."""
-    return {name: by_cell[cell] for name, by_cell in explored.steps[patient].items() if name not in ("values", "why")}
+    return explored.steps[patient]["runs"][cell]
 
 
 def rankings(run, score):

@@ -239,7 +239,7 @@ def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
     assert chosen(page, "gain") == "none"
     assert at(page) == 1, "keys in a list choose there and do not step"
     first = cells.index({"rule": "random", "gain": "", "seed": 0})
-    assert text(page, "step-title") == f"Step 1: {FEATURES[explored.steps[0]['order'][first][0]]}"
+    assert text(page, "step-title") == f"Step 1: {FEATURES[explored.steps[0]['runs'][first]['order'][0]]}"
     press(page, Keys.ARROW_DOWN)
     ready(page)
     assert chosen(page, "rule") == "random, order 1"
@@ -258,7 +258,7 @@ def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
 def test_the_table_of_rules_goes_to_the_rule_that_is_chosen_there(page, made):
     page.find_element(By.TAG_NAME, "summary").click()
     cells = made[0].summary["cells"]
-    assert column(page, "rules", 3) == [str(settled[0]) for settled in made[0].steps[0]["settled"]]
+    assert column(page, "rules", 3) == [str(run["settled"][0]) for run in made[0].steps[0]["runs"]]
     place = cells.index({"rule": "largest_unary", "gain": "", "seed": 0})
     page.find_elements(By.CSS_SELECTOR, "#rules tbody button")[place].click()
     ready(page)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from afa.bundle import load_bundle
-from afa.report.model_counts import feature_table
+from afa.report.tables import feature_table
 
 TINY = load_bundle(Path(__file__).parents[1] / "data" / "bundle_tiny")
 

@@ -9,26 +9,19 @@ from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.inference.meanfield import Solver
-from afa.report.figures import (
+from afa.report.figures import OWN_STYLE, RULE_STYLE, draw_rules, fit, new_figure, rule_name, rule_style, shared_legend
+from afa.report.notebook import notebook_figure, run_notebook
+from afa.report.tables import (
     CLAIMS,
-    OWN_STYLE,
-    RULE_STYLE,
     by_cell,
     by_round,
-    draw_rules,
-    fit,
     gains_of,
-    new_figure,
     priority_claims,
-    rule_name,
-    rule_style,
     rules_under,
     schedules_of,
-    shared_legend,
     verdict,
     with_interval,
 )
-from afa.report.notebook import notebook_figure, run_notebook
 from afa.rulenames import IN_THE_GRID
 from afa.stages import allocation_truth
 from afa.stages.allocation import summarise

@@ -26,7 +26,20 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-function cell(text, properties = {}) { return element("td", properties, text); }
+function cell(text, className = "") { return element("td", { className }, text); }
+
+/** A row of heads, each a text or a text with its class. */
+function headRow(heads) {
+  return element("tr", {}, ...heads.map((head) => {
+    const [text, className] = [head].flat();
+    return element("th", { scope: "col", className: className ?? "" }, text);
+  }));
+}
+
+function fillTable(id, heads, rows) {
+  $(id).tHead.replaceChildren(headRow(heads));
+  $(id).tBodies[0].replaceChildren(...rows);
+}
 
 function number(value) {
   if (value === 0) return "0";
@@ -38,23 +51,20 @@ function signed(value) { return (value < 0 ? "\u2212" : "") + number(Math.abs(va
 
 function count(n, one, many) { return `${n} ${n === 1 ? one : many}`; }
 
+function drawn(tag, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
 function swatch(style, symbol = true) {
-  const space = "http://www.w3.org/2000/svg";
-  const drawing = document.createElementNS(space, "svg");
-  const line = document.createElementNS(space, "line");
-  const set = (node, values) => Object.entries(values).forEach(([name, value]) => node.setAttribute(name, value));
-  set(drawing, { width: 32, height: 12, viewBox: "3 0 32 12", "aria-hidden": "true" });
-  set(line, { x1: 0, x2: 38, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") });
-  drawing.append(line);
-  if (symbol) {
-    const mark = document.createElementNS(space, "path");
-    const shapes = {
-      circle: "M19 2a4 4 0 1 0 .01 0z", square: "M15 2h8v8h-8z", diamond: "M19 1l5 5-5 5-5-5z", triangle: "M19 1l5 9h-10z",
-      inverted_triangle: "M19 11l5-9h-10z", star: "M19 0l1.5 4h4.5l-3.6 2.6 1.4 4.4-3.8-2.7-3.8 2.7 1.4-4.4-3.6-2.6h4.5z",
-    };
-    set(mark, { d: shapes[style.marker], fill: style.colour });
-    drawing.append(mark);
-  }
+  const shapes = {
+    circle: "M19 2a4 4 0 1 0 .01 0z", square: "M15 2h8v8h-8z", diamond: "M19 1l5 5-5 5-5-5z", triangle: "M19 1l5 9h-10z",
+    inverted_triangle: "M19 11l5-9h-10z", star: "M19 0l1.5 4h4.5l-3.6 2.6 1.4 4.4-3.8-2.7-3.8 2.7 1.4-4.4-3.6-2.6h4.5z",
+  };
+  const drawing = drawn("svg", { width: 32, height: 12, viewBox: "3 0 32 12", "aria-hidden": "true" });
+  drawing.append(drawn("line", { x1: 0, x2: 38, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") }));
+  if (symbol) drawing.append(drawn("path", { d: shapes[style.marker], fill: style.colour }));
   return drawing;
 }
 
@@ -102,9 +112,9 @@ async function choose(change) {
   const found = await stepsOf(asked);
   if (asked !== state.patient) return;
   steps = found;
-  last = runOf(state.cell).order.length;
+  last = steps.runs[state.cell].order.length;
   $("t").max = String(last);
-  path = pathOf(runOf(state.cell), state.score);
+  path = pathOf(steps.runs[state.cell], state.score);
   const c = cells[state.cell];
   $("rule-note").textContent = RULES[c.rule] ?? "A rule of one's own.";
   $("gain-note").textContent = GAINS[c.gain] ?? "";
@@ -133,8 +143,7 @@ function styleOf(v) {
 
 function fillSteps() {
   const unit = cells[state.cell].gain ? "Gain" : "Unary";
-  const heads = [["t", "number"], ["Feature", ""], ["Value", ""], [`${unit}, nats`, "number"], ["Resolved", "number"], ["Certified", ""], [`Enters (+) or leaves (\u2212) the top ${k}`, ""]];
-  $("steps").tHead.replaceChildren(element("tr", {}, ...heads.map(([text, kind]) => element("th", { scope: "col", className: kind }, text))));
+  const heads = [["t", "number"], "Feature", "Value", [`${unit}, nats`, "number"], ["Resolved", "number"], "Certified", `Enters (+) or leaves (\u2212) the top ${k}`];
   const rows = path.rank.map((ranks, t) => {
     const feature = t ? path.run.order[t - 1] : null;
     const moved = t ? entities.map((name, v) => [name, (ranks[v] <= k) - (path.rank[t - 1][v] <= k)]).filter(([, by]) => by) : [];
@@ -142,27 +151,27 @@ function fillSteps() {
     const row = element("tr", {},
       element("td", { className: "number" }, element("button", { type: "button", tabIndex: -1, "aria-label": `Go to step ${t}` }, String(t))),
       element("th", { scope: "row" }, t ? features[feature] : "(start)"),
-      cell(t ? ARROWS.get(steps.values[feature]) : "", { className: "plain" }),
-      cell(t ? number(path.run.worth[t - 1]) + (path.fallback.has(t) ? " (fallback)" : "") : "", { className: "number" }),
-      cell(String(path.resolved[t]), { className: "number" }),
+      cell(t ? ARROWS.get(steps.values[feature]) : "", "plain"),
+      cell(t ? number(path.run.worth[t - 1]) + (path.fallback.has(t) ? " (fallback)" : "") : "", "number"),
+      cell(String(path.resolved[t]), "number"),
       cell(isCertified(t) ? "yes" : "no"),
-      element("td", { className: "changes" }, t ? change : path.order[0].slice(0, k).map((v) => `+\u00A0${entities[v]}`).join(", ")),
+      cell(t ? change : path.order[0].slice(0, k).map((v) => `+\u00A0${entities[v]}`).join(", "), "changes"),
     );
     row.dataset.t = t;
     return row;
   });
-  $("steps").tBodies[0].replaceChildren(...rows);
+  fillTable("steps", heads, rows);
 }
 
 function fillRules() {
   $("rules-note").textContent = `When the top ${k} by ${scores[state.score]} settles, and when it is certified, for ${patients[state.patient].name}.`;
-  $("rules").tHead.replaceChildren(element("tr", {}, ...["Rule", "Gain", "Settled, t", "Certified, t", "Fell back, steps"].map((text, i) => element("th", { scope: "col", className: i > 1 ? "number" : "" }, text))));
-  $("rules").tBodies[0].replaceChildren(...cells.map((c, i) => {
-    const run = runOf(i);
+  const heads = ["Rule", "Gain", ["Settled, t", "number"], ["Certified, t", "number"], ["Fell back, steps", "number"]];
+  fillTable("rules", heads, cells.map((c, i) => {
+    const run = steps.runs[i];
     const pick = element("button", { type: "button" }, cellName(c));
     pick.addEventListener("click", () => { $("rule").value = cellName(c); fillGains(cellName(c), c.gain); choose({ cell: i }); });
     const row = element("tr", {}, element("th", { scope: "row" }, pick), cell(c.gain || "none"),
-      ...[run.settled[state.score], run.certified ?? "never", run.fallback.length].map((n) => cell(String(n), { className: "number" })));
+      ...[run.settled[state.score], run.certified ?? "never", run.fallback.length].map((n) => cell(String(n), "number")));
     if (i === state.cell) row.setAttribute("aria-current", "true");
     return row;
   }));
@@ -236,10 +245,9 @@ function writeWhy(t) {
     return row;
   });
   const next = why.others.length ? ` Next in line: ${why.others.map((j) => features[j]).join(", ")}.` : "";
-  const heads = ["Result", `Would change in the top ${k}`].map((text) => element("th", { scope: "col" }, text));
   $("why").replaceChildren(
     element("p", {}, element("strong", {}, `Why ${features[feature]}: `), `${readable(why.reason)}.${next}`),
-    element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)),
+    element("table", {}, element("thead", {}, headRow(["Result", `Would change in the top ${k}`])), element("tbody", {}, ...rows)),
   );
 }
 
@@ -248,16 +256,15 @@ function writeRanking(t) {
   const labelled = labels.some((label) => label !== null);
   $("ranking-title").textContent = `Ranking after ${count(t, "measurement", "measurements")}`;
   const heads = ["Rank", "Entity", "Line", "Moved", "Final", ...(labelled ? ["Label"] : [])];
-  $("ranking").tHead.replaceChildren(element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text))));
-  $("ranking").tBodies[0].replaceChildren(...path.order[t].map((v, i) => {
+  fillTable("ranking", heads, path.order[t].map((v, i) => {
     const style = styleOf(v);
     const by = t ? path.rank[t - 1][v] - path.rank[t][v] : 0;
     const row = element("tr", { className: [i < k ? "inside" : "", i === k - 1 ? "boundary" : ""].join(" ") },
-      cell(`${i + 1}${path.tied[t].has(i) || path.tied[t].has(i + 1) ? " =" : ""}`, { className: "plain" }),
+      cell(`${i + 1}${path.tied[t].has(i) || path.tied[t].has(i + 1) ? " =" : ""}`, "plain"),
       element("th", { scope: "row" }, entities[v]),
       style ? element("td", {}, swatch(style), element("span", { className: "unseen" }, "on top at the end")) : cell(""),
-      cell(by > 0 ? `\u25B2 ${by}` : by < 0 ? `\u25BC ${-by}` : "", { className: "plain" }),
-      cell(String(path.rank[last][v]), { className: "plain" }));
+      cell(by > 0 ? `\u25B2 ${by}` : by < 0 ? `\u25BC ${-by}` : "", "plain"),
+      cell(String(path.rank[last][v]), "plain"));
     if (labelled) row.append(cell(labels[v] === null ? "\u2013" : labels[v] ? "yes" : "no"));
     return row;
   }));

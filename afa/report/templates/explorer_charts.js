@@ -78,12 +78,6 @@ function rankingsOf(run, score) {
   return { order, tied };
 }
 
-/** One run of a patient, of the columns that hold all. */
-function runOf(cell) {
-  const { values, why, ...columns } = steps;
-  return Object.fromEntries(Object.entries(columns).map(([name, byCell]) => [name, byCell[cell]]));
-}
-
 /** What one patient's run says, by t. */
 function pathOf(run, score) {
   const { order, tied } = rankingsOf(run, score);

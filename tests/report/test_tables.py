@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.report.model_counts import (
+from afa.report.tables import (
     below_the_bounds,
     contraction_by_entity,
     entity_counts,

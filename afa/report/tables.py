@@ -1,4 +1,7 @@
-"""What pages and tables count of a bundle and of inference: supports and couplings, sweeps and error of mean-field."""
+"""Tables of notebooks and of `afa bundle show`: what a bundle holds, what inference took, cells of the allocation grid.
+
+Cells come in order, with intervals in words.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pandas as pd
 from afa.bundle import Bundle
 from afa.bundle.rates import SHARED
 from afa.mrf import Floats
+from afa.report.paper_tables import ALLOCATIONS, PRIORITY, RANDOM, START, Lines
 
 COUNTS = {
     "support": "support",
@@ -27,6 +31,12 @@ HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
 ERROR_KEYS = ["patient", "entity", "seed", "t"]
 BOUNDS = {"below_1": 1.0, "below_3_2": 1.5}
 OVERLAPS = ["entity", "other", "shared features", "l1 distance"]
+
+CELL = ["gain", "allocation", "schedule"]
+CLAIM_ROUND = 150
+CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
+CLAIMS = ((PRIORITY, "greedy"), ("greedy", RANDOM), ("priority_all", "greedy"))
+"""That the first rule is ahead of the second: the paper's two claims, and the first of them for our `priority_all`."""
 
 
 def entity_counts(bundle: Bundle) -> pd.DataFrame:
@@ -188,3 +198,93 @@ def _range(low: float, high: float) -> str:
     if np.isfinite(low) and np.isfinite(high):
         return f"{low:g} to {high:g}"
     return f"from {low:g}" if np.isfinite(low) else f"up to {high:g}" if np.isfinite(high) else ""
+
+
+def gains_of(rows: pd.DataFrame) -> list[str]:
+    """Gains of a summary's rows in their order; one "" where no rule looks at any."""
+    return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
+
+
+def schedules_of(rows: pd.DataFrame) -> list[str]:
+    """Schedules in their order; a random order, which has none, does not count unless it is alone."""
+    named = rows.dropna(subset=["allocation"])
+    scheduled = named[named["allocation"] != RANDOM]
+    return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
+
+
+def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
+    """Rows by rule, in their order: rules of this gain and those that look at none, under one schedule.
+
+    `random` stands under every schedule.
+    """
+    here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
+    here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
+    return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
+
+
+def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
+    """What `shown` says, or else `value`: one line per cell, one column per entry of `column`, in the rows' order."""
+    index = list(index)
+    named = rows.fillna(dict.fromkeys(index, ""))
+    wide = named.pivot(index=index, columns=column, values="shown" if "shown" in named else "value")
+    return wide.loc[named.set_index(index).index.unique(), named[column].unique()]
+
+
+def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
+    """The same by round, for some of them."""
+    wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
+    return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
+
+
+def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
+    """The rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`; a dash for what is missing."""
+
+    def text(number: float) -> str:
+        if np.isnan(number):
+            return "-"
+        rounded = round(scale * number, digits)
+        return format(abs(rounded), f".{digits}f") if rounded == 0 else format(rounded, f"{'+' * signed}.{digits}f")
+
+    shown = []
+    for value, low, high in zip(*(rows[name].map(text) for name in ("value", "low", "high")), strict=True):
+        shown.append(value if low == high == "-" else f"{value} [{low}, {high}]")
+    return rows.assign(shown=shown)
+
+
+def verdict(low: float, high: float) -> str:
+    """What the interval of a difference says of the claim that it is above 0."""
+    if np.isnan(low) or np.isnan(high):
+        return "no interval"
+    if low > 0:
+        return "holds"
+    return "does not hold" if high < 0 else "not clear"
+
+
+def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
+    """Whether priority is ahead of greedy and greedy of random at t = 150 (sec:eval_alloc), in percentage points.
+
+    rows : `allocation_sign` of the summary. printed : the paper's `tab_m2_alloc`, whose differences stand beside those
+    of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
+    the grid does not hold.
+    """
+    summary, lines = Lines(rows), []
+    for rule, other in CLAIMS:
+        for schedule in schedules_of(rows):
+            for gain in gains_of(rows):
+                keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
+                keys |= {"allocation": rule, "gain": gain, "schedule": schedule, "reference": other}
+                gap = summary.find({**keys, "target": "likelihood", "start": START, "t": CLAIM_ROUND})
+                if gap is not None:
+                    paper = _printed_gap(printed, rule, other, gain) if schedule == "paper" else np.nan
+                    numbers = [100 * gap[name] for name in ("value", "low", "high")]
+                    said = verdict(gap["low"], gap["high"])
+                    lines.append([f"{rule} above {other}", schedule, gain, *numbers, paper, said])
+    return pd.DataFrame(lines, columns=CLAIM_COLUMNS)
+
+
+def _printed_gap(printed: pd.DataFrame, rule: str, other: str, gain: str) -> float:
+    """Difference of two printed cells in percentage points; NaN where one is not printed."""
+    cells = printed.set_index(["row", "column"])["value"]
+    printed_as = {ours: name for name, ours in ALLOCATIONS.items()}
+    ends = [cells.get((printed_as.get(name, ""), gain), np.nan) for name in (rule, other)]
+    return 100 * float(ends[0] - ends[1])
