@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -52,14 +52,27 @@ def read_phenopacket(path: str | Path) -> Phenopacket:
     if not isinstance(features, list):
         step = "name a phenopacket, as JSON"
         raise CohortError(Fault(where, "no list `phenotypicFeatures`", "signs of a patient", step))
-    observed, excluded, others, faults = _signs(features, where)
-    if both := [term for term in observed if term in excluded]:
+    said: dict[str, list[str]] = {"observed": [], "excluded": [], "others": []}
+    faults = []
+    for number, feature in enumerate(features, 1):
+        kind = feature.get("type") if isinstance(feature, dict) else None
+        term = kind.get("id") if isinstance(kind, dict) else None
+        if not isinstance(feature, dict) or not isinstance(term, str) or not term:
+            expected, step = "a term such as HP:0001250", "give it the id of a term"
+            faults.append(Fault(f"{where}, feature {number}", "no `type` with an `id`", expected, step))
+        elif not TERM.fullmatch(term):
+            said["others"].append(term)
+        else:
+            is_absent = feature.get("excluded") is True or feature.get("negated") is True
+            said["excluded" if is_absent else "observed"].append(term)
+    signs = {how: tuple(dict.fromkeys(terms)) for how, terms in said.items()}
+    if both := [term for term in signs["observed"] if term in signs["excluded"]]:
         step = "keep what holds at the time of the diagnosis"
         faults.append(Fault(where, f"{', '.join(both[:5])} observed and excluded", "one of the two", step))
     if faults:
         raise CohortError(faults)
     name = str(document.get("id") or Path(path).stem)
-    return Phenopacket(name, observed, excluded, tuple(_diagnoses(document)), others)
+    return Phenopacket(name, diseases=tuple(_diagnoses(document)), **signs)
 
 
 class Said(NamedTuple):
@@ -86,42 +99,18 @@ def values_of(packet: Phenopacket, bundle: Bundle) -> Said:
     return Said(present | kept, [*unknown, *packet.others], [name for name in absent if name in above])
 
 
-def _signs(
-    features: Sequence[object], where: str
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], list[Fault]]:
-    observed, excluded, others = dict[str, None](), dict[str, None](), dict[str, None]()
-    faults = []
-    for number, feature in enumerate(features, 1):
-        kind = feature.get("type") if isinstance(feature, dict) else None
-        term = kind.get("id") if isinstance(kind, dict) else None
-        if not isinstance(feature, dict) or not isinstance(term, str) or not term:
-            step = "give it the id of a term"
-            faults.append(
-                Fault(f"{where}, feature {number}", "no `type` with an `id`", "a term such as HP:0001250", step)
-            )
-        elif not TERM.fullmatch(term):
-            others[term] = None
-        elif feature.get("excluded") is True or feature.get("negated") is True:
-            excluded[term] = None
-        else:
-            observed[term] = None
-    return tuple(observed), tuple(excluded), tuple(others), faults
-
-
 def _diagnoses(document: Mapping[str, object]) -> Iterator[str]:
     """Ids of the diseases that a phenopacket names, each once."""
-    found: dict[str, None] = {}
     interpretations, diseases = document.get("interpretations"), document.get("diseases")
-    for part in interpretations if isinstance(interpretations, list) else []:
-        diagnosis = part.get("diagnosis") if isinstance(part, dict) else None
-        disease = diagnosis.get("disease") if isinstance(diagnosis, dict) else None
-        if isinstance(disease, dict) and isinstance(disease.get("id"), str):
-            found[disease["id"]] = None
-    for part in diseases if isinstance(diseases, list) else []:
-        term = part.get("term") if isinstance(part, dict) and part.get("excluded") is not True else None
-        if isinstance(term, dict) and isinstance(term.get("id"), str):
-            found[term["id"]] = None
-    yield from found
+    diagnoses = [part.get("diagnosis") for part in _objects(interpretations)]
+    named = [part.get("disease") for part in _objects(diagnoses)]
+    named += [part.get("term") for part in _objects(diseases) if part.get("excluded") is not True]
+    yield from dict.fromkeys(part["id"] for part in _objects(named) if isinstance(part.get("id"), str))
+
+
+def _objects(parts: object) -> list[dict[str, Any]]:
+    """The objects of a JSON list; none of anything else."""
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 COLUMNS = ("patient", "pmid", "disease_id", "observed", "excluded")

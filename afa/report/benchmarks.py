@@ -5,7 +5,6 @@ By stored runs the workflow asks a cluster for memory and time, more on each att
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -50,7 +49,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     """
     if not folder.is_dir():
         raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
-    rows = [(*_rule_and_job(path.relative_to(folder)), *_measured(path)) for path in sorted(folder.rglob("*.tsv"))]
+    rows = [_measured(path, path.relative_to(folder)) for path in sorted(folder.rglob("*.tsv"))]
     jobs = pd.DataFrame(rows, columns=JOB_COLUMNS)
     if (gathered := folder / FOLDED).is_file():
         earlier = pd.read_csv(
@@ -193,23 +192,18 @@ def read_needs(folder: str | Path) -> dict[str, Need]:
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
-def _rule_and_job(path: Path) -> tuple[str, str]:
-    rule, *job = path.with_suffix("").parts
-    return rule, "/".join(job)
-
-
-def _measured(path: Path) -> tuple[float | None, float | None, float | None]:
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
+def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
+    """What stands in a file of Snakemake's, which writes NA or - for what it could not read; and of which job it is."""
+    rule, *job = inside.with_suffix("").parts
     try:
-        seconds, memory, sampled = (_number(rows[-1][name]) for name in ("s", "max_rss", "cpu_time"))
+        last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]
+        seconds, memory, sampled = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
         times = path.with_suffix(".times")
-        return seconds, memory, _processor_seconds(times.read_text(encoding="ascii")) if times.exists() else sampled
+        processor = _processor_seconds(times.read_text(encoding="ascii")) if times.exists() else sampled
     except (IndexError, KeyError, ValueError) as error:
-        fault = Fault(
-            str(path), f"no measurement ({error})", "columns s, max_rss and cpu_time", "remove it, or run again"
-        )
-        raise ReportError(fault) from None
+        expected = "columns s, max_rss and cpu_time"
+        raise ReportError(Fault(str(path), f"no measurement ({error})", expected, "remove it, or run again")) from None
+    return rule, "/".join(job), seconds, memory, processor
 
 
 def _processor_seconds(times: str) -> float:
@@ -218,8 +212,3 @@ def _processor_seconds(times: str) -> float:
     if len(parts) != 4:
         raise ValueError(f"times are {times!r}")
     return sum(60 * int(minutes) + float(seconds) for minutes, seconds in parts)
-
-
-def _number(text: str | None) -> float | None:
-    """A measured number; Snakemake writes NA or - for what it could not read."""
-    return None if text in (None, "", "NA", "-") else float(text)

@@ -82,7 +82,7 @@ class Explored:
 
     steps : one per patient: `values`, (M,) by feature; `why` of the cell that is `shown`: see `reasons_of`; and `runs`,
     one a cell: `order`, the features as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`,
-    the t that decisions.md A7 chose; `resolved`, duels resolved by t = 0 and how many more at each later t;
+    the t that decisions.md A7 chose; `resolved`, the duels that are by each t;
     `certified`, the first t, or None; `margin`, by t, to 3 digits, the first score of the last entity inside the top
     against the first outside; and by score `settled`, the t from which the set of the k best is that of full
     observation, and `places`, at each t the entities whose place in the ranking changes and that place, by turns; ties
@@ -306,7 +306,7 @@ def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[st
         "worth": _rounded(walked.worth[path, :taken]),
         "margin": _rounded(walked.margin[path, : taken + 1]),
         "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
-        "resolved": np.diff(walked.resolved[path, : taken + 1], prepend=0).tolist(),
+        "resolved": walked.resolved[path, : taken + 1].tolist(),
         "certified": int(np.flatnonzero(np.append(True, ~certified))[-1]) if certified[-1] else None,
         "settled": [settled_from(order, k) for order in orders],
         "places": [_changes(ranking) for ranking in places],

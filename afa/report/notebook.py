@@ -162,19 +162,19 @@ def _exporter() -> HTMLExporter:
 
 def notebook_figure(path: Path) -> str:
     """The figure of a notebook that ran, as SVG; a `ReportError` where it has none."""
-    for cell in nbformat.read(path, as_version=4).cells:
-        for output in cell.get("outputs", []):
-            if SVG in output.get("data", {}):
-                return str(output.data[SVG])
-    raise ReportError(Fault(str(path), "no figure", "a notebook that ran and drew one", "run the workflow"))
+    outputs = [output for cell in nbformat.read(path, as_version=4).cells for output in cell.get("outputs", [])]
+    found = [output.data[SVG] for output in outputs if SVG in output.get("data", {})]
+    if not found:
+        raise ReportError(Fault(str(path), "no figure", "a notebook that ran and drew one", "run the workflow"))
+    return str(found[0])
 
 
 def notebook_caption(path: Path) -> str:
     """The words of the cell tagged `caption`, in Markdown; a `ReportError` where there is none."""
-    for cell in nbformat.read(path, as_version=4).cells:
-        if _is_caption(cell):
-            return str(cell.source)
-    raise ReportError(Fault(str(path), "no caption", "a text cell tagged `caption` below the figure", "write one"))
+    found = [cell.source for cell in nbformat.read(path, as_version=4).cells if _is_caption(cell)]
+    if not found:
+        raise ReportError(Fault(str(path), "no caption", "a text cell tagged `caption` below the figure", "write one"))
+    return str(found[0])
 
 
 def _is_caption(cell: NotebookNode) -> bool:

@@ -86,11 +86,9 @@ function pathOf(run, score) {
     ordered.forEach((v, i) => { ranks[v] = i + 1; });
     return ranks;
   });
-  const resolved = [];
-  run.resolved.reduce((sum, more, t) => (resolved[t] = sum + more), 0);
   const guided = score ? rankingsOf(run, 0).order : order;
   const found = rank.map((ranks) => order[last].slice(0, k).filter((v) => ranks[v] <= k).length);
-  return { run, order, tied, rank, guided, resolved, found, settled: run.settled[score], certified: run.certified, fallback: new Set(run.fallback) };
+  return { run, order, tied, rank, guided, resolved: run.resolved, found, settled: run.settled[score], certified: run.certified, fallback: new Set(run.fallback) };
 }
 
 function cellName(c) {
