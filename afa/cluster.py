@@ -18,8 +18,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.layout import pack, sharing_of
-from afa.engine.linkage import C_MIN, T_RE, cluster_labels, model_distances
+from afa.engine.layout import pack
+from afa.engine.rules import C_MIN, T_RE, cluster_labels
+from afa.engine.sharing import model_distances, sharing_of
 from afa.errors import Fault, PlannerError
 from afa.mrf import RELATIVE_TIE, VALUES, Floats, PairwiseMRF
 

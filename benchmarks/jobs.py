@@ -28,7 +28,8 @@ from afa.engine.compile import in_threads, kernel
 from afa.engine.course import SCORES
 from afa.engine.layout import Packed, pack
 from afa.engine.paths import SignPaths, sign_paths
-from afa.engine.state import Iteration, condition, new_state, solve_entity
+from afa.engine.state import condition, new_state, solve_entity
+from afa.engine.sweeps import Iteration
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
 from afa.orders import random_order

@@ -24,7 +24,8 @@ from growth import exponent, planted_bundle
 
 from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.cluster import T_RE
-from afa.engine.layout import pack, sharing_of
+from afa.engine.layout import pack
+from afa.engine.sharing import sharing_of
 from afa.mrf import Floats
 from afa.planner import TopKPlanner
 

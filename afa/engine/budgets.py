@@ -1,22 +1,36 @@
-"""Every duel's tight `l1` budget along one patient's observations, kept up to date instead of summed again.
+"""How far the unobserved features can still move a duel D_ab: of one feature, a coupling, a group, and of all together.
 
-The budget is the l1 norm of what is left of the difference of two models: their effective unaries, and the couplings
-between unobserved features. It bounds how far completions can move D_ab (eq:l1-bracket), and it is the
-distance that entities are clustered by.
+The budget of a duel is the l1 norm of what is left of the difference of two models: their effective unaries, and the
+couplings between unobserved features. It bounds how far completions can move D_ab (eq:l1-bracket), and it is the
+distance that entities are clustered by. `Budgets` has those of all duels along one patient's observations, kept up to
+date instead of summed again.
+
+An exclusive group (docs/decisions.md, F13) is named by its last slot; from there row `NEXT` of `Packed.site` leads
+round it. `State.m` has the probability that a member is +1 given what is seen of the group, 0 of those that are known;
+the rest of 1 is that none is.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.duels import Pairs, duel, is_stale, number_of, terms_of_duel
-from afa.engine.gains import new_gains
-from afa.engine.layout import NEXT, Indices, Packed
-from afa.engine.reach import range_of_group, range_of_pair
+from afa.engine.layout import (
+    CENTRE,
+    HIGH,
+    LOW,
+    NEXT,
+    TOLD,
+    TOLD_HIGH,
+    TOLD_LOW,
+    Indices,
+    Packed,
+    Pairs,
+    new_gains,
+)
 from afa.engine.state import State, places
 from afa.mrf import Floats
 
@@ -114,11 +128,6 @@ def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
     return budgets
 
 
-def no_budgets() -> Budgets:
-    """Of no duel."""
-    return Budgets(np.empty((2, 0)), np.empty((2, 0)), np.empty((2, 0)))
-
-
 @kernel()
 def copy_budgets(budgets: Budgets) -> Budgets:
     """Budgets that can be changed without changing the given ones."""
@@ -209,29 +218,6 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
 
 
 @kernel(entrance=True)
-def refresh_budgets(
-    packed: Packed,
-    state: State,
-    duels: Indices,
-    pairs: Pairs,
-    budget: Floats,
-    made_at: NDArray[np.int32],
-    changed_at: Indices,
-    now: int,
-) -> None:
-    """Tight `l1` budgets of some duels, written to their places in `budget` (Q,) where an entity has changed since.
-
-    pairs : (q, 2) the entities of `duels` (q,). made_at : (Q,) the round of each budget, 0 for none; changed_at : (N,)
-    the round at which each entity last changed, from 1 on; now : the present round.
-    """
-    for i in range(len(duels)):
-        p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
-        if is_stale(changed_at, made_at[p], a, b):
-            budget[p] = duel(packed, state, a, b).budget
-            made_at[p] = now
-
-
-@kernel(entrance=True)
 def entity_budgets(packed: Packed, state: State) -> Floats:
     """(N,) how far completions can move each entity's own S_v (eq:l1-bracket)."""
     budgets, field, observed = np.zeros(len(packed.prior)), state.field, state.observed
@@ -245,3 +231,132 @@ def entity_budgets(packed: Packed, state: State) -> Floats:
                     total += 0.5 * abs(coupling[e])
         budgets[owner[slot]] += total
     return budgets
+
+
+@kernel(inline=True)
+def range_of_pair(
+    site: Floats, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
+) -> tuple[float, float]:
+    """How far below and above 0 the couplings of two unobserved features can move D, each 0 or more (F12).
+
+    of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read. Their difference is linear in
+    either value, so that its extremes are among the outer ones.
+    """
+    one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
+    low, high, other_low, other_high = -site[LOW, one], site[HIGH, one], -site[LOW, other], site[HIGH, other]
+    first = second = third = fourth = 0.0
+    if of_a != 0.0:
+        at_low, at_high = of_a * (low - site[CENTRE, slot_a]), of_a * (high - site[CENTRE, slot_a])
+        away_low, away_high = other_low - site[CENTRE, other_a], other_high - site[CENTRE, other_a]
+        first, second = at_low * away_low, at_low * away_high
+        third, fourth = at_high * away_low, at_high * away_high
+    if of_b != 0.0:
+        at_low, at_high = of_b * (low - site[CENTRE, slot_b]), of_b * (high - site[CENTRE, slot_b])
+        away_low, away_high = other_low - site[CENTRE, other_b], other_high - site[CENTRE, other_b]
+        first, second = first - at_low * away_low, second - at_low * away_high
+        third, fourth = third - at_high * away_low, fourth - at_high * away_high
+    return -min(0.0, first, second, third, fourth), max(0.0, first, second, third, fourth)
+
+
+@kernel()
+def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[float, float]:
+    """How far below and above 0 what is open of an exclusive group can move D, each 0 or more."""
+    return _most_of_group(site, m, last_b, last_a), _most_of_group(site, m, last_a, last_b)
+
+
+@kernel()
+def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
+    """The largest log P_a / P_b of what can come: a member, or that some of those open are 0, whichever are measured.
+
+    What is left of a over what is left of b is larger without a member whose own ratio is smaller, until none is.
+    """
+    best, better = 1.0, True
+    while better:
+        left_a, left_b, a, b, more = 1.0, 1.0, last_a, last_b, True
+        while more:
+            a, b = int(site[NEXT, a]), int(site[NEXT, b])
+            if m[a] < best * m[b]:
+                left_a -= m[a]
+                left_b -= m[b]
+            more = a != last_a
+        better = left_a / left_b > best
+        best = max(best, left_a / left_b)
+    a, b, more = last_a, last_b, True
+    while more:
+        a, b = int(site[NEXT, a]), int(site[NEXT, b])
+        if m[b] > 0.0:
+            best = max(best, m[a] / m[b])
+        more = a != last_a
+    return math.log(best)
+
+
+@kernel()
+def variance_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
+    """Variance of what an exclusive group adds to D, under the mixture of the two posteriors (eq:sigma-D)."""
+    left_a, left_b, mean, square = 1.0, 1.0, 0.0, 0.0
+    a, b, more = last_a, last_b, True
+    while more:
+        a, b = int(site[NEXT, a]), int(site[NEXT, b])
+        if m[b] > 0.0:
+            p, told = 0.5 * (m[a] + m[b]), math.log(m[a] / m[b])
+            mean += p * told
+            square += p * told * told
+            left_a -= m[a]
+            left_b -= m[b]
+        more = a != last_a
+    p, told = 0.5 * (left_a + left_b), math.log(left_a / left_b)
+    return square + p * told * told - (mean + p * told) ** 2
+
+
+UNIFORM_SECOND = 2.0 / 3.0
+"""Second moment of three values that are alike."""
+
+
+@kernel(inline=True)
+def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
+    """u(s) for s = -1, 0, +1: what observing a value of an unobserved feature adds to D (docs/decisions.md, F11).
+
+    A slot of -1, not of both, is that of an entity that is silent; a value that is not possible counts as 0.
+    """
+    if packed.stated is None:
+        high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
+        return -high, 0.0, high
+    if packed.site[NEXT, max(slot_a, slot_b)] >= 0.0:  # every model speaks of it
+        of_a, of_b = state.m[slot_a], state.m[slot_b]
+        middle = math.log1p(-of_a) - math.log1p(-of_b)
+        return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
+    return terms_of_rates(packed.site, state.field, packed.unary, slot_a, slot_b)
+
+
+@kernel(inline=True)
+def terms_of_rates(site: Floats, field: Floats, unary: Floats, slot_a: int, slot_b: int) -> tuple[float, float, float]:
+    """`terms_of_duel` of models of probabilities."""
+    low = middle = high = 0.0
+    if slot_a >= 0:
+        pull, centre = field[slot_a] - unary[slot_a], site[CENTRE, slot_a]
+        low = site[TOLD_LOW, slot_a] - pull * (1.0 + centre)
+        middle = site[TOLD, slot_a] - pull * centre
+        high = site[TOLD_HIGH, slot_a] + pull * (1.0 - centre)
+    if slot_b >= 0:
+        pull, centre = field[slot_b] - unary[slot_b], site[CENTRE, slot_b]
+        low -= site[TOLD_LOW, slot_b] - pull * (1.0 + centre)
+        middle -= site[TOLD, slot_b] - pull * centre
+        high -= site[TOLD_HIGH, slot_b] + pull * (1.0 - centre)
+    slot = max(slot_a, slot_b)
+    low = low if site[LOW, slot] else middle
+    return low, middle, (high if site[HIGH, slot] else middle)
+
+
+@kernel(inline=True)
+def settled(lead: float, below: float, above: float, tie: float) -> int:
+    """The sign that D has under every completion, as it ends at most so far below and above `lead`; else 0."""
+    if lead > below + tie:
+        return 1
+    return -1 if lead < -(above + tie) else 0
+
+
+@kernel(inline=True)
+def number_of(n: int, one: int, other: int) -> int:
+    """Place of the duel of two of n entities among all pairs a < b in order."""
+    a, b = min(one, other), max(one, other)
+    return a * n - a * (a + 1) // 2 + b - a - 1

@@ -12,22 +12,12 @@ from numpy.typing import NDArray
 
 from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
-from afa.engine.duels import Duel, Pairs, bracket_calls, duel, is_stale, vote_call
-from afa.engine.gains import Gains, add_up, copy_gains
-from afa.engine.layout import Indices, Packed
-from afa.engine.lookahead import Lookahead, copy_lookahead, gaussian_sign
+from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale, vote_call
+from afa.engine.gains import Lookahead, add_up, copy_lookahead
+from afa.engine.layout import Gains, Indices, Packed, Pairs, copy_gains
 from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, Ranks, is_certified, ranks_of, score_table
-from afa.engine.state import (
-    ASCENDED,
-    ITERATIONS,
-    Iteration,
-    State,
-    copy_state,
-    elbo,
-    elbos,
-    mean_difference,
-    sign,
-)
+from afa.engine.state import ASCENDED, ITERATIONS, State, copy_state, elbo, elbos, mean_difference, sign
+from afa.engine.sweeps import Iteration
 from afa.mrf import Floats
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_nonzero")
@@ -39,19 +29,19 @@ SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUE
 MISSING = -128
 """A value that was not measured: no rule asks for it, and nothing is learned of it (docs/decisions.md, F8)."""
 
-CHANGED, SOLVED, AHEAD = range(3)
-GAINS, VARIANCE, CALLED = range(3)
+CHANGED, SOLVED = range(2)
+VARIANCE, CALLED = range(2)
 """Rows of `Moment.of_entity` and of `Moment.of_duel`."""
 
 
 class Moment(NamedTuple):
     """What is known of one patient after some observations; kernels change it in place. Q is 0 where not needed.
 
-    of_entity : (3, N) the round in which each entity was last `CHANGED` by an observation, `SOLVED`, and solved
-    `AHEAD`. of_duel : (3, Q) the round in which the gains, the variance and the bracket calls of each duel were last
-    computed, -1 for never; out of date where one of its two entities has changed since. variance : (Q,) sigma_D^2.
-    votes : (Q, 2) sign votes. calls : (Q, 5) of each bracket. labels : (N,) clusters. worth : (M,) of each feature to
-    the rule, when it last looked. closed : (M,) bool, observed, or missing of these patients.
+    of_entity : (2, N) the round in which each entity was last `CHANGED` by an observation, and `SOLVED`. of_duel :
+    (2, Q) the round in which the variance and the bracket calls of each duel were last computed, -1 for never; out of
+    date where one of its two entities has changed since. variance : (Q,) sigma_D^2. votes : (Q, 2) sign votes. calls :
+    (Q, 5) of each bracket. labels : (N,) clusters. worth : (M,) of each feature to the rule, when it last looked.
+    closed : (M,) bool, observed, or missing of these patients.
     """
 
     state: State
@@ -180,20 +170,10 @@ class Now(NamedTuple):
 @kernel()
 def copy_moment(moment: Moment) -> Moment:
     """A moment that can be changed without changing the given one."""
-    return Moment(
-        copy_state(moment.state),
-        copy_budgets(moment.budgets),
-        copy_gains(moment.gains),
-        copy_lookahead(moment.lookahead),
-        moment.of_entity.copy(),
-        moment.of_duel.copy(),
-        moment.variance.copy(),
-        moment.votes.copy(),
-        moment.calls.copy(),
-        moment.labels.copy(),
-        moment.worth.copy(),
-        moment.closed.copy(),
-    )
+    state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, worth, closed = moment
+    parts = copy_state(state), copy_budgets(budgets), copy_gains(gains), copy_lookahead(lookahead)
+    of_duels = of_duel.copy(), variance.copy(), votes.copy(), calls.copy()
+    return Moment(*parts, of_entity.copy(), *of_duels, labels.copy(), worth.copy(), closed.copy())
 
 
 @kernel()

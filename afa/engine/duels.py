@@ -12,27 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bracket import ALPHA, K1
-from afa.engine.compile import kernel
-from afa.engine.layout import (
-    CENTRE,
-    HIGH,
-    LOW,
-    NEXT,
-    SILENT,
-    SILENT_SECOND,
-    TOLD,
-    TOLD_HIGH,
-    TOLD_LOW,
-    Indices,
-    Packed,
+from afa.engine.budgets import (
+    UNIFORM_SECOND,
+    number_of,
+    range_of_group,
+    range_of_pair,
+    settled,
+    terms_of_rates,
+    variance_of_group,
 )
-from afa.engine.reach import range_of_group, range_of_pair, variance_of_group
+from afa.engine.compile import kernel
+from afa.engine.layout import NEXT, SILENT, SILENT_SECOND, Indices, Packed, Pairs
 from afa.engine.state import State, sign, term
 from afa.mrf import Floats
-
-Pairs = NDArray[np.int64]
-UNIFORM_SECOND = 2.0 / 3.0
-"""Second moment of three values that are alike."""
 
 
 class Duel(NamedTuple):
@@ -145,7 +137,7 @@ def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
                 unary_squares += (0.5 * (least + most)) ** 2
                 variance += variance_of_group(site, m, here_a, here_b)
         elif not observed[at]:
-            low, middle, high = _terms_of_rates(site, field, unary, here_a, here_b)
+            low, middle, high = terms_of_rates(site, field, unary, here_a, here_b)
             least, most = min(low, middle, high), max(low, middle, high)
             hidden_below, hidden_above, square = _row_of_rates(
                 feature, first_edge, other_slot, coupling, site, observed, here_a, here_b, packed.n_features
@@ -173,41 +165,6 @@ def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
         beta,
         above + 0.5 * pair_above,
     )
-
-
-@kernel(inline=True)
-def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """u(s) for s = -1, 0, +1: what observing a value of an unobserved feature adds to D (docs/decisions.md, F11).
-
-    A slot of -1, not of both, is that of an entity that is silent; a value that is not possible counts as 0.
-    """
-    if packed.stated is None:
-        high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
-        return -high, 0.0, high
-    if packed.site[NEXT, max(slot_a, slot_b)] >= 0.0:  # every model speaks of it
-        of_a, of_b = state.m[slot_a], state.m[slot_b]
-        middle = math.log1p(-of_a) - math.log1p(-of_b)
-        return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
-    return _terms_of_rates(packed.site, state.field, packed.unary, slot_a, slot_b)
-
-
-@kernel(inline=True)
-def _terms_of_rates(site: Floats, field: Floats, unary: Floats, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """`terms_of_duel` of models of probabilities."""
-    low = middle = high = 0.0
-    if slot_a >= 0:
-        pull, centre = field[slot_a] - unary[slot_a], site[CENTRE, slot_a]
-        low = site[TOLD_LOW, slot_a] - pull * (1.0 + centre)
-        middle = site[TOLD, slot_a] - pull * centre
-        high = site[TOLD_HIGH, slot_a] + pull * (1.0 - centre)
-    if slot_b >= 0:
-        pull, centre = field[slot_b] - unary[slot_b], site[CENTRE, slot_b]
-        low -= site[TOLD_LOW, slot_b] - pull * (1.0 + centre)
-        middle -= site[TOLD, slot_b] - pull * centre
-        high -= site[TOLD_HIGH, slot_b] + pull * (1.0 - centre)
-    slot = max(slot_a, slot_b)
-    low = low if site[LOW, slot] else middle
-    return low, middle, (high if site[HIGH, slot] else middle)
 
 
 @kernel(inline=True)
@@ -260,39 +217,6 @@ def _row_of_rates(
     return below, above, square
 
 
-@kernel(inline=True)
-def settled(lead: float, below: float, above: float, tie: float) -> int:
-    """The sign that D has under every completion, as it ends at most so far below and above `lead`; else 0."""
-    if lead > below + tie:
-        return 1
-    return -1 if lead < -(above + tie) else 0
-
-
-@kernel(inline=True)
-def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
-    """Whether something of the duel of a and b that was computed in round `made_at` is out of date.
-
-    changed_at : (N,) the round in which an observation last changed each entity.
-    """
-    return bool(max(changed_at[a], changed_at[b]) > made_at)
-
-
-def all_pairs(n: int) -> Pairs:
-    """(Q, 2) every pair of entity indices a < b, in order."""
-    opponents = np.arange(n - 1, -1, -1) if n else np.empty(0, dtype=np.int64)
-    a = np.repeat(np.arange(n), opponents)
-    b = np.arange(len(a)) - np.repeat(np.cumsum(opponents) - opponents, opponents) + a + 1
-    return np.column_stack([a, b]).astype(np.int64)
-
-
-def sides_of(n: int, duels: Indices) -> Pairs:
-    """(q, 2) the entities a < b of duels that are named by their places among all pairs of n entities in order."""
-    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # the place of each entity's first duel
-    a = np.searchsorted(first, duels, side="right") - 1
-    a = np.minimum(a, n - 2)  # the last entity opens none
-    return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)
-
-
 @kernel(entrance=True)
 def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
     """sigma_D^2 of every duel, (Q,) (eq:sigma-D)."""
@@ -300,13 +224,6 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
     for p in range(len(pairs)):
         result[p] = duel(packed, state, pairs[p, 0], pairs[p, 1]).variance
     return result
-
-
-@kernel(inline=True)
-def number_of(n: int, one: int, other: int) -> int:
-    """Place of the duel of two of n entities among all pairs a < b in order."""
-    a, b = min(one, other), max(one, other)
-    return a * n - a * (a + 1) // 2 + b - a - 1
 
 
 @kernel(entrance=True)
@@ -384,3 +301,59 @@ def vote_call(positive: int, n: int, gamma: float) -> int:
     if n * divergence <= math.log(K1 * n**ALPHA / gamma):
         return 0
     return 1 if share > 0.5 else -1
+
+
+@kernel(entrance=True)
+def refresh_budgets(
+    packed: Packed,
+    state: State,
+    duels: Indices,
+    pairs: Pairs,
+    budget: Floats,
+    made_at: NDArray[np.int32],
+    changed_at: Indices,
+    now: int,
+) -> None:
+    """Tight `l1` budgets of some duels, written to their places in `budget` (Q,) where an entity has changed since.
+
+    pairs : (q, 2) the entities of `duels` (q,). made_at : (Q,) the round of each budget, 0 for none; changed_at : (N,)
+    the round at which each entity last changed, from 1 on; now : the present round.
+    """
+    for i in range(len(duels)):
+        p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
+        if is_stale(changed_at, made_at[p], a, b):
+            budget[p] = duel(packed, state, a, b).budget
+            made_at[p] = now
+
+
+@kernel()
+def gaussian_sign(mean: float, variance: float) -> float:
+    """E[sign X] of a Gaussian X; the sign of the mean where the variance is 0 (eq:fsp)."""
+    if variance <= 0.0:
+        return 0.0 if mean == 0.0 else math.copysign(1.0, mean)
+    return math.erf(mean / math.sqrt(2.0 * variance))
+
+
+@kernel(inline=True)
+def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
+    """Whether something of the duel of a and b that was computed in round `made_at` is out of date.
+
+    changed_at : (N,) the round in which an observation last changed each entity.
+    """
+    return bool(max(changed_at[a], changed_at[b]) > made_at)
+
+
+def all_pairs(n: int) -> Pairs:
+    """(Q, 2) every pair of entity indices a < b, in order."""
+    opponents = np.arange(n - 1, -1, -1) if n else np.empty(0, dtype=np.int64)
+    a = np.repeat(np.arange(n), opponents)
+    b = np.arange(len(a)) - np.repeat(np.cumsum(opponents) - opponents, opponents) + a + 1
+    return np.column_stack([a, b]).astype(np.int64)
+
+
+def sides_of(n: int, duels: Indices) -> Pairs:
+    """(q, 2) the entities a < b of duels that are named by their places among all pairs of n entities in order."""
+    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # the place of each entity's first duel
+    a = np.searchsorted(first, duels, side="right") - 1
+    a = np.minimum(a, n - 2)  # the last entity opens none
+    return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)

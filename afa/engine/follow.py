@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.engine.budgets import duel_edges, new_budgets, no_budgets
+from afa.engine.budgets import Budgets, duel_edges, new_budgets
 from afa.engine.compile import in_threads, laid_out
 from afa.engine.course import (
     BOUNDARY,
@@ -25,7 +25,6 @@ from afa.engine.course import (
     CHOICE,
     DUELS,
     ENTITIES,
-    GAINS,
     LARGEST,
     MISSING,
     MOMENTS,
@@ -38,12 +37,11 @@ from afa.engine.course import (
     Moment,
 )
 from afa.engine.duels import BRACKETS, Duel, all_pairs
-from afa.engine.gains import CMI, GAIN_KINDS, NO_GAIN, WALD_MAGNITUDE, bring_up_to_date, new_gains
-from afa.engine.layout import Models, Packed, pack
-from afa.engine.lookahead import new_lookahead, no_lookahead
+from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
+from afa.engine.layout import Models, Packed, new_gains, pack
 from afa.engine.rules import COMPILED, GIVEN, GREEDY, LARGEST_UNARY
-from afa.engine.state import Iteration, State, elbos, new_state, solve_all
-from afa.engine.sweeps import iteration_of
+from afa.engine.state import State, elbos, new_state, solve_all
+from afa.engine.sweeps import Iteration, iteration_of
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
@@ -167,24 +165,20 @@ def course_of(
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
-    crossing |= kind not in (NO_GAIN, CMI, WALD_MAGNITUDE)
+    crossing |= kind >= F_LINEARITY
     iteration = iteration_of(solver)
     state = _start_of(bundle, packed, iteration)
     empty = elbos(state, m)
-    looks_ahead = kind not in (NO_GAIN, WALD_MAGNITUDE, CMI)
-    if looks_ahead and packed.stated:
+    if kind >= F_LINEARITY and packed.stated:
         found, step = "f_target on a bundle that says how often", "ask for cmi"
         raise BundleError(Fault("option gain", found, "cmi or wald_magnitude", step))
-    lookahead = new_lookahead(packed) if looks_ahead else no_lookahead()
+    lookahead = new_lookahead(packed, kind)
     gains = new_gains(packed, pairs if kind != NO_GAIN else nothing)
-    of_entity, of_duel = np.zeros((3, n), dtype=np.int64), np.full((3, len(pairs)), -1)
+    of_entity = np.zeros((2, n), dtype=np.int64)
     if kind != NO_GAIN:
-        every, made_at, never = np.ones(len(pairs), dtype=np.bool_), of_duel[GAINS], np.full(n, -1)
-        bring_up_to_date(
-            packed, state, lookahead, gains, empty, kind, iteration, every, made_at, of_entity[CHANGED], never, 0
-        )
+        every = np.ones(len(pairs), dtype=np.bool_)
+        bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, every, of_entity[CHANGED], 0)
     edges = duel_edges(packed, pairs if bounding else nothing)
-    no_votes = np.zeros((len(pairs), 2), dtype=np.int64)
     by_name = np.array(sorted(range(n), key=bundle.entities.__getitem__), dtype=np.int64)
     features = np.array(sorted(range(m), key=bundle.features.__getitem__), dtype=np.int64)
     rescore, asked = (np.ones(size, dtype=np.bool_) for size in (n_rounds, n_rounds + 1))
@@ -194,13 +188,13 @@ def course_of(
         asked[:] = np.isin(np.arange(n_rounds + 1), list(rounds))
     moment = Moment(
         state=state,
-        budgets=new_budgets(packed, edges, state) if bounding else no_budgets(),
+        budgets=new_budgets(packed, edges, state) if bounding else Budgets(*np.empty((3, 2, 0))),
         gains=gains,
         lookahead=lookahead,
         of_entity=of_entity,
-        of_duel=of_duel,
+        of_duel=np.full((2, len(pairs)), -1),
         variance=np.zeros(len(pairs)),
-        votes=no_votes,
+        votes=np.zeros((len(pairs), 2), dtype=np.int64),
         calls=np.zeros((len(pairs), len(BRACKETS)), dtype=np.int8),
         labels=np.zeros(n, dtype=np.int64),
         worth=np.zeros(m),

@@ -1,7 +1,8 @@
 """Compiled gains of every duel at every feature, kept until an entity of the duel changes.
 
 A duel's gains stand only at the features in the union of its two supports: elsewhere both predictive marginals are
-uniform, nothing can be learned, and every gain is 0. `GainBook` keeps those of one patient that were asked for.
+uniform, nothing can be learned, and every gain is 0. Gains by the change of a score look ahead: every entity is solved
+as if one of its features had been observed, of the paper's models alone.
 """
 
 from __future__ import annotations
@@ -12,25 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.engine.budgets import UNIFORM_SECOND, terms_of_duel
 from afa.engine.compile import kernel
-from afa.engine.duels import UNIFORM_SECOND, Pairs, is_stale, sides_of, terms_of_duel
-from afa.engine.layout import SILENT, SILENT_SECOND, Indices, Packed
-from afa.engine.lookahead import (
-    F_LINEARITY,
-    F_STACK_A,
-    F_TWO_ELBO,
-    Lookahead,
-    gaussian_sign,
-    new_lookahead,
-    no_lookahead,
-    solve_ahead,
-    variance_lookahead,
-)
-from afa.engine.state import Iteration, State, elbo, expected_score
-from afa.mrf import Floats
+from afa.engine.duels import gaussian_sign, is_stale, row
+from afa.engine.layout import SILENT, SILENT_SECOND, Gains, Indices, Packed
+from afa.engine.state import State, elbo, expected_score, places
+from afa.engine.sweeps import Iteration, bound, converged, padded
+from afa.mrf import LOG3, Floats
 
 ZERO_GAIN = 1e-12
-NO_GAIN, WALD_MAGNITUDE, CMI = -1, 0, 1
+NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)
+"""Those from `F_LINEARITY` on look ahead."""
 GAIN_KINDS = {
     ("wald_magnitude", None): WALD_MAGNITUDE,
     ("cmi", None): CMI,
@@ -38,54 +31,6 @@ GAIN_KINDS = {
     ("f_target", "two_elbo"): F_TWO_ELBO,
     ("f_target", "stack_a"): F_STACK_A,
 }
-
-
-class Gains(NamedTuple):
-    """Gains of Q duels.
-
-    Entry i of a duel p, first[p] <= i < first[p + 1], is for `feature[i]`, held at slot_a[i] and slot_b[i] (-1 where
-    an entity does not hold it); `gain[i]` is in nats for `cmi`, else in the unit of the score.
-    """
-
-    pairs: Pairs
-    first: NDArray[np.int64]
-    feature: NDArray[np.int64]
-    slot_a: NDArray[np.int64]
-    slot_b: NDArray[np.int64]
-    gain: Floats
-
-
-@kernel(entrance=True)
-def new_gains(packed: Packed, pairs: Pairs) -> Gains:
-    """Space for the gains of the given duels."""
-    first = np.zeros(len(pairs) + 1, dtype=np.int64)
-    feature, slot_a, slot_b = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    for filling in (False, True):
-        n = 0
-        for p in range(len(pairs)):
-            a, last_a = packed.first_slot[pairs[p, 0]], packed.first_slot[pairs[p, 0] + 1]
-            b, last_b = packed.first_slot[pairs[p, 1]], packed.first_slot[pairs[p, 1] + 1]
-            while a < last_a or b < last_b:
-                at_a = packed.feature[a] if a < last_a else packed.n_features
-                at_b = packed.feature[b] if b < last_b else packed.n_features
-                at = min(at_a, at_b)
-                if filling:
-                    feature[n] = at
-                    slot_a[n], slot_b[n] = (a if at_a == at else -1), (b if at_b == at else -1)
-                a += 1 if at_a == at else 0
-                b += 1 if at_b == at else 0
-                n += 1
-            first[p + 1] = n
-        if not filling:
-            feature, slot_a = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-            slot_b = np.empty(n, dtype=np.int64)
-    return Gains(pairs, first, feature, slot_a, slot_b, np.zeros(len(feature)))
-
-
-@kernel()
-def copy_gains(gains: Gains) -> Gains:
-    """Gains of the same duels that can be changed without changing the given ones."""
-    return Gains(gains.pairs, gains.first, gains.feature, gains.slot_a, gains.slot_b, gains.gain.copy())
 
 
 @kernel()
@@ -104,18 +49,15 @@ def bring_up_to_date(
     kind: int,
     iteration: Iteration,
     wanted: NDArray[np.bool_],
-    made_at: Indices,
     changed_at: Indices,
-    ahead_at: Indices,
     now: int,
 ) -> None:
     """Compute the gains of the wanted duels (Q,) where an entity has changed since they were made.
 
-    made_at : (Q,) the round of each row, -1 for never; changed_at, ahead_at : (N,) the rounds at which each entity last
-    changed, and was last solved ahead; now : the present round.
+    changed_at : (N,) the round at which each entity last changed; now : the present round.
     """
-    pairs = gains.pairs
-    if kind not in (WALD_MAGNITUDE, CMI):
+    pairs, made_at, ahead_at = gains.pairs, gains.made_at, lookahead.made_at
+    if kind >= F_LINEARITY:
         for row in range(len(wanted)):
             if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
                 for entity in pairs[row]:
@@ -198,7 +140,7 @@ def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, 
     m, q, observed, n_slots = state.m, state.q, state.observed, len(state.m)
     feature, slots_a, slots_b, gain = gains.feature, gains.slot_a, gains.slot_b, gains.gain
     first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
-    start, field, m_ahead, _, constant, bound, own = lookahead
+    start, field, m_ahead, _, constant, bound, own, _ = lookahead
     a, b, n, tie = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), packed.tie
     weight_a, weight_b, ab, ba = _expit(odds), _expit(-odds), a * n + b, b * n + a
     now, now_a, now_b = 0.0, 3 * n_slots + a, 3 * n_slots + b
@@ -270,93 +212,187 @@ def add_up(gains: Gains, weights: Floats, worth: Floats) -> None:
                 worth[feature[i]] += weights[p] * gain[i]
 
 
-NEVER = -1
-KEPT = 4
-"""Duels are forgotten once there are more than this many times as many as were asked for."""
+class Lookahead(NamedTuple):
+    """Every entity solved again as if one of its features had been observed; kept until the entity changes.
 
+    A *case* is slot s with value i - 1, at index 3 s + i, or an entity v as it is, at 3 K + v.
 
-class GainBook:
-    """Gains of one patient; a duel is named by its place among all pairs a < b in order.
-
-    kind : of `afa.engine.gains`. empty : (N,) ELBOs at no observation. iteration : of the solves that look ahead.
+    start : (3 K + N,) where the places of a case begin in field, m, q. constant : (3 K + N,) running constants. bound :
+    (3 K + N,) ELBO less log 3 for each of all unobserved features, which two sides of a duel have in common. own :
+    (3 K + N,) E_q[S_v] of the entity itself. made_at : (N,) the round in which each entity was last solved ahead, -1
+    for never.
     """
 
-    def __init__(self, packed: Packed, kind: int, empty: Floats, iteration: Iteration) -> None:
-        n = len(packed.prior)
-        self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
-        looks_ahead = kind not in (WALD_MAGNITUDE, CMI)
-        self._ahead = new_lookahead(packed) if looks_ahead else no_lookahead()
-        self._ahead_at = np.full(n, NEVER)
-        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # 0 where a duel has no row
-        self._forget()
+    start: NDArray[np.int64]
+    field: Floats
+    m: Floats
+    q: Floats
+    constant: Floats
+    bound: Floats
+    own: Floats
+    made_at: Indices
 
-    def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
-        """The rows of some duels, ascending, up to date, and the gains they are rows of; good until the next call.
 
-        changed_at : (N,) the round at which each entity last changed; now : the present round.
-        """
-        rows = self._after_row[duels].astype(np.int64) - 1
-        if len(rows) and rows.min() < 0:
-            rows = self._add(duels, rows)
-        wanted = np.zeros(len(self._made_at), dtype=np.bool_)
-        wanted[rows] = True
-        bring_up_to_date(
-            self._packed,
-            state,
-            self._ahead,
-            self._gains,
-            self._empty,
-            self._kind,
-            self._iteration,
-            wanted,
-            self._made_at,
-            changed_at,
-            self._ahead_at,
-            now,
+def new_lookahead(packed: Packed, kind: int) -> Lookahead:
+    """Space for all cases; for none where the gain does not look ahead."""
+    n = len(packed.prior)
+    entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
+    size = np.diff(packed.first_slot)[entity]
+    of_places, of_cases = np.zeros((3, size.sum())), np.zeros((3, len(size)))
+    return Lookahead(np.cumsum(size) - size, *of_places, *of_cases, np.full(n, -1))
+
+
+@kernel()
+def copy_lookahead(lookahead: Lookahead) -> Lookahead:
+    """Cases that can be changed without changing the given ones."""
+    start, field, m, q, constant, bound_, own, made_at = lookahead
+    of_places = field.copy(), m.copy(), q.copy()
+    return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), made_at.copy())
+
+
+@kernel()
+def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int, iteration: Iteration) -> None:
+    """Solve one entity ahead, at each of its unobserved features and values."""
+    _keep_present(packed, state, lookahead, entity)
+    place, coupling = _free_of(packed, state, entity)
+    size = padded(max(len(place) - 1, 0))
+    without = np.zeros((size, size))
+    for i in range(len(place)):
+        _leave_out(coupling, i, without)
+        _solve_values(packed, state, lookahead, entity, place, coupling[i], i, without, iteration)
+
+
+@kernel()
+def _keep_present(packed: Packed, state: State, lookahead: Lookahead, entity: int) -> None:
+    case = 3 * len(packed.feature) + entity
+    begin = lookahead.start[case]
+    end = begin + packed.first_slot[entity + 1] - packed.first_slot[entity]
+    lookahead.field[begin:end] = places(packed.first_slot, entity, state.field)
+    lookahead.m[begin:end] = places(packed.first_slot, entity, state.m)
+    lookahead.q[begin:end] = places(packed.first_slot, entity, state.q)
+    lookahead.constant[case] = state.constant[entity]
+    lookahead.bound[case] = elbo(state, entity, 0)
+    lookahead.own[case] = state.cross[entity, entity]
+
+
+@kernel()
+def _free_of(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
+    """The n unobserved features of one entity, (n,) their places in its support, and their couplings (n, n)."""
+    base, size = packed.first_slot[entity], packed.first_slot[entity + 1] - packed.first_slot[entity]
+    number, n = np.full(size, -1), 0
+    for j in range(size):
+        if not state.observed[packed.feature[base + j]]:
+            number[j] = n
+            n += 1
+    place, coupling = np.empty(n, dtype=np.int64), np.zeros((n, n))
+    first_edge, other_slot, weight = packed.first_edge, packed.other_slot, packed.coupling
+    for j in range(size):
+        if number[j] >= 0:
+            place[number[j]] = j
+            for e in range(first_edge[base + j], first_edge[base + j + 1]):
+                there = number[other_slot[e] - base]
+                if there >= 0:
+                    coupling[number[j], there] = weight[e]
+    return place, coupling
+
+
+@kernel()
+def _leave_out(coupling: Floats, i: int, without: Floats) -> None:
+    """Write the couplings without row and column i."""
+    n = len(coupling) - 1
+    for j in range(n):
+        row = j if j < i else j + 1
+        for k in range(n):
+            without[j, k] = coupling[row, k if k < i else k + 1]
+
+
+@kernel()
+def _solve_values(
+    packed: Packed,
+    state: State,
+    lookahead: Lookahead,
+    entity: int,
+    place: Indices,
+    coupling: Floats,
+    i: int,
+    without: Floats,
+    iteration: Iteration,
+) -> None:
+    """Solve for each value of the i-th free feature, as `afa.engine.state.solve_entity` would once it is observed.
+
+    place : (n,) of the free features. coupling : (n,) of the i-th with each. without : the couplings of the others.
+    """
+    first, of_u, of_v, first_edge, edge_j, edge_l, weight = packed.overlaps
+    base, n = packed.first_slot[entity], len(place) - 1
+    own, size = entity * len(packed.prior) + entity, packed.first_slot[entity + 1] - base
+    slot = base + place[i]
+    alpha, m, q = np.zeros(len(without)), np.zeros(len(without)), np.full(len(without), UNIFORM_SECOND)
+    for x in range(3):
+        value, case = x - 1, 3 * slot + x
+        for j in range(n):
+            other = j if j < i else j + 1
+            here = base + place[other]
+            alpha[j] = state.field[here] + coupling[other] * value
+            m[j] = state.m[here] if iteration.warm else 0.0
+            q[j] = state.q[here] if iteration.warm else UNIFORM_SECOND
+        converged(alpha, without, None, m, q, n, iteration)
+        begin = lookahead.start[case]
+        lookahead.field[begin : begin + size] = 0.0
+        lookahead.m[begin : begin + size] = 0.0
+        lookahead.q[begin : begin + size] = 0.0
+        for j in range(n):
+            at = begin + place[j if j < i else j + 1]
+            lookahead.field[at], lookahead.m[at], lookahead.q[at] = alpha[j], m[j], q[j]
+        constant = state.constant[entity] + state.field[slot] * value
+        lookahead.constant[case] = constant
+        lookahead.bound[case] = constant + bound(alpha, without, m, q, n) - LOG3 * n
+        lookahead.own[case] = expected_score(
+            first,
+            of_u,
+            of_v,
+            first_edge,
+            edge_j,
+            edge_l,
+            weight,
+            own,
+            constant,
+            lookahead.field,
+            begin,
+            lookahead.m,
+            begin,
         )
-        return self._gains, rows
-
-    def _forget(self) -> None:
-        self._duels = np.empty(0, dtype=np.int64)
-        self._made_at = np.empty(0, dtype=np.int64)
-        self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
-
-    def _add(self, duels: Indices, rows: Indices) -> Indices:
-        """Make room for the duels that have none, and answer with the rows of all."""
-        if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
-            self._after_row[self._duels] = 0
-            self._forget()
-            rows = np.full(len(duels), NEVER)
-        new = duels[rows < 0]
-        self._after_row[new] = np.arange(len(self._duels) + 1, len(self._duels) + len(new) + 1)
-        self._duels = np.concatenate([self._duels, new])
-        self._made_at = np.concatenate([self._made_at, np.full(len(new), NEVER)])
-        more = new_gains(self._packed, sides_of(len(self._empty), new))
-        self._gains = _joined(self._gains, more) if len(self._gains.pairs) else more
-        return self._after_row[duels].astype(np.int64) - 1
 
 
-def _joined(one: Gains, other: Gains) -> Gains:
-    first = np.concatenate([one.first, one.first[-1] + other.first[1:]])
-    parts = ((getattr(one, name), getattr(other, name)) for name in Gains._fields if name != "first")
-    pairs, feature, slot_a, slot_b, gain = (np.concatenate(part) for part in parts)
-    return Gains(pairs, first, feature, slot_a, slot_b, gain)
+@kernel()
+def variance_lookahead(
+    packed: Packed, state: State, lookahead: Lookahead, a: int, b: int, begin_a: int, begin_b: int, without: int
+) -> float:
+    """sigma_D^2 of a duel whose sides have their places from `begin_a` and `begin_b` on (eq:sigma-D).
 
-
-@kernel(entrance=True)
-def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
-    """Add the gains of some rows, each times its weight, to `total` (M,) (eq:feature_selection)."""
-    first, feature, gain = gains.first, gains.feature, gains.gain
-    for k in range(len(rows)):
-        for i in range(first[rows[k]], first[rows[k] + 1]):
-            total[feature[i]] += weights[k] * gain[i]
-
-
-@kernel(entrance=True)
-def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
-    """Add to `total` (q,) the gains of each of q rows, over the features that are wanted, (M,)."""
-    first, feature, gain = gains.first, gains.feature, gains.gain
-    for k in range(len(rows)):
-        for i in range(first[rows[k]], first[rows[k] + 1]):
-            if wanted[feature[i]]:
-                total[k] += gain[i]
+    `without` is a feature to treat as observed beside those that are.
+    """
+    slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
+    slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
+    total = 0.0
+    while slot_a < last_a or slot_b < last_b:
+        at_a = packed.feature[slot_a] if slot_a < last_a else packed.n_features
+        at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
+        at = min(at_a, at_b)
+        here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
+        if not state.observed[at] and at != without:
+            difference, first, second = 0.0, 0.0, 0.0
+            if here_a >= 0:
+                j = begin_a + here_a - packed.first_slot[a]
+                difference += lookahead.field[j]
+                first += 0.5 * lookahead.m[j]
+            if here_b >= 0:
+                j = begin_b + here_b - packed.first_slot[b]
+                difference -= lookahead.field[j]
+                first += 0.5 * lookahead.m[j]
+            second += 0.5 * (lookahead.q[begin_a + here_a - packed.first_slot[a]] if here_a >= 0 else UNIFORM_SECOND)
+            second += 0.5 * (lookahead.q[begin_b + here_b - packed.first_slot[b]] if here_b >= 0 else UNIFORM_SECOND)
+            _, _, squares = row(packed, state, here_a, here_b, without)
+            total += difference * difference * (second - first * first) + 0.5 * squares
+        slot_a += 1 if here_a >= 0 else 0
+        slot_b += 1 if here_b >= 0 else 0
+    return total

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.engine.compile import in_threads, kernel
-from afa.engine.duels import Pairs, all_pairs
-from afa.engine.gains import Gains, new_gains
-from afa.engine.layout import Packed, pack
-from afa.engine.lookahead import gaussian_sign
+from afa.engine.duels import all_pairs, gaussian_sign
+from afa.engine.layout import Gains, Packed, Pairs, new_gains, pack
 from afa.engine.paths import Signs
 from afa.engine.state import ASCENDED, ITERATIONS, State, condition, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, bound, converged, iteration_of, padded

@@ -1,8 +1,7 @@
 """A bundle laid out for the kernels: only supports are stored, one after the other.
 
 A *slot* is one feature in the support of one entity. K is the number of slots over all entities; on the
-recorded bundle K = 553 for 25 entities and 253 features. `Sharing` is the same by feature: kernels that go through the
-holders of a feature one after the other read it in order, where each slot would be at another place in memory.
+recorded bundle K = 553 for 25 entities and 253 features.
 
 The paper's models and those of probabilities (docs/decisions.md, F1 to F5) have one layout: the terms of a slot are
 f(s) = level + alpha s + even s^2, couplings are about its centre, and of the paper level, even and centre are 0.
@@ -25,7 +24,7 @@ from afa.errors import BundleError, Fault
 from afa.mrf import LOG3, ROUNDING, Floats, PairwiseMRF
 
 Indices = NDArray[np.int64]
-Small = NDArray[np.int32]
+Pairs = NDArray[np.int64]
 
 
 class Overlaps(NamedTuple):
@@ -92,25 +91,6 @@ class Packed(NamedTuple):
     stated: bool | None
 
 
-class Sharing(NamedTuple):
-    """Arrays of a bundle by feature; a *link* is a pair of features that at least one entity couples.
-
-    owner : (K,) the entity of each slot, in the order of `Packed.holder`. place : (K,) where each slot stands there.
-    first_link : (M + 1,) the links of feature f to later ones are first_link[f] : first_link[f + 1].
-    partner : (L,) the later feature of a link, ascending.
-    first_member : (L + 1,) entities and couplings of link i stand at first_member[i] : first_member[i + 1].
-    member, value : (E,) the entities that couple the two features of a link, ascending, and their couplings.
-    """
-
-    owner: Small
-    place: Small
-    first_link: Indices
-    partner: Small
-    first_member: Indices
-    member: Small
-    value: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class Models:
     """Models of probabilities side by side, each on the features that it speaks of: a bundle to the engine.
@@ -139,7 +119,6 @@ class Models:
 
 
 KNOWN: WeakKeyDictionary[Bundle | Models, Packed] = WeakKeyDictionary()
-SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
 NOTHING = np.empty(0, dtype=np.int64)
 WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))
 
@@ -149,7 +128,7 @@ def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
 
     Takes memory in proportion to the potentials: 40 bytes a slot and 32 a coupling. Overlaps take more, N^2 and the
     squared number of holders of each feature; without them `overlaps` may be `WITHOUT`, which only the kernels of
-    `afa.engine.crossing`, and those that look at single entities, can do with.
+    `afa.engine.sharing`, and those that look at single entities, can do with.
     """
     packed = KNOWN.get(bundle)
     if packed is None and isinstance(bundle, Bundle) and not bundle.ternary:
@@ -261,35 +240,6 @@ def _reaches(bundle: Bundle, coupling: Floats, first: Indices) -> list[float]:
     ]
 
 
-def sharing_of(bundle: Bundle) -> Sharing:
-    """Lay out what entities share, once; 8 bytes a slot, 12 a coupling and up to 12 a link."""
-    sharing = SHARED.get(bundle)
-    if sharing is None:
-        sharing = SHARED[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
-    return sharing
-
-
-def _sharing(bundle: Bundle, packed: Packed) -> Sharing:
-    m, pairs = packed.n_features, bundle.packed
-    place = np.empty(len(packed.holder), dtype=np.int32)
-    place[packed.holder] = np.arange(len(place))
-    entity = np.repeat(np.arange(len(packed.prior), dtype=np.int32), np.diff(pairs.pointer))
-    key = pairs.row.astype(np.int64) * m + pairs.column
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    first_member = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
-    link = ordered[first_member]
-    return Sharing(
-        owner=packed.owner[packed.holder].astype(np.int32),
-        place=place,
-        first_link=np.searchsorted(link, np.arange(m + 1) * m).astype(np.int64),
-        partner=(link % m).astype(np.int32),
-        first_member=np.concatenate([first_member, [len(ordered)]]).astype(np.int64),
-        member=entity[order],
-        value=pairs.value[order].astype(np.float64),
-    )
-
-
 @kernel(entrance=True)
 def _overlaps(
     first_slot: Indices, feature: Indices, first_edge: Indices, other_slot: Indices, coupling: Floats, n_features: int
@@ -328,3 +278,54 @@ def _overlaps(
             edge_j, edge_l = np.empty(edges, dtype=np.int64), np.empty(edges, dtype=np.int64)
             weight = np.empty(edges)
     return Overlaps(first, of_u, of_v, first_pair, edge_j, edge_l, weight)
+
+
+class Gains(NamedTuple):
+    """Gains of Q duels.
+
+    Entry i of a duel p, first[p] <= i < first[p + 1], is for `feature[i]`, held at slot_a[i] and slot_b[i] (-1 where
+    an entity does not hold it); `gain[i]` is in nats for `cmi`, else in the unit of the score. made_at : (Q,) the round
+    in which the gains of a duel were computed, -1 for never.
+    """
+
+    pairs: Pairs
+    first: NDArray[np.int64]
+    feature: NDArray[np.int64]
+    slot_a: NDArray[np.int64]
+    slot_b: NDArray[np.int64]
+    gain: Floats
+    made_at: Indices
+
+
+@kernel(entrance=True)
+def new_gains(packed: Packed, pairs: Pairs) -> Gains:
+    """Space for the gains of the given duels."""
+    first = np.zeros(len(pairs) + 1, dtype=np.int64)
+    feature, slot_a, slot_b = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    for filling in (False, True):
+        n = 0
+        for p in range(len(pairs)):
+            a, last_a = packed.first_slot[pairs[p, 0]], packed.first_slot[pairs[p, 0] + 1]
+            b, last_b = packed.first_slot[pairs[p, 1]], packed.first_slot[pairs[p, 1] + 1]
+            while a < last_a or b < last_b:
+                at_a = packed.feature[a] if a < last_a else packed.n_features
+                at_b = packed.feature[b] if b < last_b else packed.n_features
+                at = min(at_a, at_b)
+                if filling:
+                    feature[n] = at
+                    slot_a[n], slot_b[n] = (a if at_a == at else -1), (b if at_b == at else -1)
+                a += 1 if at_a == at else 0
+                b += 1 if at_b == at else 0
+                n += 1
+            first[p + 1] = n
+        if not filling:
+            feature, slot_a = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+            slot_b = np.empty(n, dtype=np.int64)
+    return Gains(pairs, first, feature, slot_a, slot_b, np.zeros(len(feature)), np.full(len(pairs), -1))
+
+
+@kernel()
+def copy_gains(gains: Gains) -> Gains:
+    """Gains of the same duels that can be changed without changing the given ones."""
+    pairs, first, feature, slot_a, slot_b, gain, made_at = gains
+    return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), made_at.copy())

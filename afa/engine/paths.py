@@ -26,9 +26,9 @@ from afa.engine.course import (
     SOLVES,
     Followed,
 )
-from afa.engine.duels import Pairs, all_pairs
+from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks, choose, follow
-from afa.engine.layout import Packed, pack
+from afa.engine.layout import Packed, Pairs, pack
 from afa.engine.tasks import Task
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
 from afa.mrf import Floats

@@ -14,25 +14,25 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.special import softmax
 
 from afa.bundle import Bundle
-from afa.engine.budgets import entity_budgets, refresh_budgets
-from afa.engine.crossing import (
+from afa.engine.budgets import entity_budgets
+from afa.engine.duels import all_pairs, refresh_budgets, sides_of, variances, vote_among
+from afa.engine.gains import F_LINEARITY, GAIN_KINDS
+from afa.engine.layout import Indices, Packed, Pairs, pack
+from afa.engine.ranks import Table, copy_table, new_table, rank_all, refresh_table
+from afa.engine.rules import total_unary
+from afa.engine.sharing import (
+    GainBook,
     Mirror,
-    Table,
+    add_weighted,
     copy_mirror,
-    copy_table,
+    gain_by_row,
     new_mirror,
-    new_table,
     observe_among,
-    rank_all,
-    refresh_table,
+    sharing_of,
     solve_every,
 )
-from afa.engine.duels import Pairs, all_pairs, sides_of, variances, vote_among
-from afa.engine.gains import CMI, GAIN_KINDS, WALD_MAGNITUDE, GainBook, add_weighted, gain_by_row
-from afa.engine.layout import Indices, Packed, pack, sharing_of
-from afa.engine.rules import total_unary
-from afa.engine.state import Iteration, State, condition, copy_state, elbos, new_state
-from afa.engine.sweeps import iteration_of
+from afa.engine.state import State, condition, copy_state, elbos, new_state
+from afa.engine.sweeps import Iteration, iteration_of
 from afa.errors import Fault, PlannerError
 from afa.gain import information
 from afa.inference.exact import exact, pair_moments
@@ -173,7 +173,7 @@ class Patient(PatientState):
         calibrated: bool = False,
     ) -> None:
         solver, kind = solver or Solver(), GAIN_KINDS[gain, target]
-        self.packed = pack(bundle, overlaps=kind not in (WALD_MAGNITUDE, CMI)) if packed is None else packed
+        self.packed = pack(bundle, overlaps=kind >= F_LINEARITY) if packed is None else packed
         n = self.n_entities = len(bundle.entities)
         first_round = iteration_of(solver)
         self._iteration = first_round._replace(warm=start == "warm")

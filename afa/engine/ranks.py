@@ -223,3 +223,70 @@ def _log_choose(n: int, k: int) -> float:
     if k in (0, n):
         return 0.0
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+
+
+class Table(NamedTuple):
+    """The `linearity` scores of one patient, and what the ranking of all entities takes from them.
+
+    scores : (N, N). ahead : (N,) duels won less duels lost. margin, rest : (N,) the sum of each row, and what rounding
+    has left out of it; the two together stay as exact as a new sum through any number of changes.
+    """
+
+    scores: Floats
+    ahead: Indices
+    margin: Floats
+    rest: Floats
+
+
+def new_table(n: int) -> Table:
+    """The table of N entities that tie in every duel."""
+    return Table(np.zeros((n, n)), np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
+
+
+def copy_table(table: Table) -> Table:
+    """A table that can be changed without changing the given one."""
+    return Table(table.scores.copy(), table.ahead.copy(), table.margin.copy(), table.rest.copy())
+
+
+@kernel(entrance=True)
+def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: Table) -> None:
+    """Write `linearity` anew in rows and columns of the entities marked in `changed` (N,); rounding is 0."""
+    n, entities = len(changed), np.flatnonzero(changed)
+    scores, ahead, margin, rest = table.scores, table.ahead, table.margin, table.rest
+    own = np.empty(n)
+    for entity in range(n):
+        own[entity] = cross[entity, entity]
+    for b in range(n):
+        for a in entities:
+            score = 0.5 * ((own[a] - own[b]) + (cross[b, a] - cross[a, b]))
+            score = 0.0 if abs(score) <= tie else score
+            before = scores[a, b]
+            if score != before:
+                scores[a, b], scores[b, a] = score, 0.0 - score
+                turned = int(score > 0.0) - int(score < 0.0) - int(before > 0.0) + int(before < 0.0)
+                ahead[a] += turned
+                ahead[b] -= turned
+                for term in (score, -before):
+                    _add_exactly(margin, rest, int(a), term)
+                    _add_exactly(margin, rest, b, -term)
+
+
+@kernel(inline=True)
+def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
+    """Add a term to total[i], and what that rounds away to rest[i]."""
+    before = total[i]
+    after = before + term
+    of_term = after - before
+    rest[i] += (before - (after - of_term)) + (term - of_term)
+    total[i] = after
+
+
+@kernel(entrance=True)
+def rank_all(table: Table, name_rank: Indices, tie: float) -> Indices:
+    """(N,) rank of every entity by its duels, 1 the best, as `afa.engine.ranks.ranks_of` orders them."""
+    n = len(name_rank)
+    order = best_first(table.ahead.astype(np.float64), table.margin + table.rest, name_rank, tie * n)
+    rank = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        rank[order[i]] = i + 1
+    return rank

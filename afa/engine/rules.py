@@ -1,7 +1,7 @@
-"""Compiled allocation rules: the weight that a rule gives each duel, and the feature that follows from the weights.
+"""Compiled allocation rules: the weight that a rule gives each duel, the feature that follows, and clusters for them.
 
 Every rule but `random` and `largest_unary` takes the feature of largest weighted gain; the readable definitions, one
-file a rule, are `afa.allocate`, and a test holds these to them.
+file a rule, are `afa.allocate`, that of clusters is `afa.cluster.clusters`, and tests hold these to them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.budgets import entity_budgets
+from afa.engine.budgets import entity_budgets, number_of, terms_of_duel
 from afa.engine.compile import kernel
-from afa.engine.duels import number_of, terms_of_duel
-from afa.engine.gains import new_gains
-from afa.engine.layout import Indices, Packed
+from afa.engine.layout import Indices, Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.mrf import RELATIVE_TIE, Floats
@@ -24,6 +22,10 @@ COMPILED = ("random", "largest_unary", "greedy", "lucb", "clustered", "priority_
 """Rules that the engine follows; the others are followed patient by patient, as `afa.allocate` has them."""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(len(COMPILED))
 """The places of `COMPILED`. `random` is drawn outside the engine: to follow it is to follow a given order."""
+C_MIN = 5
+"""Smaller clusters are joined to the nearest."""
+T_RE = 50
+"""Observations between two clusterings."""
 SLOPE = 0.1
 NONE = -1
 
@@ -188,3 +190,111 @@ def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], na
     if feature == NONE:
         feature = best_feature(np.ones(packed.n_features), closed, name_rank)
     return feature
+
+
+@kernel(entrance=True)
+def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest: int) -> Indices:
+    """(N,) the cluster of each entity, named by its first member's place in the order of names.
+
+    distance : (N, N), symmetric. by_name : (N,) entities in the order of their names.
+    """
+    n = len(by_name)
+    apart = np.full((n, n), np.inf)
+    largest = 0.0
+    for i in range(n):
+        row = distance[by_name[i]]
+        for j in range(n):
+            if i != j:
+                apart[i, j] = row[by_name[j]]
+                largest = max(largest, apart[i, j])
+    equal, left, home = RELATIVE_TIE * largest, n, np.arange(n)
+    size, nearest, exact = np.ones(n, dtype=np.int64), np.empty(n), np.ones(n, dtype=np.bool_)
+    for i in range(n):
+        nearest[i] = _least_after(apart, i)
+    while left > n_clusters:
+        first, later = _nearest_pair(apart, nearest, exact, equal)
+        _loosen(apart, nearest, exact, first, later)
+        _join(apart, size, first, later)
+        home[later] = first
+        nearest[first], exact[first], nearest[later], exact[later] = _least_after(apart, first), True, np.inf, True
+        left -= 1
+    while left > 1:
+        small = -1
+        for i in range(n):
+            if size[i] > 0 and (small < 0 or size[i] < size[small]):
+                small = i
+        if size[small] >= smallest:
+            break
+        near = _nearest_to(apart, small, equal)
+        _join(apart, size, small, near)
+        home[max(small, near)] = min(small, near)
+        left -= 1
+    labels = np.empty(n, dtype=np.int64)
+    for i in range(n):  # an entity's home has the earlier name, and has its own home already
+        home[i] = home[home[i]]
+        labels[by_name[i]] = home[i]
+    return labels
+
+
+@kernel()
+def _least_after(apart: Floats, i: int) -> float:
+    """The distance of cluster i to the closest of those after it."""
+    least = np.inf
+    for j in range(i + 1, len(apart)):
+        least = min(least, apart[i, j])
+    return least
+
+
+@kernel()
+def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
+    """The closest two clusters, the first by name among equals.
+
+    nearest : (N,) a lower bound of the distance of each cluster to those after it, `exact` where it is that distance.
+    A bound is made exact only where it could decide.
+    """
+    closest = int(np.argmin(nearest))
+    while not exact[closest]:
+        nearest[closest], exact[closest] = _least_after(apart, closest), True
+        closest = int(np.argmin(nearest))
+    enough = nearest[closest] + equal
+    for i in range(len(apart)):
+        if nearest[i] <= enough:
+            if not exact[i]:
+                nearest[i], exact[i] = _least_after(apart, i), True
+            for j in range(i + 1, len(apart)):
+                if apart[i, j] <= enough:
+                    return i, j
+    return 0, 0
+
+
+@kernel()
+def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
+    """The cluster closest to one, the first by name among equals."""
+    enough = np.min(apart[cluster]) + equal
+    for j in range(len(apart)):
+        if apart[cluster, j] <= enough:
+            return j
+    return cluster
+
+
+@kernel()
+def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
+    """Before two clusters join: the bounds that rest on one of the two are no longer exact, for distances only grow."""
+    for i in range(later):
+        if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
+            exact[i] = False
+
+
+@kernel()
+def _join(apart: Floats, size: Indices, one: int, other: int) -> None:
+    """Make one cluster of two, under the earlier name: as far from a third as the farther of them."""
+    first, later = min(one, other), max(one, other)
+    size[first] += size[later]
+    size[later] = 0
+    for i in range(len(size)):
+        if size[i] > 0 and i != first:
+            farther = max(apart[first, i], apart[later, i])
+            apart[first, i] = apart[i, first] = farther
+            apart[i, later] = np.inf
+        apart[later, i] = np.inf
+    apart[first, later] = np.inf

@@ -71,20 +71,10 @@ def new_state(packed: Packed) -> State:
 @kernel(entrance=True)
 def copy_state(state: State) -> State:
     """A state that can be changed without changing the given one."""
-    return State(
-        state.constant.copy(),
-        state.field.copy(),
-        state.m.copy(),
-        state.q.copy(),
-        state.observed.copy(),
-        state.bound.copy(),
-        state.n_free.copy(),
-        state.cross.copy(),
-        state.solves.copy(),
-        state.origin.copy(),
-        state.pull.copy(),
-        state.volume,
-    )
+    constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume = state
+    of_slots = field.copy(), m.copy(), q.copy(), observed.copy()
+    others = bound_.copy(), n_free.copy(), cross.copy(), solves.copy(), origin.copy(), pull.copy()
+    return State(constant.copy(), *of_slots, *others, volume)
 
 
 @kernel(inline=True)

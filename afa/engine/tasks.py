@@ -21,8 +21,8 @@ from afa.engine.course import CALLS, DUELS, ENTITIES, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS
 from afa.engine.follow import check_exclusive, choose, course_of, follow
 from afa.engine.layout import Models, Packed, pack
-from afa.engine.state import ASCENDED, ITERATIONS, Iteration, condition, elbo, new_state, solve_entity
-from afa.engine.sweeps import iteration_of
+from afa.engine.state import ASCENDED, ITERATIONS, condition, elbo, new_state, solve_entity
+from afa.engine.sweeps import Iteration, iteration_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 

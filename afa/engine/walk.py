@@ -12,13 +12,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.budgets import update_budgets
+from afa.engine.budgets import number_of, settled, update_budgets
 from afa.engine.compile import kernel
 from afa.engine.course import (
-    AHEAD,
     CHANGED,
     CHOICE,
-    GAINS,
     LARGEST,
     MISSING,
     SOLVED,
@@ -29,30 +27,27 @@ from afa.engine.course import (
     copy_moment,
     read_round,
 )
-from afa.engine.duels import Pairs, number_of, settled, vote
+from afa.engine.duels import vote
 from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
-from afa.engine.layout import Indices, Packed
-from afa.engine.linkage import C_MIN, T_RE, cluster_labels
+from afa.engine.layout import Indices, Packed, Pairs
 from afa.engine.ranks import LINEARITY, Ranks, ranks_of, score_table
 from afa.engine.rules import (
+    C_MIN,
     CLUSTERED,
     GIVEN,
     LARGEST_UNARY,
     NONE,
     PRIORITY_CLUSTERS,
+    T_RE,
     Sight,
     best_feature,
+    cluster_labels,
     duel_weights,
     fallback_feature,
     total_unary,
 )
-from afa.engine.state import (
-    Iteration,
-    State,
-    condition,
-    cross_of,
-    solve_entity,
-)
+from afa.engine.state import State, condition, cross_of, solve_entity
+from afa.engine.sweeps import Iteration
 from afa.mrf import Floats
 
 
@@ -257,22 +252,11 @@ def _bring_gains_up_to_date(
     if course.reads & CHOICE and t < order.shape[1]:
         for member in members:
             _want(course, now, order[member, t])
-    bring_up_to_date(
-        course.packed,
-        moment.state,
-        moment.lookahead,
-        moment.gains,
-        course.empty,
-        course.kind,
-        course.iteration,
-        wanted,
-        moment.of_duel[GAINS],
-        moment.of_entity[CHANGED],
-        moment.of_entity[AHEAD],
-        number,
-    )
+    packed, state, lookahead, gains = course.packed, moment.state, moment.lookahead, moment.gains
+    empty, kind, iteration, changed_at = course.empty, course.kind, course.iteration, moment.of_entity[CHANGED]
+    bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, wanted, changed_at, number)
     if rescores:
-        add_up(moment.gains, weights, moment.worth)
+        add_up(gains, weights, moment.worth)
 
 
 @kernel()

@@ -28,12 +28,13 @@ from afa.engine.elimination import log_partitions, score_distribution
 from afa.engine.follow import follow
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.gauges import gauge_paths
-from afa.engine.layout import pack, sharing_of
-from afa.engine.linkage import model_distances
+from afa.engine.layout import pack
 from afa.engine.patient import Patient
 from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import own_order_calls, shared_order_calls
-from afa.engine.state import Iteration, new_state, solve_all
+from afa.engine.sharing import model_distances, sharing_of
+from afa.engine.state import new_state, solve_all
+from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.inference.annealed import annealed
 from afa.inference.answers import Answers

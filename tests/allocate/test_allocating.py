@@ -12,11 +12,11 @@ from afa.cluster import clusters
 from afa.engine.budgets import duel_edges, new_budgets, update_budgets
 from afa.engine.duels import all_pairs, duel
 from afa.engine.layout import pack
-from afa.engine.linkage import cluster_labels
 from afa.engine.patient import Patient
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
-from afa.engine.rules import COMPILED
-from afa.engine.state import Iteration, condition, new_state, solve_all
+from afa.engine.rules import COMPILED, cluster_labels
+from afa.engine.state import condition, new_state, solve_all
+from afa.engine.sweeps import Iteration
 from afa.orders import random_order
 from afa.planner import TopKPlanner
 from afa.rulenames import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from afa.bracket import GAMMA, hanson_wright_interval, kl_interval, l1_interval
 from afa.engine.duels import BRACKETS, all_pairs, bracket_calls, duel, vote
 from afa.engine.layout import pack
-from afa.engine.state import Iteration, condition, new_state, solve_all
+from afa.engine.state import condition, new_state, solve_all
+from afa.engine.sweeps import Iteration
 from afa.inference.meanfield import mean_field
 from afa.mrf import Evidence
 from afa.preference import duel_variance, linearity, sign_votes

@@ -14,13 +14,13 @@ from afa.allocate.base import view_of
 from afa.bracket import l1_interval
 from afa.cluster import Clustering, clusters, distances
 from afa.copeland import ranking
-from afa.engine.crossing import new_mirror, new_table, observe_among, refresh_table, solve_every
 from afa.engine.duels import all_pairs, sides_of
-from afa.engine.gains import KEPT
-from afa.engine.layout import WITHOUT, pack, sharing_of
-from afa.engine.linkage import model_distances
+from afa.engine.layout import WITHOUT, pack
 from afa.engine.patient import DuelWeights, Patient
-from afa.engine.state import Iteration, condition, new_state, solve_all
+from afa.engine.ranks import new_table, refresh_table
+from afa.engine.sharing import KEPT, model_distances, new_mirror, observe_among, sharing_of, solve_every
+from afa.engine.state import condition, new_state, solve_all
+from afa.engine.sweeps import Iteration
 from afa.mrf import Evidence
 from afa.planner import TopKPlanner
 from afa.preference import tie_of

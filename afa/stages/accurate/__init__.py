@@ -19,7 +19,8 @@ from afa.bundle import Bundle
 from afa.closure import COUPLINGS, class_models
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
-from afa.engine.duels import Pairs, all_pairs
+from afa.engine.duels import all_pairs
+from afa.engine.layout import Pairs
 from afa.engine.paths import snapshots
 from afa.engine.tasks import elbo_differences
 from afa.inference.meanfield import Solver

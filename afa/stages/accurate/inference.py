@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
-from afa.engine.duels import Pairs, all_pairs
+from afa.engine.duels import all_pairs
 from afa.engine.elimination import elimination_plan, entries_at_no_observation, log_partitions
+from afa.engine.layout import Pairs
 from afa.errors import InferenceError
 from afa.inference.annealed import Annealed, annealed
 from afa.inference.exact import estimate, pair_moments

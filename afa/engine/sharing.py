@@ -1,0 +1,341 @@
+"""What the entities of a large bundle share, found feature by feature: cross expectations, distances, kept gains.
+
+Most pairs of entities in a large bundle share no feature: there E_{q_u}[S_v] is the running constant of v. What is
+shared is found feature by feature, so that neither time nor memory goes into pairs of entities that share nothing.
+Each sum runs in the order of `afa.engine.state.expected_score`, to the same bytes. `Sharing` is a layout by feature:
+kernels that go through the holders of a feature read it in order, where each slot would be at another place in memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.bundle import Bundle
+from afa.engine.compile import kernel
+from afa.engine.duels import sides_of
+from afa.engine.gains import bring_up_to_date, new_lookahead
+from afa.engine.layout import Gains, Indices, Packed, new_gains, pack
+from afa.engine.state import State, condition, solve_entity
+from afa.engine.sweeps import Iteration
+from afa.mrf import Floats
+
+
+class Mirror(NamedTuple):
+    """What of a `State` is read feature by feature: `field` and `m`, (K,), in the order of `Packed.holder`.
+
+    by_feature : (M,) and by_entity : (N,) are room to work in, zeros between calls.
+    """
+
+    field: Floats
+    m: Floats
+    by_feature: Floats
+    by_entity: Floats
+
+
+def new_mirror(packed: Packed) -> Mirror:
+    """A mirror of nothing yet."""
+    n_slots = len(packed.feature)
+    return Mirror(np.zeros(n_slots), np.zeros(n_slots), np.zeros(packed.n_features), np.zeros(len(packed.prior)))
+
+
+def copy_mirror(mirror: Mirror) -> Mirror:
+    """A mirror that can be changed without changing the given one."""
+    return Mirror(*(array.copy() for array in mirror))
+
+
+@kernel(entrance=True)
+def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
+    """`afa.engine.state.solve_all` without overlaps."""
+    n = len(packed.prior)
+    for entity in range(n):
+        solve_entity(packed, state, entity, iteration)
+        _reflect(packed, sharing, state, mirror, entity)
+    for entity in range(n):
+        _write_row(packed, sharing, state, mirror, entity)
+
+
+@kernel(entrance=True)
+def observe_among(
+    packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
+) -> None:
+    """Observe one feature, and solve and cross again the entities that hold it, without overlaps."""
+    condition(packed, state, feature, value)
+    holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
+    for entity in holders:
+        solve_entity(packed, state, entity, iteration)
+        _reflect(packed, sharing, state, mirror, entity)
+    columns = np.empty((len(holders), len(packed.prior)))
+    for i in range(len(holders)):
+        _write_row(packed, sharing, state, mirror, holders[i])
+        _write_column(packed, sharing, state, mirror, holders[i], columns[i])
+    cross = state.cross
+    for u in range(len(cross)):  # row by row: a column at a time each step would be to another page of memory
+        for i in range(len(holders)):
+            cross[u, holders[i]] = columns[i, u]
+
+
+@kernel()
+def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, entity: int) -> None:
+    place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
+    for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
+        field[place[slot]], m[place[slot]] = from_field[slot], from_m[slot]
+
+
+@kernel()
+def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
+    """E_{q_u}[S_v] of every entity v."""
+    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
+    first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
+    member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
+    row, first, last = state.cross[u], packed.first_slot[u], packed.first_slot[u + 1]
+    row[:] = state.constant
+    for slot in range(first, last):
+        at, weight = feature[slot], m[slot]
+        m_at[at] = weight
+        if weight != 0.0:
+            for h in range(first_holder[at], first_holder[at + 1]):
+                row[owner[h]] += field[h] * weight
+    for slot in range(first, last):
+        at, weight = feature[slot], m[slot]
+        if weight == 0.0:
+            continue
+        for link in range(first_link[at], first_link[at + 1]):
+            other = m_at[partner[link]]
+            if other != 0.0:
+                for i in range(first_member[link], first_member[link + 1]):
+                    row[member[i]] += value[i] * weight * other
+    for slot in range(first, last):
+        m_at[feature[slot]] = 0.0
+
+
+@kernel()
+def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, v: int, column: Floats) -> None:
+    """E_{q_u}[S_v] under every entity u, into `column` (N,)."""
+    feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, state.field
+    first_edge, other_slot, coupling = packed.first_edge, packed.other_slot, packed.coupling
+    m, m_of, observed = mirror.m, mirror.by_entity, state.observed
+    first, last = packed.first_slot[v], packed.first_slot[v + 1]
+    column[:] = state.constant[v]
+    for slot in range(first, last):
+        weight = field[slot]
+        if weight != 0.0:
+            for h in range(first_holder[feature[slot]], first_holder[feature[slot] + 1]):
+                column[owner[h]] += weight * m[h]
+    for slot in range(first, last):
+        at = feature[slot]
+        if observed[at]:
+            continue
+        for h in range(first_holder[at], first_holder[at + 1]):
+            m_of[owner[h]] = m[h]
+        for e in range(first_edge[slot], first_edge[slot + 1]):
+            if other_slot[e] > slot:  # each unordered pair once
+                there, weight = feature[other_slot[e]], coupling[e]
+                for h in range(first_holder[there], first_holder[there + 1]):
+                    column[owner[h]] += weight * m_of[owner[h]] * m[h]
+        for h in range(first_holder[at], first_holder[at + 1]):
+            m_of[owner[h]] = 0.0
+
+
+Small = NDArray[np.int32]
+
+
+class Sharing(NamedTuple):
+    """Arrays of a bundle by feature; a *link* is a pair of features that at least one entity couples.
+
+    owner : (K,) the entity of each slot, in the order of `Packed.holder`. place : (K,) where each slot stands there.
+    first_link : (M + 1,) the links of feature f to later ones are first_link[f] : first_link[f + 1].
+    partner : (L,) the later feature of a link, ascending.
+    first_member : (L + 1,) entities and couplings of link i stand at first_member[i] : first_member[i + 1].
+    member, value : (E,) the entities that couple the two features of a link, ascending, and their couplings.
+    """
+
+    owner: Small
+    place: Small
+    first_link: Indices
+    partner: Small
+    first_member: Indices
+    member: Small
+    value: Floats
+
+
+SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
+
+
+def sharing_of(bundle: Bundle) -> Sharing:
+    """Lay out what entities share, once; 8 bytes a slot, 12 a coupling and up to 12 a link."""
+    sharing = SHARED.get(bundle)
+    if sharing is None:
+        sharing = SHARED[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
+    return sharing
+
+
+def _sharing(bundle: Bundle, packed: Packed) -> Sharing:
+    m, pairs = packed.n_features, bundle.packed
+    place = np.empty(len(packed.holder), dtype=np.int32)
+    place[packed.holder] = np.arange(len(place))
+    entity = np.repeat(np.arange(len(packed.prior), dtype=np.int32), np.diff(pairs.pointer))
+    key = pairs.row.astype(np.int64) * m + pairs.column
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first_member = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+    link = ordered[first_member]
+    return Sharing(
+        owner=packed.owner[packed.holder].astype(np.int32),
+        place=place,
+        first_link=np.searchsorted(link, np.arange(m + 1) * m).astype(np.int64),
+        partner=(link % m).astype(np.int32),
+        first_member=np.concatenate([first_member, [len(ordered)]]).astype(np.int64),
+        member=entity[order],
+        value=pairs.value[order].astype(np.float64),
+    )
+
+
+BLOCK = 16
+
+
+@kernel(entrance=True)
+def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
+    """(N, N) l1 distances between what is left of the models, as `afa.cluster.Parameters.distances`.
+
+    values : (M,) what was observed, 0 elsewhere; observed : (M,). Takes time in proportion to N^2, with a small factor,
+    and to the squared numbers of holders of each feature and of members of each link.
+    """
+    n, place, owner = len(packed.prior), sharing.place, sharing.owner
+    first_slot, feature, first_holder = packed.first_slot, packed.feature, packed.first_holder
+    field = _fields_left(packed, sharing, values, observed)
+    apart = np.zeros((n, n))
+    size = _add_links(packed, sharing, observed, apart)
+    for u in range(n):
+        row = apart[u]
+        for slot in range(first_slot[u], first_slot[u + 1]):
+            here = field[place[slot]]
+            size[u] += abs(here)
+            if here != 0.0:
+                for h in range(place[slot] + 1, first_holder[feature[slot] + 1]):  # owners after u
+                    row[owner[h]] -= _common(here, field[h])
+    for u in range(n):
+        for v in range(u + 1, n):
+            apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
+    for begin in range(0, n, BLOCK):  # some rows at once: column by column each step would be to another page of memory
+        for v in range(begin + 1, n):
+            for u in range(begin, min(begin + BLOCK, v)):
+                apart[v, u] = apart[u, v]
+    return apart
+
+
+@kernel()
+def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
+    """(K,) effective unaries given the observations, in the order of `Packed.holder`; 0 at observed features."""
+    feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
+    place, unary, field = sharing.place, packed.unary, np.zeros(len(sharing.place))
+    for slot in range(len(place)):
+        if not observed[feature[slot]]:
+            total = unary[slot]
+            for e in range(first_edge[slot], first_edge[slot + 1]):
+                total += coupling[e] * values[feature[other_slot[e]]]
+            field[place[slot]] = total
+    return field
+
+
+@kernel()
+def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
+    """Add what couplings bring two entities u < v together to `apart`; returns their absolute sum by entity, (N,)."""
+    first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
+    member, value, size = sharing.member, sharing.value, np.zeros(len(packed.prior))
+    for f in range(packed.n_features):
+        if observed[f]:
+            continue
+        for link in range(first_link[f], first_link[f + 1]):
+            if observed[partner[link]]:
+                continue
+            for i in range(first_member[link], first_member[link + 1]):
+                size[member[i]] += abs(value[i])
+                for k in range(i + 1, first_member[link + 1]):
+                    apart[member[i], member[k]] -= _common(value[i], value[k])
+    return size
+
+
+@kernel(inline=True)
+def _common(one: float, other: float) -> float:
+    """How much less than |one| + |other| the two are apart."""
+    return (abs(one) + abs(other)) - abs(one - other)
+
+
+KEPT = 4
+"""Duels are forgotten once there are more than this many times as many as were asked for."""
+
+
+class GainBook:
+    """Gains of one patient; a duel is named by its place among all pairs a < b in order.
+
+    kind : of `afa.engine.gains`. empty : (N,) ELBOs at no observation. iteration : of the solves that look ahead.
+    """
+
+    def __init__(self, packed: Packed, kind: int, empty: Floats, iteration: Iteration) -> None:
+        n = len(packed.prior)
+        self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
+        self._ahead = new_lookahead(packed, kind)
+        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # 0 where a duel has no row
+        self._forget()
+
+    def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
+        """The rows of some duels, ascending, up to date, and the gains they are rows of; good until the next call.
+
+        changed_at : (N,) the round at which each entity last changed; now : the present round.
+        """
+        rows = self._after_row[duels].astype(np.int64) - 1
+        if len(rows) and rows.min() < 0:
+            rows = self._add(duels, rows)
+        wanted = np.zeros(len(self._duels), dtype=np.bool_)
+        wanted[rows] = True
+        gains, empty, kind, iteration = self._gains, self._empty, self._kind, self._iteration
+        bring_up_to_date(self._packed, state, self._ahead, gains, empty, kind, iteration, wanted, changed_at, now)
+        return gains, rows
+
+    def _forget(self) -> None:
+        self._duels = np.empty(0, dtype=np.int64)
+        self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
+
+    def _add(self, duels: Indices, rows: Indices) -> Indices:
+        """Make room for the duels that have none, and answer with the rows of all."""
+        if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
+            self._after_row[self._duels] = 0
+            self._forget()
+            rows = np.full(len(duels), -1)
+        new = duels[rows < 0]
+        self._after_row[new] = np.arange(len(self._duels) + 1, len(self._duels) + len(new) + 1)
+        self._duels = np.concatenate([self._duels, new])
+        more = new_gains(self._packed, sides_of(len(self._empty), new))
+        self._gains = _joined(self._gains, more) if len(self._gains.pairs) else more
+        return self._after_row[duels].astype(np.int64) - 1
+
+
+def _joined(one: Gains, other: Gains) -> Gains:
+    first = np.concatenate([one.first, one.first[-1] + other.first[1:]])
+    parts = ((getattr(one, name), getattr(other, name)) for name in Gains._fields if name != "first")
+    pairs, *others = (np.concatenate(part) for part in parts)
+    return Gains(pairs, first, *others)
+
+
+@kernel(entrance=True)
+def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
+    """Add the gains of some rows, each times its weight, to `total` (M,) (eq:feature_selection)."""
+    first, feature, gain = gains.first, gains.feature, gains.gain
+    for k in range(len(rows)):
+        for i in range(first[rows[k]], first[rows[k] + 1]):
+            total[feature[i]] += weights[k] * gain[i]
+
+
+@kernel(entrance=True)
+def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
+    """Add to `total` (q,) the gains of each of q rows, over the features that are wanted, (M,)."""
+    first, feature, gain = gains.first, gains.feature, gains.gain
+    for k in range(len(rows)):
+        for i in range(first[rows[k]], first[rows[k] + 1]):
+            if wanted[feature[i]]:
+                total[k] += gain[i]
