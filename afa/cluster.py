@@ -18,11 +18,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
+from afa.engine.compile import laid_out
 from afa.engine.layout import pack
 from afa.engine.rules import C_MIN, T_RE, cluster_labels
 from afa.engine.sharing import model_distances, sharing_of
 from afa.errors import Fault, PlannerError
-from afa.mrf import RELATIVE_TIE, VALUES, Floats, PairwiseMRF
+from afa.mrf import VALUES, Floats, PairwiseMRF
 
 Clusters = tuple[tuple[int, ...], ...]
 
@@ -30,7 +31,7 @@ Clusters = tuple[tuple[int, ...], ...]
 class Clustering:
     """The clusters of one patient over time, made when they are first asked for in a span of `T_RE` observations.
 
-    Compiled: those of `clusters` from `distances`, where distances that are equal but for rounding are equal.
+    Those of `clusters` from `distances`, where distances that are equal but for rounding are equal.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -47,13 +48,9 @@ class Clustering:
         return self._clusters
 
     def _made(self, observations: Mapping[str, int]) -> Clusters:
-        bundle, names = self._bundle, self._bundle.entities
+        bundle = self._bundle
         apart = model_distances(pack(bundle, overlaps=False), sharing_of(bundle), *_evidence(bundle, observations))
-        by_name = np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)
-        labels = cluster_labels(apart, by_name, paper_clusters(len(names)), C_MIN)[by_name]
-        order = np.argsort(labels, kind="stable")  # members stay in the order of their names
-        parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
-        return tuple(tuple(part.tolist()) for part in parts)
+        return clusters(apart, bundle.entities)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,51 +141,12 @@ def clusters(
     if distance.shape != (n, n) or len(set(names)) != n:
         found = f"distances {distance.shape} of {len(set(names))} distinct names"
         raise PlannerError(Fault("clusters", found, f"({n}, {n}) and {n}", "pass one distinct name per row"))
-    by_name = sorted(range(n), key=names.__getitem__)
-    tree = _Linkage(distance[np.ix_(by_name, by_name)])
-    while len(tree.members) > (paper_clusters(n) if n_clusters is None else max(1, n_clusters)):
-        tree.join(*tree.nearest_pair())
-    while len(tree.members) > 1:
-        size, first = min((len(part), first) for first, part in tree.members.items())
-        if size >= smallest:
-            break
-        tree.join(first, tree.nearest_to(first))
-    return tuple(tuple(by_name[i] for i in sorted(part)) for _, part in sorted(tree.members.items()))
-
-
-class _Linkage:
-    """Clusters under way: `members` by first member, `apart` their complete-linkage distances at the same places.
-
-    Entities are places by ascending name, so that a smaller place is an earlier name. Only the rows and columns of
-    first members are in use: those of entities that have joined an earlier one are infinite, as is the diagonal.
-    """
-
-    def __init__(self, distance: Floats) -> None:
-        self.members = {i: [i] for i in range(len(distance))}
-        self.apart = distance.astype(np.float64)
-        self._equal = RELATIVE_TIE * float(distance.max(initial=0.0))
-        np.fill_diagonal(self.apart, np.inf)
-
-    def nearest_pair(self) -> tuple[int, int]:
-        """The two clusters closest to each other; the first by name among equals."""
-        closest = self._closest(self.apart.ravel())
-        return divmod(closest, len(self.apart))
-
-    def nearest_to(self, cluster: int) -> int:
-        """The cluster closest to one; the first by name among equals."""
-        return self._closest(self.apart[cluster])
-
-    def join(self, one: int, other: int) -> None:
-        """Make one cluster of two, named by the earlier: as far from a third as the farther of the two."""
-        first, later = min(one, other), max(one, other)
-        self.members[first] += self.members.pop(later)
-        farther = np.maximum(self.apart[first], self.apart[later])
-        self.apart[first], self.apart[:, first] = farther, farther
-        self.apart[later], self.apart[:, later] = np.inf, np.inf
-        self.apart[first, first] = np.inf
-
-    def _closest(self, apart: Floats) -> int:
-        return int(np.argmax(apart <= apart.min() + self._equal))
+    by_name = np.array(sorted(range(n), key=names.__getitem__), dtype=np.int64)
+    wanted = paper_clusters(n) if n_clusters is None else max(1, n_clusters)
+    labels = cluster_labels(laid_out(distance.astype(np.float64)), by_name, wanted, smallest)[by_name]
+    order = np.argsort(labels, kind="stable")  # members stay in the order of their names
+    parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
+    return tuple(tuple(part.tolist()) for part in parts)
 
 
 def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, NDArray[np.bool_]]:

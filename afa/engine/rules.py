@@ -1,7 +1,7 @@
 """Compiled allocation rules: the weight that a rule gives each duel, the feature that follows, and clusters for them.
 
 Every rule but `random` and `largest_unary` takes the feature of largest weighted gain; the readable definitions, one
-file a rule, are `afa.allocate`, that of clusters is `afa.cluster.clusters`, and tests hold these to them.
+file a rule, are `afa.allocate`, and a test holds these to them. What clusters are is said at `afa.cluster.clusters`.
 """
 
 from __future__ import annotations

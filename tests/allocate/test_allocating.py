@@ -5,6 +5,7 @@ import pytest
 from bundles import QUARTERS, bundle_of, random_bundles, rearranged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage import linked
 
 from afa import allocate
 from afa.allocate import RULES
@@ -14,7 +15,7 @@ from afa.engine.duels import all_pairs, duel
 from afa.engine.layout import pack
 from afa.engine.patient import Patient
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
-from afa.engine.rules import COMPILED, cluster_labels
+from afa.engine.rules import COMPILED
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.orders import random_order
@@ -196,14 +197,11 @@ def test_budgets_kept_up_to_date_are_those_summed_anew(bundle, data):
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.data())
 @settings(max_examples=60, deadline=None)
-def test_compiled_clusters_are_the_readable_ones(n, n_clusters, smallest, data):
+def test_compiled_clusters_are_those_that_are_linked_one_by_one(n, n_clusters, smallest, data):
     """Distances are whole numbers, so that there are ties."""
     numbers = data.draw(st.lists(st.integers(0, 4), min_size=n * n, max_size=n * n))
     distance = np.array(numbers, dtype=float).reshape(n, n)
     distance = np.triu(distance, 1) + np.triu(distance, 1).T
     names = data.draw(st.permutations([f"v{i}" for i in range(n)]))
-    by_name = np.array(sorted(range(n), key=names.__getitem__), dtype=np.int64)
-    labels = cluster_labels(distance, by_name, n_clusters, smallest)
-    found = {frozenset(np.flatnonzero(labels == label).tolist()) for label in labels}
-    expected = clusters(distance, names, n_clusters=n_clusters, smallest=smallest)
-    assert found == {frozenset(part) for part in expected}
+    found = clusters(distance, names, n_clusters=n_clusters, smallest=smallest)
+    assert {frozenset(part) for part in found} == linked(distance, names, n_clusters, smallest)

@@ -7,12 +7,13 @@ import pytest
 from bundles import QUARTERS, bundle_of, models_of, observed_bundles, random_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage import linked
 from test_engine_gains import readable_gains, readable_scores
 
 from afa.allocate import RULES, View
 from afa.allocate.base import view_of
 from afa.bracket import l1_interval
-from afa.cluster import Clustering, clusters, distances
+from afa.cluster import C_MIN, Clustering, clusters, distances
 from afa.copeland import ranking
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.layout import WITHOUT, pack
@@ -255,13 +256,15 @@ def test_compiled_distances_are_those_of_the_parameters(case):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_clusters_over_time_are_the_readable_ones(seed):
+def test_clusters_over_time_are_those_that_are_linked_one_by_one(seed):
     bundle = families(40, 70, 12, seed)
     seen = {}
     clustering = Clustering(bundle)
     for t in range(len(bundle.features) + 1):
         if t % 50 == 0:
-            expected = clusters(distances(bundle, seen), bundle.entities)
+            apart = distances(bundle, seen)
+            expected = clusters(apart, bundle.entities)
+            assert {frozenset(part) for part in expected} == linked(apart, bundle.entities, 7, C_MIN)
             assert len(expected) > 1
         assert clustering.at(seen) == expected
         if t < len(bundle.features):
