@@ -43,7 +43,7 @@ def likelihood_ratio_score(known: Hierarchy, present: Sequence[int], absent: Seq
     sign has (1 - P) / (1 - background). Robinson et al., Am J Hum Genet 107 (2020) 403.
     """
     score = np.zeros(len(known.entities))
-    starts, entities, p = known.columns
+    _, starts, entities, p, _, _ = known.spoken
     for signs, is_there in ((present, True), (absent, False)):
         for sign in signs:
             usual = known.background[sign]
@@ -60,7 +60,7 @@ def likelihood_ratio_score(known: Hierarchy, present: Sequence[int], absent: Seq
 
 def frequency_score(known: Hierarchy, present: Sequence[int], absent: Sequence[int]) -> Floats:
     """(N,) how often a disease has the present signs, summed, less how often it has the absent ones."""
-    starts, entities, p = known.columns
+    _, starts, entities, p, _, _ = known.spoken
     score = np.zeros(len(known.entities))
     for signs, weight in ((present, 1.0), (absent, -1.0)):
         for sign in signs:

@@ -145,7 +145,7 @@ class TopK:
         seen = np.minimum(np.array(rounds)[None, :], most[:, None])
         parts = []
         for i, method in enumerate(READOUTS):
-            place = np.take_along_axis(paths.record.place[:, :, i], seen[:, :, None], axis=1)
+            place = np.take_along_axis(paths.place[:, :, i], seen[:, :, None], axis=1)
             grid = _grid(method, TOP_K, evidence, "", patients, rounds)
             parts.append(grid.assign(**self.precisions(place)))
         return pd.concat(parts, ignore_index=True)

@@ -178,13 +178,8 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Budgets of all duels of one entity: those of both over all features, less what is too much at shared ones."""
     first, of_u, of_v = packed.overlaps.first, packed.overlaps.of_u, packed.overlaps.of_v
-    coupled, whole, norm, field, first_slot = (
-        budgets.coupled,
-        budgets.whole,
-        budgets.norm,
-        state.field,
-        packed.first_slot,
-    )
+    coupled, whole, norm = budgets.coupled, budgets.whole, budgets.norm
+    field, first_slot = state.field, packed.first_slot
     n, feature, observed = norm.shape[1], packed.feature, state.observed
     for opponent in range(n):
         if opponent == one:

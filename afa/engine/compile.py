@@ -55,8 +55,8 @@ def do_without() -> None:
     _as_python = True
 
 
-def in_threads(work: Callable[[int, int], None], n_jobs: int, threads: int | None) -> None:
-    """Call `work(first, last)` on parts of `range(n_jobs)`, in at most `threads` threads; all cores where None.
+def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
+    """Call `work(*given, first, last)` on parts of `range(n_jobs)`, in at most `threads` threads; all cores where None.
 
     `work` must call kernels that write to places of their own for each job: then the number of threads and the order
     of execution do not show in the result.
@@ -65,7 +65,7 @@ def in_threads(work: Callable[[int, int], None], n_jobs: int, threads: int | Non
     bounds = [part * n_jobs // (PARTS * threads) for part in range(PARTS * threads + 1)]
     parts = [(first, last) for first, last in pairwise(bounds) if first < last]
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda part: work(*part), parts):
+        for _ in pool.map(lambda part: work(*given, *part), parts):
             pass
 
 

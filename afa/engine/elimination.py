@@ -102,11 +102,7 @@ def log_partitions(
     check_size(entries, limit, len(plan.feature))
     solved = np.empty((len(states), len(factors)))
     scaled = np.array(factors, dtype=np.float64)
-
-    def solve(first: int, last: int) -> None:
-        _solve(plan, states, scaled, solved, first, last)
-
-    in_threads(solve, len(states), threads_for(BYTES * entries / 3, threads))
+    in_threads(_solve, len(states), threads_for(BYTES * entries / 3, threads), plan, states, scaled, solved)
     for i in np.flatnonzero(np.isnan(solved).any(axis=1)):
         solved[i] = _by_logarithms(mrf, plan, states[i], factors)
     uniform = (~observed).sum(axis=1) - (codes == UNOBSERVED).sum(axis=1)
@@ -325,11 +321,7 @@ def _law(plan: Plan, factor: float, log_z: float, step: float, low: int, high: i
     n_values = high - low + 1
     angles: Floats = 2 * np.pi / (n_values * step) * np.arange(n_values // 2 + 1, dtype=np.float64)
     transform = np.empty(len(angles), dtype=np.complex128)
-
-    def work(first: int, last: int) -> None:
-        _transform(plan, factor, log_z, angles, transform, first, last)
-
-    in_threads(work, len(angles), threads)
+    in_threads(_transform, len(angles), threads, plan, factor, log_z, angles, transform)
     from_low = transform * np.exp(-1j * angles * step * low)
     law = np.clip(np.fft.irfft(from_low.conj(), n=n_values), 0.0, None)
     normalised: Floats = law / law.sum()

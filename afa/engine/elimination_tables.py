@@ -54,29 +54,16 @@ class Incoming(NamedTuple):
 @kernel()
 def new_incoming(n: int) -> Incoming:
     """Space for the messages into any table of n features."""
-    return Incoming(
-        np.empty(n, dtype=np.int64),
-        np.empty(n, dtype=np.int64),
-        np.empty((n, n), dtype=np.int64),
-        np.empty((n, n), dtype=np.int64),
-        np.empty((n, LOW_SIZE), dtype=np.int64),
-    )
+    places, steps = np.empty((2, n), dtype=np.int64), np.empty((2, n, n), dtype=np.int64)
+    return Incoming(places[0], places[1], steps[0], steps[1], np.empty((n, LOW_SIZE), dtype=np.int64))
 
 
 @kernel()
 def new_tables(size: int, width: int, like: NDArray[Any]) -> Tables:
     """Space for messages of `size` entries and at most `width` axes, of the type of `like`."""
-    high = 3 ** max(0, width - LOW_AXES)
-    return Tables(
-        np.empty(size, dtype=like.dtype),
-        np.empty(high, dtype=like.dtype),
-        np.empty(high, dtype=like.dtype),
-        np.empty(LOW_SIZE, dtype=like.dtype),
-        np.empty(LOW_SIZE, dtype=like.dtype),
-        np.empty(LOW_SIZE, dtype=like.dtype),
-        np.empty(LOW_SIZE, dtype=like.dtype),
-        np.empty(LOW_SIZE, dtype=like.dtype),
-    )
+    message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
+    low, block = np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype)
+    return Tables(message, high[0], high[1], low[0], low[1], block[0], block[1], block[2])
 
 
 @kernel()
@@ -248,17 +235,10 @@ class Clamped(NamedTuple):
 def new_clamped(plan: Plan) -> Clamped:
     """Space for any state of a plan."""
     n, edges = len(plan.unary), len(plan.separator)
-    return Clamped(
-        np.empty(n, dtype=np.int64),
-        np.empty(n),
-        np.empty(n + 1, dtype=np.int64),
-        np.empty(edges, dtype=np.int64),
-        np.empty(edges),
-        np.empty(n, dtype=np.int64),
-        np.empty(n, dtype=np.int64),
-        np.empty(n, dtype=np.int64),
-        np.empty(n, dtype=np.int64),
-    )
+    by_number, first = np.empty((5, n), dtype=np.int64), np.empty(n + 1, dtype=np.int64)
+    place, child, sibling, start, mark = by_number[0], by_number[1], by_number[2], by_number[3], by_number[4]
+    separator, coupling = np.empty(edges, dtype=np.int64), np.empty(edges)
+    return Clamped(place, np.empty(n), first, separator, coupling, child, sibling, start, mark)
 
 
 @kernel()

@@ -238,8 +238,9 @@ def new_lookahead(packed: Packed, kind: int) -> Lookahead:
     n = len(packed.prior)
     entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
     size = np.diff(packed.first_slot)[entity]
-    of_places, of_cases = np.zeros((3, size.sum())), np.zeros((3, len(size)))
-    return Lookahead(np.cumsum(size) - size, *of_places, *of_cases, np.full(n, -1))
+    field, m, q = np.zeros((3, size.sum()))
+    constant, bound_, own = np.zeros((3, len(size)))
+    return Lookahead(np.cumsum(size) - size, field, m, q, constant, bound_, own, np.full(n, -1))
 
 
 @kernel()

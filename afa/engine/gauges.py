@@ -19,7 +19,7 @@ from afa.engine.compile import in_threads, kernel
 from afa.engine.duels import all_pairs, gaussian_sign
 from afa.engine.layout import Gains, Packed, Pairs, new_gains, pack
 from afa.engine.paths import Signs
-from afa.engine.state import ASCENDED, ITERATIONS, State, condition, new_state, sign, solve_entity
+from afa.engine.state import ASCENDED, ITERATIONS, State, condition, copy_state, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, bound, converged, iteration_of, padded
 from afa.inference.meanfield import Solver
 from afa.mrf import LOG3, Floats
@@ -78,38 +78,24 @@ def gauge_paths(
     values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. grid : G rounds in 0..M at
     which the scalars are kept.
     """
-    solver = solver or Solver()
-    packed = pack(bundle)
-    pairs = all_pairs(len(bundle.entities))
+    packed, pairs, iteration = pack(bundle), all_pairs(len(bundle.entities)), iteration_of(solver or Solver())
     unions = new_gains(packed, pairs)
-    iteration = iteration_of(solver)
     shape = (*orders.shape[:2], orders.shape[2] + 1)
     signs = np.zeros((len(READINGS), *shape, len(pairs)), dtype=np.int8)
     scalars = np.zeros((len(READINGS) - 1, *orders.shape[:2], len(grid), len(pairs)))
     counts = np.zeros((len(MODELS), len(COUNTS), *shape), dtype=np.int32)
     place_in_grid = np.full(shape[2], -1)
     place_in_grid[list(grid)] = np.arange(len(grid))
-    start = np.zeros((len(READINGS), len(pairs)))
-    start_counts = np.zeros((len(MODELS), len(COUNTS)), dtype=np.int32)
-    _before_any_observation(packed, unions, iteration, start, start_counts)
+    start = new_state(packed), np.zeros((len(READINGS), len(pairs)))
+    every = np.ones(len(bundle.entities), dtype=np.bool_)
+    _read_changed(packed, unions, iteration, *start, every, counts[..., 0, 0, 0])
+    counts[..., 0] = counts[..., :1, :1, 0]
 
     def follow(first: int, last: int) -> None:
         for job in range(first, last):
-            patient, order = divmod(job, orders.shape[1])
-            here = np.s_[:, patient, order]
-            counts[:, :, patient, order, 0] = start_counts
-            _follow(
-                packed,
-                unions,
-                values[patient],
-                orders[patient, order],
-                iteration,
-                start,
-                place_in_grid,
-                signs[here],
-                scalars[here],
-                counts[:, :, patient, order],
-            )
+            p, s = divmod(job, orders.shape[1])
+            read = signs[:, p, s], scalars[:, p, s], counts[:, :, p, s]
+            _follow(packed, unions, iteration, *start, values[p], orders[p, s], place_in_grid, *read)
 
     in_threads(follow, orders.shape[0] * orders.shape[1], threads)
     return GaugePaths(
@@ -121,55 +107,55 @@ def gauge_paths(
 
 
 @kernel(entrance=True)
-def _before_any_observation(
-    packed: Packed, unions: Gains, iteration: Iteration, scores: Floats, counts: NDArray[np.int32]
-) -> None:
-    """Scores of every duel, (5, Q), at no observation: the same for all patients."""
-    state = new_state(packed)
-    for entity in range(len(packed.prior)):
-        solve_entity(packed, state, entity, iteration)
-        _count(counts[ENTITY], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
-    for p in range(len(unions.pairs)):
-        _read(packed, state, unions, p, iteration, scores[:, p], counts)
-
-
-@kernel(entrance=True)
 def _follow(
     packed: Packed,
     unions: Gains,
+    iteration: Iteration,
+    start: State,
+    start_scores: Floats,
     values: NDArray[np.int8],
     order: NDArray[np.int64],
-    iteration: Iteration,
-    start: Floats,
     place_in_grid: NDArray[np.int64],
     signs: NDArray[np.int8],
     scalars: Floats,
     counts: NDArray[np.int32],
 ) -> None:
     """One trajectory: read a duel again when an observed feature lies in the union of its supports, else keep it."""
-    state = new_state(packed)
-    for entity in range(len(packed.prior)):
-        solve_entity(packed, state, entity, iteration)
-    scores = start.copy()
-    held = np.zeros(len(packed.prior), dtype=np.bool_)
+    state, scores = copy_state(start), start_scores.copy()
+    changed = np.zeros(len(packed.prior), dtype=np.bool_)
     for t in range(len(order) + 1):
         if t > 0:
             feature = order[t - 1]
             condition(packed, state, feature, values[feature])
-            held[:] = False
+            changed[:] = False
             for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                entity = packed.owner[packed.holder[h]]
-                held[entity] = True
-                solve_entity(packed, state, entity, iteration)
-                _count(counts[ENTITY, :, t], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
-            for p in range(len(unions.pairs)):
-                if held[unions.pairs[p, 0]] or held[unions.pairs[p, 1]]:
-                    _read(packed, state, unions, p, iteration, scores[:, p], counts[:, :, t])
+                changed[packed.owner[packed.holder[h]]] = True
+            _read_changed(packed, unions, iteration, state, scores, changed, counts[:, :, t])
         for i in range(len(scores)):
             for p in range(len(unions.pairs)):
                 signs[i, t, p] = sign(scores[i, p], packed.tie)
         if place_in_grid[t] >= 0:
             scalars[:, place_in_grid[t]] = scores[: len(scalars)]
+
+
+@kernel(entrance=True)
+def _read_changed(
+    packed: Packed,
+    unions: Gains,
+    iteration: Iteration,
+    state: State,
+    scores: Floats,
+    changed: NDArray[np.bool_],
+    counts: NDArray[np.int32],
+) -> None:
+    """Solve the entities that have changed, (N,), and write the scores, (5, Q), of their duels."""
+    for entity in range(len(changed)):
+        if changed[entity]:
+            solve_entity(packed, state, entity, iteration)
+            _count(counts[ENTITY], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
+    for p in range(len(unions.pairs)):
+        if changed[unions.pairs[p, 0]] or changed[unions.pairs[p, 1]]:
+            _read(packed, state, unions, p, iteration, scores[:, p], counts)
 
 
 @kernel()

@@ -1,10 +1,8 @@
-"""Compiled sums over who speaks of a feature, where features imply one another (`afa.inference.hierarchy`).
-
-Entities are held by feature: `starts` (T + 1,), `entities` ascending within a feature, `p` what they say. Who speaks of
-a feature speaks of its ancestors along `parent`; all others follow the background `b`.
-"""
+"""Compiled sums over who speaks of a feature, where features imply one another (`afa.inference.hierarchy`)."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,22 @@ NOWHERE = -1
 """The nearest present ancestor of a feature that has none to be read given: above the root, where P = 1."""
 NEGLIGIBLE = 1e-12
 """A posterior whose entropy of a feature is not computed; all of them together are below N times this, in nats."""
+
+
+class Spoken(NamedTuple):
+    """What N entities say of T features. Who speaks of a feature speaks of its ancestors, others follow the background.
+
+    parent : (T,) one parent a feature, or `NOWHERE`. starts : (T + 1,) where the entities that speak of a feature begin
+    in `entities`, ascending, and in `p`, their probabilities. b : (T,) the background. floor : what a ratio of two
+    probabilities is kept away from 0 and 1.
+    """
+
+    parent: Indices
+    starts: Indices
+    entities: Indices
+    p: Floats
+    b: Floats
+    floor: float
 
 
 @kernel(entrance=True)
@@ -39,13 +53,12 @@ def _entropy(p: float) -> float:
 
 
 @kernel(entrance=True)
-def given(
-    feature: int, above: int, parent: Indices, starts: Indices, entities: Indices, p: Floats, b: Floats, own: Floats
-) -> int:
+def given(feature: int, above: int, spoken: Spoken, own: Floats) -> int:
     """Write P(feature | ancestor) of the entities that speak of anything between the two into `own` (N,).
 
     Returns the feature whose column names them: the last one below the ancestor. All others follow the background.
     """
+    parent, starts, entities, p, b, _ = spoken
     top, n_between, at = feature, 1, parent[feature]
     while at != above:
         top, n_between, at = at, n_between + 1, parent[at]
@@ -65,26 +78,16 @@ def given(
 
 
 @kernel(entrance=True)
-def add_up(
-    features: Indices,
-    aboves: Indices,
-    is_there: bool,
-    parent: Indices,
-    starts: Indices,
-    entities: Indices,
-    p: Floats,
-    b: Floats,
-    floor: float,
-    total: Floats,
-) -> float:
+def add_up(features: Indices, aboves: Indices, is_there: bool, spoken: Spoken, total: Floats) -> float:
     """Add log P(features | ancestors), or of their absence, to `total` (N,) but for the sum that all share."""
+    starts, entities, b, floor = spoken.starts, spoken.entities, spoken.b, spoken.floor
     shared, own = 0.0, np.empty(total.size)
     for i in range(features.size):
         feature, above = features[i], aboves[i]
         usual = _kept(b[feature] / (b[above] if above >= 0 else 1.0), floor)
         log_usual = np.log(usual if is_there else 1.0 - usual)
         shared += log_usual
-        top = given(feature, above, parent, starts, entities, p, b, own)
+        top = given(feature, above, spoken, own)
         for place in range(starts[top], starts[top + 1]):
             v = entities[place]
             ratio = _kept(own[v], floor)
@@ -93,23 +96,13 @@ def add_up(
 
 
 @kernel(entrance=True)
-def told(
-    features: Indices,
-    aboves: Indices,
-    weight: Floats,
-    parent: Indices,
-    starts: Indices,
-    entities: Indices,
-    p: Floats,
-    b: Floats,
-    floor: float,
-    found: Floats,
-) -> None:
+def told(features: Indices, aboves: Indices, weight: Floats, spoken: Spoken, found: Floats) -> None:
     """H(m) - sum_v w_v H(theta_v) of each feature, with the mean m = sum_v w_v theta_v."""
+    starts, entities, b, floor = spoken.starts, spoken.entities, spoken.b, spoken.floor
     own = np.empty(weight.size)
     for i in range(features.size):
         feature, above = features[i], aboves[i]
-        top = given(feature, above, parent, starts, entities, p, b, own)
+        top = given(feature, above, spoken, own)
         mass = mean = inside = 0.0
         for place in range(starts[top], starts[top + 1]):
             w, theta = weight[entities[place]], _kept(own[entities[place]], floor)
@@ -122,18 +115,7 @@ def told(
 
 
 @kernel(entrance=True)
-def means(
-    order: Indices,
-    aboves: Indices,
-    weight: Floats,
-    parent: Indices,
-    starts: Indices,
-    entities: Indices,
-    p: Floats,
-    b: Floats,
-    up: Indices,
-    found: Floats,
-) -> None:
+def means(order: Indices, aboves: Indices, weight: Floats, spoken: Spoken, up: Indices, found: Floats) -> None:
     """Write the mean of P(feature | the one above) into `found` (T,), for features in a given order.
 
     Who is silent on a feature has it as often as the background among those with its parent, so that one look at who
@@ -141,6 +123,7 @@ def means(
     it leaves out no parent but what is above. up : where an entity stands in the column of a feature's parent, for each
     place of `p`.
     """
+    parent, starts, entities, p, b, _ = spoken
     whole, last = np.ones(weight.size), NOWHERE
     for i in range(order.size):
         feature = order[i]

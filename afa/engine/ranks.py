@@ -151,11 +151,7 @@ def precision_at_k(
     if not (right.shape == tied.shape == among.shape == (n_patients, n) and k.shape == slots.shape == (n_patients,)):
         raise ValueError(f"masks of shape {right.shape} and k of shape {k.shape} for places {place.shape}")
     share = np.empty((n_patients, n_rankings))
-
-    def work(first: int, last: int) -> None:
-        _precision(place.astype(np.int64), k, right, tied, slots, among, share, first, last)
-
-    in_threads(work, n_patients, threads)
+    in_threads(_precision, n_patients, threads, place.astype(np.int64), k, right, tied, slots, among, share)
     return share
 
 

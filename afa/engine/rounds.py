@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -36,15 +35,18 @@ class Truth(NamedTuple):
     prior: NDArray[np.int8]
 
 
-class Record(NamedTuple):
-    """P patients, rounds t from 0 to r; the second axis from the end of `right` and `place` is the readout.
+class RulePaths(NamedTuple):
+    """P patients under one rule, rounds t from 0 to r; the second last axis of `right` and `place` is the readout.
 
+    order : (P, r) features in the order chosen. fallback : (P, r) whether no candidate had any gain left.
     right : (P, r + 1, 2, 3) float32, duels called right, a tie one half, of each of `KINDS`, `linearity` calling first.
     place : (P, r + 1, 2, N) int16, entities ahead of each by more than its name.
     resolved, resolved_wrong : (P, r + 1) int32, duels that no completion can change, and those of them that full
     observation does not bear out. certified : (P, r + 1) whether the top-k cannot change any more.
     """
 
+    order: NDArray[np.int64]
+    fallback: NDArray[np.bool_]
     right: NDArray[np.float32]
     place: NDArray[np.int16]
     resolved: NDArray[np.int32]
@@ -53,25 +55,14 @@ class Record(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """The fields of `Followed` that a record is made of, for P patients; signs and ranks by `READOUTS`."""
+    """The fields of `Followed` that `RulePaths` are made of, for P patients; signs and ranks by `READOUTS`."""
 
+    order: NDArray[np.int64]
+    fallback: NDArray[np.bool_]
     signs: NDArray[np.int8]
     place: NDArray[np.int16]
     resolved: NDArray[np.bool_]
     certified: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class RulePaths:
-    """P patients under one rule, r rounds each.
-
-    order : (P, r) features in the order chosen. fallback : (P, r) whether no candidate had any gain left.
-    record : what each round answers, t from 0 to r.
-    """
-
-    order: NDArray[np.int64]
-    fallback: NDArray[np.bool_]
-    record: Record
 
 
 def full_observation(bundle: Bundle, values: NDArray[np.int8], *, solver: Solver | None = None) -> Truth:
@@ -117,19 +108,19 @@ def follow_rule(
             rule: dict[str, Any] = {"allocation": allocation, "gain": gain, "target": target, "rescoring": rescoring}
             found = choose(bundle, values[rows], read, n_rounds=rounds, **rule, **settings)
         here = Truth(truth.winner[rows], truth.place[rows], truth.prior)
-        parts.append((found.order, found.fallback, *record_of(found, here)))
-    order, fallback, *record = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return RulePaths(order, fallback, Record(*record))
+        parts.append(judged(found, here))
+    return RulePaths._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def record_of(found: Followed | Rounds, truth: Truth) -> Record:
-    """What the rounds of P patients answer."""
+def judged(found: Followed | Rounds, truth: Truth) -> RulePaths:
+    """The rounds of P patients against what is true of them."""
     right = np.empty((*found.signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(found.certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
         right[p], _ = _right(found.signs[p], winner, truth.prior)
         resolved_wrong[p] = (found.resolved[p] & (found.signs[p, :, 1] != winner)).sum(axis=1)
-    return Record(right, found.place, found.resolved.sum(axis=2, dtype=np.int32), resolved_wrong, found.certified)
+    resolved = found.resolved.sum(axis=2, dtype=np.int32)
+    return RulePaths(found.order, found.fallback, right, found.place, resolved, resolved_wrong, found.certified)
 
 
 def right_by_kind(

@@ -47,9 +47,9 @@ class Sight(NamedTuple):
 
 
 @kernel()
-def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Floats:
-    """(Q,) weight of each duel's gain under a rule; all 0 where it has nothing to decide."""
-    weights = np.zeros(len(sight.pairs))
+def weigh(rule: int, packed: Packed, state: State, sight: Sight, weights: Floats) -> None:
+    """Write the weight of each duel's gain under a rule, (Q,); all 0 where it has nothing to decide."""
+    weights[:] = 0.0
     rank = np.empty(len(sight.name_rank), dtype=np.int64)
     rank[sight.ranks.order] = np.arange(1, len(rank) + 1)
     if rule in (LUCB, CLUSTERED):
@@ -66,7 +66,6 @@ def duel_weights(rule: int, packed: Packed, state: State, sight: Sight) -> Float
             if resolved[p] or (rule == BOUNDARY and not _straddles(sight, rank, p)):
                 continue
             weights[p] = _influence(sight, rank, p) if rule == PRIORITY_ALL else 1.0
-    return weights
 
 
 @kernel()

@@ -72,9 +72,10 @@ def new_state(packed: Packed) -> State:
 def copy_state(state: State) -> State:
     """A state that can be changed without changing the given one."""
     constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume = state
-    of_slots = field.copy(), m.copy(), q.copy(), observed.copy()
-    others = bound_.copy(), n_free.copy(), cross.copy(), solves.copy(), origin.copy(), pull.copy()
-    return State(constant.copy(), *of_slots, *others, volume)
+    constant, field, m, q, observed = constant.copy(), field.copy(), m.copy(), q.copy(), observed.copy()
+    bound_, n_free, cross, solves = bound_.copy(), n_free.copy(), cross.copy(), solves.copy()
+    origin, pull = origin.copy(), pull.copy()
+    return State(constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume)
 
 
 @kernel(inline=True)

@@ -211,11 +211,7 @@ def elbo_differences(
     states = np.concatenate([nothing, observed])
     known = np.concatenate([nothing.astype(np.int8), values])
     raw, counts = np.empty(len(states)), np.zeros((3, len(states)), dtype=np.int32)
-
-    def work(first: int, last: int) -> None:
-        _solve(packed, states, known, iteration, raw, counts, first, last)
-
-    in_threads(work, len(states), threads)
+    in_threads(_solve, len(states), threads, packed, states, known, iteration, raw, counts)
     prior = float(packed.prior[0] - packed.prior[1])
     return ElboDifferences(raw[1:], float(raw[0]), prior, *counts[:, 1:])
 

@@ -42,9 +42,9 @@ from afa.engine.rules import (
     Sight,
     best_feature,
     cluster_labels,
-    duel_weights,
     fallback_feature,
     total_unary,
+    weigh,
 )
 from afa.engine.state import State, condition, cross_of, solve_entity
 from afa.engine.sweeps import Iteration
@@ -246,7 +246,7 @@ def _bring_gains_up_to_date(
     weights[:] = 0.0
     if rescores:
         sight = Sight(course.pairs, now.scores, now.ranks, now.resolved, moment.labels, course.name_rank, course.k)
-        _weigh(course.rule, course.packed, moment.state, sight, weights)
+        weigh(course.rule, course.packed, moment.state, sight, weights)
     for p in range(len(wanted)):
         wanted[p] = weights[p] > 0.0 or (course.reads & LARGEST and not now.resolved[p])
     if course.reads & CHOICE and t < order.shape[1]:
@@ -257,11 +257,6 @@ def _bring_gains_up_to_date(
     bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, wanted, changed_at, number)
     if rescores:
         add_up(gains, weights, moment.worth)
-
-
-@kernel()
-def _weigh(rule: int, packed: Packed, state: State, sight: Sight, weights: Floats) -> None:
-    weights[:] = duel_weights(rule, packed, state, sight)
 
 
 @kernel(borrows=True)

@@ -91,8 +91,8 @@ class Answers:
         unless two absent features lie below one that is present and not explained: then too large.
         """
         own, there = np.zeros(len(self.hierarchy.entities)), np.flatnonzero(self.present & ~self.explained)
-        shared = add_up(there, np.full(len(there), NOWHERE), True, *self._numbers, own)
-        shared += add_up(self.asked, self.nearest[self.asked], False, *self._numbers, own)
+        shared = add_up(there, np.full(len(there), NOWHERE), True, self.hierarchy.spoken, own)
+        shared += add_up(self.asked, self.nearest[self.asked], False, self.hierarchy.spoken, own)
         return own + shared
 
     @cached_property
@@ -114,7 +114,7 @@ class Answers:
         """
         asked = np.asarray(features, dtype=np.int64)
         found = np.empty(len(asked))
-        told(asked, self.nearest[asked], self.posterior, *self._numbers, found)
+        told(asked, self.nearest[asked], self.posterior, self.hierarchy.spoken, found)
         for place in np.flatnonzero(self._is_above_absent[asked]):
             theta = self.predictive(int(asked[place]))
             mean = float(self.posterior @ theta)
@@ -149,7 +149,7 @@ class Answers:
         """
         known, floor = np.flatnonzero(self.open | self.explained), self.hierarchy.floor
         order, found = known[np.argsort(self.nearest[known], kind="stable")], np.zeros(len(self.present))
-        means(order, self.nearest, self.posterior, *self._numbers[:-1], self.hierarchy.up, found)
+        means(order, self.nearest, self.posterior, self.hierarchy.spoken, self.hierarchy.up, found)
         likely = np.clip(found, floor, 1.0 - floor)
         nearer = np.clip(likely + np.sign(0.5 - likely) * floor, floor, 1.0 - floor)  # ratios are kept from 0 and 1
         any_share = (np.abs(likely - 0.5) <= floor) | (self._is_above_absent & (likely > 0.5))
@@ -180,10 +180,6 @@ class Answers:
         found = np.zeros(len(self.present), dtype=bool)
         found[list(self._absent_below)] = True
         return found
-
-    @cached_property
-    def _numbers(self) -> tuple[Indices, Indices, Indices, Floats, Floats, float]:
-        return (self.hierarchy.parent, *self.hierarchy.columns, self.hierarchy.background, self.hierarchy.floor)
 
 
 def _entropy(p: Floats | float) -> Floats | float:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from afa.bundle import Bundle
-from afa.engine.implications import NOWHERE, Indices, given
+from afa.engine.implications import NOWHERE, Indices, Spoken, given
 from afa.errors import BundleError, Fault
 from afa.mrf import ROUNDING, Floats
 
@@ -122,25 +122,25 @@ class Hierarchy:
         return [np.array(each, dtype=np.int64) for each in below]
 
     @cached_property
-    def columns(self) -> tuple[Indices, Indices, Floats]:
-        """`probabilities` by feature: starts (T + 1,), entities in ascending order, P."""
+    def spoken(self) -> Spoken:
+        """`probabilities` by feature."""
         by_feature = sparse.csc_array(self.probabilities)
         by_feature.sort_indices()
-        return by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int64), by_feature.data
+        starts, entities = by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int64)
+        return Spoken(self.parent, starts, entities, by_feature.data, self.background, self.floor)
 
     @cached_property
     def up(self) -> Indices:
-        """For each place of `columns`, that of the same entity in the column of the feature's parent."""
-        return _places_above(*self.columns[:2], self.parent)
+        """For each place of `spoken.p`, that of the same entity in the column of the feature's parent."""
+        return _places_above(self.spoken.starts, self.spoken.entities, self.parent)
 
     def given(self, feature: int, above: int) -> Floats:
         """(N,) P(feature | ancestor) of each entity, in [floor, 1 - floor]; `NOWHERE` stands for no condition."""
         usual = self.background[feature] / (self.background[above] if above != NOWHERE else 1.0)
-        own, starts, entities = np.full(len(self.entities), usual), *self.columns[:2]
-        spoken = np.empty(len(self.entities))
-        top = given(feature, above, self.parent, *self.columns, self.background, spoken)
-        told = entities[starts[top] : starts[top + 1]]
-        own[told] = spoken[told]
+        own, said, spoken = np.full(len(self.entities), usual), np.empty(len(self.entities)), self.spoken
+        top = given(feature, above, spoken, said)
+        told = spoken.entities[spoken.starts[top] : spoken.starts[top + 1]]
+        own[told] = said[told]
         kept: Floats = np.clip(own, self.floor, 1.0 - self.floor)
         return kept
 

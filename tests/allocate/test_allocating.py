@@ -60,14 +60,14 @@ def test_every_choice_ranking_and_certificate_is_the_planners(rule, gain, bundle
         for t, feature in enumerate([*paths.order[i], None]):
             name = planner.next_feature()
             assert name == (None if feature is None else bundle.features[feature]), (t, planner.reason)
-            assert paths.record.certified[i, t] == planner.certified()
-            assert paths.record.resolved[i, t] == len(planner.resolved())
+            assert paths.certified[i, t] == planner.certified()
+            assert paths.resolved[i, t] == len(planner.resolved())
             for readout, method in enumerate(READOUTS):
-                assert paths.record.place[i, t, readout].tolist() == places_of(planner, method).tolist()
+                assert paths.place[i, t, readout].tolist() == places_of(planner, method).tolist()
             if name is not None:
                 assert paths.fallback[i, t] == planner.rule.choose(planner._view()).fallback
                 planner.observe(name, int(row[feature]))
-    assert not paths.record.resolved_wrong.any()
+    assert not paths.resolved_wrong.any()
 
 
 @given(random_bundles(**SEVEN, potentials=QUARTERS), st.data())
@@ -88,7 +88,7 @@ def test_right_calls_are_counted_against_full_observation(bundle, data):
                 credit = 0.5 * (1 + calls * winner)
                 kinds = (winner != 0, winner > 0, (winner != 0) & (prior == -winner))
                 expected = [credit[kind].sum() for kind in kinds]
-                assert paths.record.right[i, t, readout].tolist() == expected
+                assert paths.right[i, t, readout].tolist() == expected
             if t < len(bundle.features):
                 state.observe(paths.order[i, t], int(row[paths.order[i, t]]))
         assert truth.winner[i].tolist() == np.sign(state.scores("wald"))[pairs[:, 0], pairs[:, 1]].tolist()
@@ -117,7 +117,7 @@ def test_fewer_rounds_are_the_first_rounds():
     values = rng.integers(-1, 2, (3, 6)).astype(np.int8)
     few, all_ = (follow(bundle, values, allocation="greedy", gain="cmi", k=2, rounds=r) for r in (3, None))
     assert (few.order == all_.order[:, :3]).all()
-    for part, whole in zip(few.record, all_.record, strict=True):
+    for part, whole in zip(few[2:], all_[2:], strict=True):
         assert (part == whole[:, :4]).all()
 
 
@@ -134,9 +134,7 @@ def test_any_number_of_threads_gives_the_same_bytes(rule):
         )
         for n in (1, 2)
     )
-    for array, other in zip(
-        (one.order, one.fallback, *one.record), (two.order, two.fallback, *two.record), strict=True
-    ):
+    for array, other in zip(one, two, strict=True):
         assert array.tobytes() == other.tobytes()
 
 

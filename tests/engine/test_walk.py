@@ -108,7 +108,7 @@ def test_what_is_summed_up_in_blocks_is_the_same_in_blocks_of_one_patient(bundle
         truth, orders = full_observation(bundle, values), orders_of(len(values))
         paths = follow_rule(bundle, values, truth, allocation="boundary", gain="cmi", k=2)
         found = shared_order_calls(bundle, values, orders[:, None], truth.winner)
-        return [paths.order, paths.fallback, *paths.record, *found, *solve_paths(bundle, values, orders[:, None])]
+        return [*paths, *found, *solve_paths(bundle, values, orders[:, None])]
 
     whole = summed()
     monkeypatch.setattr(entrances, "BLOCK_BYTES", 1)

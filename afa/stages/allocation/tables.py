@@ -26,7 +26,7 @@ from afa.cluster import Clustering
 from afa.cohort.cohort import Cohort
 from afa.engine.patient import Patient
 from afa.engine.ranks import is_certified, ranks_of
-from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, follow_rule, full_observation, record_of
+from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, follow_rule, full_observation, judged
 from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
@@ -140,7 +140,7 @@ def follow_own_rule(
     n_patients, n_rounds = values.shape
     order = np.zeros((n_patients, n_rounds), dtype=np.int64)
     fallback = np.zeros((n_patients, n_rounds), dtype=np.bool_)
-    rounds: list[Rounds] = []
+    rounds: list[tuple[NDArray[Any], ...]] = []
     looks = set(range(n_rounds)) if rescoring is None else set(rescoring)
     for patient, name in enumerate(names):
         rule, clustering, seen = make(), Clustering(bundle), dict[str, int]()
@@ -166,11 +166,11 @@ def follow_own_rule(
             seen[bundle.features[choice.feature]] = value
             state.observe(choice.feature, value)
     every = (np.stack(parts).reshape(n_patients, n_rounds + 1, *parts[0].shape) for parts in zip(*rounds, strict=True))
-    return RulePaths(order, fallback, record_of(Rounds(*every), truth))
+    return judged(Rounds(order, fallback, *every), truth)
 
 
-def _answered(state: Patient, bundle: Bundle, k: int) -> Rounds:
-    """What one round of one patient answers."""
+def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
+    """What one round of one patient answers: the last four fields of `Rounds`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -178,7 +178,7 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> Rounds:
     place = np.array([standing.place for standing in ranked], dtype=np.int16)
     resolved = state.resolved()
     certified = is_certified(pairs, ranked[0].order, k, state.lead(), resolved)
-    return Rounds(signs, place, resolved, np.array(certified))
+    return signs, place, resolved, np.array(certified)
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
@@ -211,20 +211,20 @@ def _kept(view: View) -> View:
 
 
 def _rounds(paths: RulePaths, targets: Targets, names: Sequence[str], threads: int | None) -> pd.DataFrame:
-    right = paths.record.right
+    right = paths.right
     n_patients, n_rounds, n_readouts = right.shape[:3]
-    place = paths.record.place.reshape(n_patients, n_rounds * n_readouts, paths.record.place.shape[3])
+    place = paths.place.reshape(n_patients, n_rounds * n_readouts, paths.place.shape[3])
     table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16), method=READOUTS)
     counts = dict(zip(DUELS, np.moveaxis(right, -1, 0).reshape(len(DUELS), -1), strict=True))
     return table.assign(**counts, **{name: each.ravel() for name, each in targets.precisions(place, threads).items()})
 
 
 def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) -> pd.DataFrame:
-    n_patients, n_rounds = paths.record.certified.shape
+    n_patients, n_rounds = paths.certified.shape
     chosen = np.full((n_patients, n_rounds), None, dtype=object)
     chosen[:, 1:] = np.array(features, dtype=object)[paths.order]
     fallback = np.zeros((n_patients, n_rounds), dtype=bool)
     fallback[:, 1:] = paths.fallback
-    record = {name: getattr(paths.record, name).ravel() for name in ("resolved", "resolved_wrong", "certified")}
+    record = {name: getattr(paths, name).ravel() for name in ("resolved", "resolved_wrong", "certified")}
     table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16))
     return table.assign(feature=chosen.ravel(), fallback=fallback.ravel(), **record)

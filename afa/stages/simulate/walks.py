@@ -216,9 +216,8 @@ class TopKTask(Asked):
             solver=self.solver,
             threads=self.threads,
         )
-        record = paths.record
-        right = record.right[:, :, 0, 0].astype(np.float64)
-        return Paths(paths.order, right, record.place[:, :, 0].astype(np.int64), record.certified)
+        right = paths.right[:, :, 0, 0].astype(np.float64)
+        return Paths(paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified)
 
     def _planned(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
         bundle, pairs = self.bundle, all_pairs(len(self.bundle.entities))
