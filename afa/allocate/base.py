@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.cluster import Clusters
 from afa.engine.duels import all_pairs, sides_of
-from afa.engine.patient import DuelWeights, PatientState
+from afa.engine.patient_state import DuelWeights, PatientState
 from afa.engine.ranks import ranks_of
 from afa.mrf import RELATIVE_TIE, Floats
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from afa.allocate.base import Choice, View, best, fall_back
-from afa.engine.patient import DuelWeights
+from afa.engine.patient_state import DuelWeights
 
 
 class Greedy:

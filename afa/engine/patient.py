@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.bundle import Bundle
 from afa.engine.budgets import entity_budgets
-from afa.engine.duels import all_pairs, refresh_budgets, sides_of, variances, vote_among
+from afa.engine.duels import refresh_budgets, variances, vote_among
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS
-from afa.engine.layout import Indices, Packed, Pairs, pack
+from afa.engine.layout import Indices, Packed, pack
+from afa.engine.patient_state import PatientState
 from afa.engine.ranks import Table, copy_table, new_table, rank_all, refresh_table
 from afa.engine.rules import total_unary
 from afa.engine.sharing import (
@@ -33,7 +30,6 @@ from afa.engine.sharing import (
 )
 from afa.engine.state import State, condition, copy_state, elbos, new_state
 from afa.engine.sweeps import Iteration, iteration_of
-from afa.errors import Fault, PlannerError
 from afa.gain import information
 from afa.inference.exact import exact, pair_moments
 from afa.inference.meanfield import Solver
@@ -44,109 +40,6 @@ from afa.preference import gaussian_sign
 Start = tuple[State, Mirror, Table]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
 """The solved state before any observation, its mirror and its scores, by solver: patients begin alike."""
-
-
-class PatientState(ABC):
-    """One patient in N entities: what rules and planners ask of the duels between them.
-
-    A duel is named by its place among all Q = N (N - 1) / 2 pairs a < b in order. What is asked of some duels, by their
-    ascending places, is computed for those alone. packed : what no observation changes.
-    """
-
-    packed: Any
-    n_entities: int
-
-    @property
-    def n_duels(self) -> int:
-        """Q."""
-        return self.n_entities * (self.n_entities - 1) // 2
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """(Q, 2) the entities a < b of every duel."""
-        return all_pairs(self.n_entities)
-
-    def sides(self, duels: Indices | None) -> Pairs:
-        """(q, 2) the entities of some duels, or of all."""
-        return self.pairs if duels is None or len(duels) == self.n_duels else sides_of(self.n_entities, duels)
-
-    @property
-    @abstractmethod
-    def closed(self) -> NDArray[np.bool_]:
-        """(M,) features that are observed, or need not be."""
-
-    @abstractmethod
-    def observe(self, feature: int, value: int) -> None:
-        """Take in one value; entities that do not hold the feature are left as they are."""
-
-    @abstractmethod
-    def log_evidence(self) -> Floats:
-        """(N,) log-evidence of each entity, its prior included: differences are posterior log-odds of a duel."""
-
-    @abstractmethod
-    def scores(self, score: str) -> Floats:
-        """(N, N) preference scores by name; magnitudes of rounding are 0."""
-
-    def present_scores(self, score: str) -> Floats:
-        """The same, not to be changed, and good until the next observation."""
-        return self.scores(score)
-
-    def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
-        """(N,) ranks by a score, ties by `name_rank`, (N,); None where only a look at all duels would tell."""
-        return None
-
-    @abstractmethod
-    def lead(self, duels: Indices | None = None) -> Floats:
-        """(q,) what has been observed says for a over b, of some duels or of all."""
-
-    @abstractmethod
-    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """(q,) whether no completion can change the sign of a duel, of some or of all."""
-
-    @abstractmethod
-    def intervals(self) -> Floats:
-        """(N, 2) least and greatest S_v of each entity under any completion."""
-
-    @abstractmethod
-    def gains(self, duels: NDArray[np.bool_], /) -> Floats:
-        """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
-
-    @abstractmethod
-    def gain_of(self, features: list[int], duels: Indices, /) -> Floats:
-        """(q,) gains of some duels, summed over these features."""
-
-    @abstractmethod
-    def summed_gain(self, duels: Indices, weights: Floats, /) -> Floats:
-        """(M,) gains of some duels, each times its weight, added up (eq:feature_selection)."""
-
-    def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
-        open_ = np.flatnonzero(~np.asarray(closed))
-        return self.summed_gain(open_, np.ones(len(open_)))
-
-    def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
-        """(M,) gains summed over the duels, each times its weight; `weights` (Q,), finite."""
-        if isinstance(weights, DuelWeights) and weights.n_duels == self.n_duels:
-            return self.summed_gain(weights.duels, weights.weights)
-        weight = np.asarray(weights, dtype=np.float64)
-        chosen = np.flatnonzero(weight) if weight.shape == (self.n_duels,) else None
-        if chosen is None or not np.isfinite(weight[chosen]).all():
-            found = f"shape {weight.shape}, {int((~np.isfinite(weight)).sum())} of them not finite"
-            expected, step = f"{self.n_duels} finite numbers", "give one weight a duel"
-            raise PlannerError(Fault("weights of duels", found, expected, step))
-        return self.summed_gain(chosen, weight[chosen])
-
-    @abstractmethod
-    def total_unary(self) -> Floats:
-        """(M,) absolute effective unaries, summed over entities; 0 where observed."""
-
-    @abstractmethod
-    def information(self) -> Floats:
-        """(M,) what each feature tells about which entity holds, in nats; 0 where observed."""
-
-    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:  # noqa: ARG002
-        """(M,) `information` of the features on offer, 0 of others; unless `every`, 0 of some that tell less too."""
-        return np.where(offered, self.information(), 0.0)
 
 
 class Patient(PatientState):
@@ -344,24 +237,6 @@ class Patient(PatientState):
         share = np.divide(2 * positive - n, n, out=np.zeros_like(positive), where=n > 0)
         np.fill_diagonal(share, 0.0)
         return share
-
-
-@dataclass(frozen=True)
-class DuelWeights:
-    """Weights of Q duels, 0 but at some places, ascending; an array (Q,) wherever NumPy asks for one."""
-
-    n_duels: int
-    duels: Indices
-    weights: Floats
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
-        every = np.zeros(self.n_duels)
-        every[self.duels] = self.weights
-        return every
-
-    def __matmul__(self, other: Floats) -> Floats:
-        product: Floats = np.asarray(self) @ other
-        return product
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:

@@ -16,7 +16,8 @@ from afa.allocate import View
 from afa.allocate.base import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
-from afa.engine.patient import Patient, PatientState
+from afa.engine.patient import Patient
+from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
 from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.bundle import Bundle
-from afa.engine.patient import PatientState
+from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError
 from afa.gain import ZERO_GAIN, divergence, information, site_probabilities
 from afa.inference.answers import Answers

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from afa.allocate import Choice, Rule, View
 from afa.bundle import Bundle
 from afa.csvfile import suggestion
-from afa.engine.patient import DuelWeights
+from afa.engine.patient_state import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
 from afa.inference.hierarchy import hierarchy_of
 from afa.mrf import VALUES, Floats

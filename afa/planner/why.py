@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.engine.duels import sides_of
-from afa.engine.patient import DuelWeights, PatientState
+from afa.engine.patient_state import DuelWeights, PatientState
 from afa.mrf import VALUES, Floats
 from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import Menu, Offer

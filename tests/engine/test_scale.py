@@ -17,7 +17,8 @@ from afa.cluster import C_MIN, Clustering, clusters, distances
 from afa.copeland import ranking
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.layout import WITHOUT, pack
-from afa.engine.patient import DuelWeights, Patient
+from afa.engine.patient import Patient
+from afa.engine.patient_state import DuelWeights
 from afa.engine.ranks import new_table, refresh_table
 from afa.engine.sharing import KEPT, model_distances, new_mirror, observe_among, sharing_of, solve_every
 from afa.engine.state import condition, new_state, solve_all
