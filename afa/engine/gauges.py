@@ -87,9 +87,10 @@ def gauge_paths(
     place_in_grid = np.full(shape[2], -1)
     place_in_grid[list(grid)] = np.arange(len(grid))
     start = new_state(packed), np.zeros((len(READINGS), len(pairs)))
+    start_counts = np.zeros((len(MODELS), len(COUNTS)), dtype=np.int32)
     every = np.ones(len(bundle.entities), dtype=np.bool_)
-    _read_changed(packed, unions, iteration, *start, every, counts[..., 0, 0, 0])
-    counts[..., 0] = counts[..., :1, :1, 0]
+    _read_changed(packed, unions, iteration, *start, every, start_counts)
+    counts[..., 0] = start_counts[:, :, None, None]
 
     def follow(first: int, last: int) -> None:
         for job in range(first, last):

@@ -72,7 +72,7 @@ def test_the_selections_are_those_of_the_benchmark_s_unmasker(method: TopKMethod
     for call, after in pairwise(calls):
         revealed = np.array(after["feature_mask"]) & ~np.array(call["feature_mask"])
         for row, (action,) in zip(revealed, call["action"], strict=True):
-            assert tuple(np.flatnonzero(row)) == method._columns.selections[action - 1]
+            assert tuple(np.flatnonzero(row)) == method._selections[action - 1]
 
 
 def test_recorded_calls_are_answered_by_the_protocol(method: TopKMethod) -> None:
