@@ -13,6 +13,7 @@ from afa.allocate.boundary import Boundary
 from afa.allocate.check import check_policy
 from afa.allocate.clustered import Clustered
 from afa.allocate.greedy import Greedy
+from afa.allocate.information import Information
 from afa.allocate.largest_unary import LargestUnary
 from afa.allocate.lucb import Lucb
 from afa.allocate.priority import PriorityAll, PriorityClusters
@@ -31,6 +32,7 @@ __all__ = [
     "Choice",
     "Clustered",
     "Greedy",
+    "Information",
     "LargestUnary",
     "Lucb",
     "PriorityAll",

@@ -284,7 +284,7 @@ def bracket_calls(
     calls[4] = vote_call(votes[0], n_observed, gamma)
 
 
-@kernel(entrance=True)
+@kernel()
 def vote_call(positive: int, n: int, gamma: float) -> int:
     """Side of 1/2 that the KL confidence set of `positive` of n votes lies on (supp:kl_bracket), 0 where it holds 1/2.
 

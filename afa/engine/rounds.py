@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.course import CALLS, CERTAIN, RANKS, SIGNS, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs, vote_call
 from afa.engine.follow import blocks, choose, follow
@@ -245,50 +244,88 @@ def _judge_all(
 ) -> None:
     """Follow the patients of a bundle, all of whose duels are those from `number` on, and judge their calls."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
-    these = slice(number, number + read.calls.shape[3])
-
-    def work(first: int, last: int) -> None:
-        for p, s in list(np.ndindex(orders.shape[:2]))[first:last]:
-            rows = np.searchsorted(read.t[p, s], np.arange(orders.shape[2] + 1), side="right") - 1
-            calls, votes = read.calls[p, s, rows], read.votes[p, s, rows]
-            calls[..., KL_WRITTEN] = _calls_by_votes(len(rows))[np.arange(len(rows))[:, None], votes]
-            moves = np.concatenate([np.ones((1, len(votes[0])), dtype=np.bool_), unions[these, orders[p, s]].T])
-            _judge(calls, moves, winners[p, these], number, CallPaths._make(array[p, s] for array in found))
-
-    in_threads(work, orders.shape[0] * orders.shape[1], threads)
+    t, calls, votes, orders, winners = read.t, read.calls, read.votes, laid_out(orders), laid_out(winners)
+    in_threads(
+        lambda first, last: _judge(t, calls, votes, orders, winners, unions, number, found, first, last),
+        orders.shape[0] * orders.shape[1],
+        threads,
+    )
 
 
-@cache
-def _calls_by_votes(n_rounds: int) -> NDArray[np.int8]:
-    """(T, T) the call of `kl_written` after t observations, of which so many are votes for the first entity."""
-    counts = range(n_rounds)
-    return np.array([[vote_call(positive, t, GAMMA) for positive in counts] for t in counts], dtype=np.int8)
-
-
+@kernel(entrance=True)
 def _judge(
-    calls: NDArray[np.int8], moves: NDArray[np.bool_], winner: NDArray[np.int8], number: int, found: CallPaths
+    changes: NDArray[np.int32],
+    calls: NDArray[np.int8],
+    votes: NDArray[np.int16],
+    orders: NDArray[np.int64],
+    winners: NDArray[np.int8],
+    unions: NDArray[np.bool_],
+    number: int,
+    found: CallPaths,
+    first: int,
+    last: int,
 ) -> None:
-    """Judge the calls, (T, q, 5), of one path, of the duels from `number` on; writes to the path's part of `found`.
+    """Judge the paths first to last - 1; changes (P, S, T), calls (P, S, T, q, 5) and votes (P, S, T, q) as `Followed`.
 
-    moves : (T, q) whether the t-th observation is of the two supports of a duel; at no observation all move.
+    They are of the duels from `number` on. Between the rounds of `changes` the calls stay, but for `kl_written`, which
+    counts the others as votes too.
     """
-    called, decided, n_left = calls != 0, (winner != 0)[:, None], moves[1:].sum(axis=0)
-    wrong = called & (calls != winner[:, None])
-    early = called[..., 1] & (calls[..., 0] != calls[..., 1])
-    found.counts[..., CALLED] += (called & decided).sum(axis=1)
-    found.counts[..., WRONG] += (wrong & decided).sum(axis=1)
-    found.counts[..., TIED] += (called & ~decided).sum(axis=1)
-    found.counts[:, 1, EARLY] += early.sum(axis=1)
-    wrong[..., 1] |= early
-    faults = np.argwhere(wrong[..., :N_RIGOROUS])
-    if found.first[0] < 0 and len(faults):
-        t, duel, bracket = faults[0]
-        found.first[:] = t, number + duel, bracket, calls[t, duel, bracket]
-    at_step = np.argsort(~moves, axis=0, kind="stable")  # the rounds in which each duel moves come first
-    step = np.minimum(np.arange(len(found.steps))[:, None], n_left)
-    at_steps = np.take_along_axis(called, np.take_along_axis(at_step, step, axis=0)[..., None], axis=0)
-    found.steps[:] += (at_steps & decided).sum(axis=1)
-    before, unobserved = called[:-1], np.cumsum(moves, axis=0)[:-1] <= n_left
-    still_open = found.open[number : number + len(winner)]
-    still_open[..., TO_THE_END] &= ~before.any(axis=0)
-    still_open[..., TO_ITS_END] &= ~(before & unobserved[..., None]).any(axis=0)
+    _, n_orders, n_features = orders.shape
+    n_duels = calls.shape[3]
+    for job in range(first, last):
+        path, order = job // n_orders, job % n_orders
+        unobserved = np.sum(unions[number : number + n_duels], axis=1)
+        seen, row = np.zeros(n_duels, dtype=np.int64), 0
+        for t in range(n_features + 1):
+            counts, fault = found.counts[path, order, t], found.first[path, order]
+            row += 1 if row + 1 < changes.shape[2] and changes[path, order, row + 1] == t else 0
+            for p in range(n_duels):
+                duel, called = number + p, calls[path, order, row, p]
+                called[KL_WRITTEN] = vote_call(votes[path, order, row, p], t, GAMMA)
+                winner = winners[path, duel]
+                moves = t == 0 or unions[duel, orders[path, order, t - 1]]
+                if t > 0 and moves:
+                    unobserved[p] -= 1
+                    seen[p] += 1
+                if moves and winner != 0:
+                    _at_step(called, seen[p], unobserved[p], found.steps[path, order])
+                _count(called, winner, t, duel, counts, fault)
+                if t < n_features:
+                    _leave_open(called, unobserved[p] > 0, found.open[path, order, duel])
+
+
+@kernel()
+def _at_step(calls: NDArray[np.int8], step: int, unobserved: int, steps: NDArray[np.int32]) -> None:
+    """Count the calls of a duel at one step, and at all later ones where nothing of it is left to observe."""
+    last = step if unobserved > 0 else len(steps) - 1
+    for i in range(N_BRACKETS):
+        if calls[i] != 0:
+            for s in range(step, last + 1):
+                steps[s, i] += 1
+
+
+@kernel()
+def _count(
+    calls: NDArray[np.int8], winner: int, t: int, duel: int, counts: NDArray[np.int32], fault: NDArray[np.int64]
+) -> None:
+    """Count the calls of one duel at one round, and keep the first that a rigorous bracket may not make."""
+    for i in range(N_BRACKETS):
+        early = i == 1 and calls[1] != 0 and calls[0] != calls[1]
+        if early:
+            counts[i, EARLY] += 1
+        if calls[i] != 0:
+            counts[i, CALLED if winner != 0 else TIED] += 1
+            if winner != 0 and calls[i] != winner:
+                counts[i, WRONG] += 1
+        if i < N_RIGOROUS and fault[0] < 0 and (early or (calls[i] != 0 and calls[i] != winner)):
+            fault[0], fault[1], fault[2], fault[3] = t, duel, i, calls[i]
+
+
+@kernel()
+def _leave_open(calls: NDArray[np.int8], more_to_come: bool, still_open: NDArray[np.bool_]) -> None:
+    """Take a call of one duel before full observation into account."""
+    for i in range(N_BRACKETS):
+        if calls[i] != 0:
+            still_open[i, TO_THE_END] = False
+            if more_to_come:
+                still_open[i, TO_ITS_END] = False
