@@ -136,7 +136,7 @@ class Course:
         return [feature for feature in self.briefing.features if feature not in seen]
 
     def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
-        """One turn, asked until its answer breaks no rule that matters; a pick does only where it is followed."""
+        """One turn, asked again until its answer is legal; its pick has to be only where picks are followed."""
         fault, t = "", len(self.path)
         for asked in range(1, self.protocol.answers + 1):
             question = self._question(asked, fault)

@@ -1,4 +1,4 @@
-"""Clusters of entities as they are defined, one step after the other: what the compiled ones are held to."""
+"""Complete-linkage clusters, merged one step at a time. Tests compare the compiled clusters with these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errata that are worked out on a bundle and a cohort; here those of a bundle before any observation.
+"""All errata that are computed from a bundle and a cohort. This module checks the bundle before any observation.
 
 Items 2, 3, 5, 7 to 9, 13, 17 and 20; of item 13 also what holds of random intervals.
 """
@@ -234,7 +234,7 @@ def nothing_observed(bundle: Bundle) -> list[Row]:
     """Item 13: whom the profile of zeros lets win."""
     a, b = np.triu_indices(len(bundle.entities), 1)
     decided = np.abs(bundle.priors[a] - bundle.priors[b]) > EXACT
-    return [measured(13, "decided_at_zero", decided, pending="a bundle of two entities or more")]
+    return [measured(13, "decided_at_zero", decided, pending=patients.NO_DUELS)]
 
 
 def support_met(bundle: Bundle) -> list[Row]:

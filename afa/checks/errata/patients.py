@@ -1,4 +1,4 @@
-"""Items 4, 6, 9 to 12, 19 and 21: what a cohort's patients decide, by their values and along random states.
+"""Items 4, 6, 9 to 12, 19 and 21: checks on the patients of a cohort, on their values and on random states of them.
 
 Patients and states are drawn from hashes of names; item 21 is about the expression that the values were encoded from.
 """
@@ -38,10 +38,9 @@ TOO_LARGE = "exact inference, which is too large for every entity of this bundle
 NO_DUELS = "bundles of two entities or more"
 COIN = 0.5
 NO_EXPRESSION = "expression values of the cohort"
-NO_DUEL = "a bundle of two entities or more"
 NONE_DECIDED = "patients with a duel that is decided at full observation"
 SOLVED = 1e-6
-"""An error of no more nats than this is what the solver's tolerance leaves: it favours neither class."""
+"""In nats. A smaller error comes from the solver's tolerance and favours neither class."""
 
 
 @dataclass(frozen=True)
@@ -357,7 +356,7 @@ def product_scores(bundle: Bundle, patient: Patient) -> Floats:
 def expected_duel(read: DuelReadings | None) -> list[Row]:
     """Item 6: the two formulas for E_Q[D], and the mean of the Gaussian score as printed."""
     if read is None:
-        return [Row(6, "mixture_sign", pending=NO_DUEL)]
+        return [Row(6, "mixture_sign", pending=NO_DUELS)]
     mixture, product = (read.cases[name].to_numpy() for name in ("mixture", "product"))
     score, constant = (read.final[name].to_numpy() for name in ("score", "constant"))
     difference = np.abs(mixture - product)
@@ -378,7 +377,7 @@ def expected_duel(read: DuelReadings | None) -> list[Row]:
 def same_sign(read: DuelReadings | None) -> list[Row]:
     """Item 9: the signs of `stack_a` and of `linearity`."""
     if read is None:
-        return [Row(9, "same_sign", pending=NO_DUEL)]
+        return [Row(9, "same_sign", pending=NO_DUELS)]
     same = np.sign(read.cases["stack_a"]) == np.sign(read.cases["mixture"])
     return [measured(9, "same_sign", same, holds=lambda each: not each.all())]
 
@@ -386,7 +385,7 @@ def same_sign(read: DuelReadings | None) -> list[Row]:
 def doubled_couplings(read: DuelReadings | None) -> list[Row]:
     """Item 12: widths of the paper's `l1` bracket and of the one that counts each coupling once."""
     if read is None:
-        return [Row(12, "wider", pending=NO_DUEL)]
+        return [Row(12, "wider", pending=NO_DUELS)]
     narrow = read.cases["tight"].to_numpy()
     wide = narrow + read.cases["between"].to_numpy()
     wider, unobserved = wide > narrow + read.tie, wide > read.tie
