@@ -6,8 +6,7 @@ together (tab:m2_alloc, tab:m2_phase1_pat5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS
-from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
+from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
 from afa.stages.allocation.tables import allocation_grid, cells_of
 from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import note, rounds_up_to, top_k_size
@@ -135,21 +134,19 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     for cell in grid.runs:
         for method in grid.methods:
             label = {**cell.label, "method": method, "target": "likelihood"}
-            accuracy = resampled.mean([grid.part("right", method, cell)])
+            accuracy = resampled.mean([grid.part("right", cell, method)])
             yield by_t(accuracy), {"metric": "accuracy", **label}
-            every, first, wrong = (
-                grid.part(column, method, cell, shown) for column in ("right", "right_first", "right_prior_wrong")
-            )
+            every, first, wrong = (grid.part(column, cell, method, shown) for column in DUELS)
             balanced = resampled.mean([first, (every[0] - first[0], every[1] - first[1])])
             yield balanced.assign(t=shown), {"metric": "balanced_accuracy", **label}
             if wrong[1].any():
                 rows = resampled.mean([wrong]).assign(t=shown)
                 yield rows, {"metric": "accuracy", "stratum": "prior_wrong", **label}
-        fallback = grid.choice_part("fallback", 1.0, cell)
+        fallback = grid.part("fallback", cell)
         decided = fallback[0].sum(axis=1, keepdims=True), fallback[1][:, 1:].sum(axis=1, keepdims=True)
         yield resampled.mean([decided]), {"metric": "rate", "quantity": "fallback", **cell.label}
     for method in grid.methods:
-        for rows, named in gaps(grid, partial(grid.part, "right", method), resampled):
+        for rows, named in gaps(grid, "right", method, resampled):
             yield rows, {**named, "method": method, "target": "likelihood"}
     if grid.winners.any():
         for rows in resampled.constant(grid.winners):
@@ -165,12 +162,12 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         for cell in grid.runs:
             for method in grid.methods:
                 label = {**cell.label, "method": method, "target": target}
-                yield by_t(_in_shares(resampled.mean([grid.part(column, method, cell)]))), {"metric": "p_at_k", **label}
+                yield by_t(_in_shares(resampled.mean([grid.part(column, cell, method)]))), {"metric": "p_at_k", **label}
                 if target == "clinical":
-                    table = _in_shares(resampled.mean([grid.part(CLINICAL_R, method, cell, shown)]))
+                    table = _in_shares(resampled.mean([grid.part(CLINICAL_R, cell, method, shown)]))
                     yield table.assign(t=shown), {"metric": "r_precision", **label}
         for method in grid.methods:
-            for rows, named in gaps(grid, partial(grid.part, column, method), resampled):
+            for rows, named in gaps(grid, column, method, resampled):
                 yield _in_shares(rows), {**named, "method": method, "target": target}
     yield from _constant_answers(grid, resampled)
     yield _label_counts(grid)
@@ -194,8 +191,7 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 def _one_share(share: Floats, metric: str, target: str, method: str, cases: Floats, resampled: Resampled) -> Labelled:
     """The mean over the patients with cases of a share (P,)."""
-    part = np.rint(share * UNIT) * cases, cases
-    table = _in_shares(resampled.mean([(part[0][:, None], part[1][:, None])]))
+    table = _in_shares(resampled.mean([((np.rint(share * UNIT) * cases)[:, None], cases[:, None])]))
     return table, {"metric": metric, "target": target, "method": method}
 
 
@@ -221,14 +217,14 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
-        certified, runs = grid.choice_part("certified", 1.0, cell)
+        certified, runs = grid.part("certified", cell)
         quartiles = quartiles_of_rounds(certified, runs, weights, confidence=resampled.confidence)
         yield quartiles, {"metric": "count", **cell.label}
         last = runs[:, -1:] - certified[:, -1:], runs[:, -1:]
         yield resampled.mean([last]), {"metric": "rate", "quantity": "never", **cell.label}
-        some = resampled.mean([grid.choice_part("certified", 1.0, cell, shown)])
+        some = resampled.mean([grid.part("certified", cell, rounds=shown)])
         yield some.assign(t=shown), {"metric": "rate", "quantity": "certified", **cell.label}
-    for rows, named in gaps(grid, partial(grid.choice_part, "certified", 1.0), resampled):
+    for rows, named in gaps(grid, "certified", "", resampled):
         yield rows, {**named, "quantity": "certified"}
 
 
@@ -242,7 +238,7 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         if not grid.totals[column].any():
             continue
         for method in grid.methods:
-            parts = {cell: grid.part(column, method, cell) for cell in grid.runs}
+            parts = {cell: grid.part(column, cell, method) for cell in grid.runs}
             needed = {cell: _needed(part, resampled.every) for cell, part in parts.items()}
             for cell, rounds in needed.items():
                 label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
@@ -259,12 +255,12 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
     Ties are among the duels. `wrong` is 0, or the tables would not have been read.
     """
-    shown, duels = shown_rounds(grid.last_round), float(grid.winners.shape[1])
+    shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
         label = {**cell.label, "metric": "rate", "method": "wald", "reference": "l1_tight"}
-        resolved = grid.choice_part("resolved", duels, cell, shown)
+        resolved = grid.part("resolved", cell, rounds=shown)
         yield resampled.mean([resolved]).assign(t=shown), label
-        wrong = grid.choice_part("resolved_wrong", duels, cell, shown)[0], resolved[0]
+        wrong = grid.part("resolved_wrong", cell, rounds=shown)[0], resolved[0]
         yield resampled.mean([wrong]).assign(t=shown), {**label, "quantity": "wrong"}
 
 
@@ -303,12 +299,13 @@ def references(cell: Cell) -> dict[str, Cell]:
     return {name: other for name, other in others.items() if other != cell}
 
 
-def gaps(grid: Grid, part: Callable[[Cell, Sequence[int]], Part], resampled: Resampled) -> Iterator[Labelled]:
+def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
     """Rows `gap` of every cell against its references: against `random` every tenth round, else at the paper's."""
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:
         for name, other in references(cell).items():
             if other in grid.runs:
                 rounds = shown if name == "random" else compared
-                table = resampled.gap([part(cell, rounds)], [part(other, rounds)])
+                own, theirs = (grid.part(column, each, method, rounds) for each in (cell, other))
+                table = resampled.gap([own], [theirs])
                 yield table.assign(t=rounds), {"metric": "gap", "reference": name, **cell.label}

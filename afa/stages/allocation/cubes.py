@@ -42,40 +42,31 @@ class Cell(NamedTuple):
 class Grid:
     """All cells over the same P patients and rounds 0 to M; a patient's runs of one cell are added up.
 
-    counted : sums (P, M + 1) by column of the table `rounds`, precisions times `UNIT`. totals : by the same columns,
-    (P,) cases of one run: duels, or 1 where the patient has the target. choices : (P, M + 1) by column of `choices`.
+    counted : by column of `rounds` and `choices`, method ("" for `choices`) and cell, sums (P, M + 1), precisions times
+    `UNIT`. totals : by the same columns, (P,) cases of one run and round: duels, or 1 where the patient has the target.
     runs : runs per patient. winners : (P, Q). top : (P, N). labels : (P, N), NaN where missing.
     """
 
     last_round: int
     methods: Sequence[str]
     runs: Mapping[Cell, int]
-    counted: Mapping[str, Mapping[tuple[str, Cell], Floats]]
+    counted: Mapping[tuple[str, str, Cell], Floats]
     totals: Mapping[str, Floats]
-    choices: Mapping[str, Mapping[Cell, Floats]]
     winners: Signs
     top: Signs
     labels: Floats
     k: int
     k_clinical: int
 
-    def part(self, column: str, method: str, cell: Cell, rounds: Sequence[int] | None = None) -> Part:
-        """Sums of one column of `rounds` and the cases they are a share of, at all or some rounds; (P, T) each."""
-        return _part(self.counted[column][method, cell], self.totals[column] * self.runs[cell], rounds)
-
-    def choice_part(self, column: str, each: float, cell: Cell, rounds: Sequence[int] | None = None) -> Part:
-        """The same of one column of `choices`, with `each` cases per run and round."""
-        counted = self.choices[column][cell]
-        return _part(counted, np.full(len(counted), each * self.runs[cell]), rounds)
+    def part(self, column: str, cell: Cell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
+        """Sums of one column and the cases they are a share of, at all or some rounds; (P, T) each."""
+        counted, total = self.counted[column, method, cell], self.totals[column] * self.runs[cell]
+        chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
+        return chosen, np.repeat(total[:, None], chosen.shape[1], axis=1)
 
     @property
     def has_clinical_target(self) -> bool:
         return bool(self.totals[CLINICAL].any())
-
-
-def _part(counted: Floats, total: Floats, rounds: Sequence[int] | None) -> Part:
-    chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
-    return chosen, np.repeat(total[:, None], chosen.shape[1], axis=1)
 
 
 def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
@@ -98,9 +89,10 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
         "right": winners != 0,
         "right_first": winners > 0,
         "right_prior_wrong": (winners != 0) & (pairs.column("prior_wrong") > 0),
-        LIKELIHOOD: np.ones((len(patients), 1)),
         CLINICAL: clinical,
         CLINICAL_R: clinical,
+        **dict.fromkeys((LIKELIHOOD, "fallback", "certified"), np.ones((len(patients), 1))),
+        **dict.fromkeys(("resolved", "resolved_wrong"), np.ones(winners.shape)),
     }
     totals = {name: mask.sum(axis=1).astype(np.float64) for name, mask in cases.items()}
     rounds = _by_run("rounds", tables["rounds"], patients, ["method"])
@@ -108,14 +100,17 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
     choices = _by_run("choices", tables["choices"], patients, [], last_round)
     if set(choices.axes["run"].labels) != set(rounds.axes["run"].labels):
         raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", AGAIN))
-    members = _members(rounds)
+    counted = dict[tuple[str, str, Cell], Floats]()
+    for name in (*DUELS, *PRECISIONS):
+        counted |= _sums(rounds, name, _checked(rounds, name, totals[name]))
+    for name in CHOICES:
+        counted |= _sums(choices, name, _checked_choice(choices, name))
     return Grid(
         last_round=last_round,
         methods=[str(name) for (name,) in rounds.axes["method"].labels],
-        runs={cell: len(runs) for cell, runs in members.items()},
-        counted={name: _counted(rounds, name, totals[name], members) for name in (*DUELS, *PRECISIONS)},
+        runs={cell: len(runs) for cell, runs in _members(rounds).items()},
+        counted=counted,
         totals=totals,
-        choices=_chosen(choices),
         winners=winners.astype(np.int8),
         top=entities.column("top").astype(np.int8),
         labels=labels.astype(np.float64),
@@ -149,10 +144,8 @@ def _members(whole: Complete) -> dict[Cell, list[int]]:
     return members
 
 
-def _counted(
-    rounds: Complete, column: str, total: Floats, members: Mapping[Cell, Sequence[int]]
-) -> dict[tuple[str, Cell], Floats]:
-    """Sums over runs of one column, which is missing for exactly the patients who lack a clinical target."""
+def _checked(rounds: Complete, column: str, total: Floats) -> Singles:
+    """One column of `rounds`, which is missing for exactly the patients who lack a clinical target."""
     of_labels = column in (CLINICAL, CLINICAL_R)
     cube = rounds.column(column, may_miss=of_labels)
     if not of_labels or total.any():
@@ -160,31 +153,31 @@ def _counted(
     if of_labels and total.any():
         wrong = np.isnan(cube) == (total[:, None] > 0)
         rounds.refuse(wrong, f"{column} given or missing", "a value where some label is positive, only there", AGAIN)
-    units = UNIT if column in PRECISIONS else 1
-    return {
-        (str(method), cell): _whole(cube[runs, i], units).sum(axis=0)
-        for cell, runs in members.items()
-        for i, (method,) in enumerate(rounds.axes["method"].labels)
-    }
+    return cube
 
 
-def _whole(values: Singles, units: int) -> Floats:
-    """Values in whole numbers of a unit, unless that is 1: duels are counted in exact halves; missing is 0."""
-    plain: Floats = np.nan_to_num(values).astype(np.float64)
-    return plain if units == 1 else np.rint(plain * units)
+def _checked_choice(choices: Complete, column: str) -> Singles:
+    """One column of `choices`, after the checks that no run may fail."""
+    cube, step = choices.column(column), "this is a fault of the program: report the bundle and this patient"
+    if column == "resolved_wrong":
+        found = "a resolved duel that full observation contradicts"
+        choices.refuse(cube > 0, found, "none (decisions.md B4)", step, SanityError)
+    if column == "certified":
+        withdrawn = np.diff(cube, axis=-1, prepend=0) < 0
+        choices.refuse(withdrawn, "a certificate that is withdrawn", "certain for good", step, SanityError)
+    return cube
 
 
-def _chosen(choices: Complete) -> dict[str, dict[Cell, Floats]]:
-    """Sums over runs of every column, after the checks that no run may fail."""
-    cubes = {name: choices.column(name) for name in CHOICES}
-    step = "this is a fault of the program: report the bundle and this patient"
-    wrong = cubes["resolved_wrong"] > 0
-    choices.refuse(
-        wrong, "a resolved duel that full observation contradicts", "none (decisions.md B4)", step, SanityError
-    )
-    withdrawn = np.diff(cubes["certified"], axis=-1, prepend=0) < 0
-    choices.refuse(withdrawn, "a certificate that is withdrawn", "certain for good", step, SanityError)
-    return {
-        name: {cell: cube[runs].sum(axis=0, dtype=np.float64) for cell, runs in _members(choices).items()}
-        for name, cube in cubes.items()
-    }
+def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, Cell], Floats]:
+    """A column added up over runs, by method and cell: precisions in whole units, duels in exact halves; missing is 0.
+
+    cube : (runs, P, M + 1), or (runs, methods, P, M + 1).
+    """
+    methods = [str(name) for (name,) in whole.axes["method"].labels] if "method" in whole.axes else [""]
+    each = cube.reshape(len(cube), len(methods), *cube.shape[-2:])
+    found = dict[tuple[str, str, Cell], Floats]()
+    for cell, runs in _members(whole).items():
+        for i, method in enumerate(methods):
+            values = np.nan_to_num(each[runs, i]).astype(np.float64)
+            found[column, method, cell] = (np.rint(values * UNIT) if column in PRECISIONS else values).sum(axis=0)
+    return found

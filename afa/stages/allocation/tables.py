@@ -10,7 +10,9 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -86,8 +88,16 @@ def allocation_grid(
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
     for cell in cells:
         began = time.perf_counter()
+        options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
+        options["rescoring"] = SCHEDULES[cell.schedule]
         for seed in seeds if cell.allocation == "random" else (0,):
-            paths = _follow(bundle, values, names, truth, cell, seed, k=k, solver=solver, threads=threads)
+            if cell.allocation in COMPILED:
+                orders = random_orders(bundle.features, names, [seed])[:, 0] if cell.allocation == "random" else None
+                options |= {"allocation": cell.allocation, "orders": orders, "threads": threads}
+                paths = follow_rule(bundle, values, truth, **options)
+            else:
+                make = RULES.get(cell.allocation) or rule_of(cell.allocation)
+                paths = follow_own_rule(bundle, values, truth, make, names=names, **options)
             keys: dict[str, Any] = {**cell._asdict(), "seed": seed}
             parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
             parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
@@ -95,27 +105,6 @@ def allocation_grid(
         label = " ".join(filter(None, (cell.allocation, cell.gain, cell.schedule)))
         report(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
     return {name: by_patient(tables, names) for name, tables in parts.items()}
-
-
-def _follow(
-    bundle: Bundle,
-    values: NDArray[np.int8],
-    names: Sequence[str],
-    truth: Truth,
-    cell: Cell,
-    seed: int,
-    *,
-    k: int,
-    solver: Solver,
-    threads: int | None,
-) -> RulePaths:
-    options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
-    options["rescoring"] = SCHEDULES[cell.schedule]
-    if cell.allocation not in COMPILED:
-        make = RULES.get(cell.allocation) or rule_of(cell.allocation)
-        return follow_own_rule(bundle, values, truth, make, names=names, **options)
-    orders = random_orders(bundle.features, names, [seed])[:, 0] if cell.allocation == "random" else None
-    return follow_rule(bundle, values, truth, allocation=cell.allocation, orders=orders, threads=threads, **options)
 
 
 def follow_own_rule(
@@ -150,16 +139,11 @@ def follow_own_rule(
             rounds.append(_answered(state, bundle, k))
             if t == n_rounds:
                 break
-            view = view_of(
-                state,
-                bundle,
-                score="linearity",
-                k=k,
-                find_clusters=lambda: clustering.at(seen),  # noqa: B023 (asked before the loop goes on)
-                patient=name,
-            )
-            if t in looks or looked is None:
-                looked = view if rescoring is None else _kept(view)
+            now: dict[str, Any] = {"score": "linearity", "k": k, "patient": name}
+            now["find_clusters"] = partial(clustering.at, dict(seen))
+            view = view_of(state, bundle, **now)
+            if t in looks or looked is None:  # what is looked at again later stays as it is
+                looked = view if rescoring is None else view_of(deepcopy(state), bundle, **now)
             choice = _ask(rule, looked, view)
             order[patient, t], fallback[patient, t] = choice.feature, choice.fallback
             value = int(values[patient, choice.feature])
@@ -189,25 +173,6 @@ def _ask(rule: Rule, looked: View, present: View) -> Choice:
         expected, step = "an index of an unobserved feature", "hold it to afa.allocate.check_policy"
         raise PlannerError(Fault(where, str(choice.feature), expected, step))
     return fall_back(present) if choice.fallback else choice
-
-
-def _kept(view: View) -> View:
-    """A view that stays as it is when the patient is followed further."""
-    table = view.gain(np.ones(len(view.pairs), dtype=np.bool_))
-    intervals, clusters = view.intervals, view.clusters
-    scores, lead, resolved = view.scores.copy(), view.lead, view.resolved
-    return replace(
-        view,
-        find_scores=lambda: scores,
-        find_rank=None,
-        find_lead=lambda duels: lead[duels],
-        find_resolved=lambda duels: resolved[duels],
-        gain=lambda duels: table[duels],
-        total_gain=lambda closed: table[~closed].sum(axis=0),
-        weighted_gain=lambda weights: (np.asarray(weights)[:, None] * table).sum(axis=0),
-        find_intervals=lambda: intervals,
-        find_clusters=lambda: clusters,
-    )
 
 
 def _rounds(paths: RulePaths, targets: Targets, names: Sequence[str], threads: int | None) -> pd.DataFrame:
