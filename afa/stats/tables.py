@@ -231,24 +231,15 @@ class Complete:
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
     """Places of a column's values, as texts, among known labels."""
     each, names = pd.factorize(column)
-    place_of = {label: place for place, label in enumerate(labels)}
-    of_names = [place_of.get(str(name), -1) for name in names]
-    return Axis(np.array([*of_names, -1], dtype=np.int64)[each], labels)
+    places = pd.Index(labels).get_indexer(names.astype(str))
+    return Axis(np.append(places, -1)[each], labels)
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     """Places of the combinations of some columns, in order of first appearance; labels are tuples."""
-    codes, levels = np.zeros(len(table), dtype=np.int64), []
-    missing = np.zeros(len(table), dtype=bool)
-    for column in columns:
-        each, names = pd.factorize(table[column])
-        missing |= each < 0
-        codes = codes * len(names) + np.maximum(each, 0)
-        levels.append(list(names))
-    numbers, combined = pd.factorize(codes)
-    by_level = np.unravel_index(combined, [max(len(names), 1) for names in levels])
-    labels = [tuple(names[i] for names, i in zip(levels, each, strict=True)) for each in zip(*by_level, strict=True)]
-    return Axis(np.where(missing, -1, numbers), labels)
+    place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
+    labels = table[list(columns)].dropna().drop_duplicates()
+    return Axis(place.to_numpy(dtype=np.int64), list(labels.itertuples(index=False, name=None)))
 
 
 def rows_by(table: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], NDArray[np.intp]]:

@@ -20,7 +20,7 @@ from afa.stages.labels_needed import Settings, _first_ahead, drawn, encoded_coho
 from afa.stages.labels_needed.classifiers import (
     METHODS,
     SCREENED,
-    acquire,
+    Trained,
     conditionals,
     information,
     shown_shares,
@@ -125,7 +125,7 @@ def test_boosting_looks_at_the_features_that_tell_most_and_none_at_one_that_has_
 def test_information_by_hand():
     """A feature that tells the class is worth its entropy, one that does not 0, one that may half of it."""
     chances = np.array([[[1, 0, 0], [0.2, 0.3, 0.5], [0.5, 0.5, 0]], [[0, 0, 1], [0.2, 0.3, 0.5], [0, 0.5, 0.5]]])
-    gain = information(np.array([0.0, np.log(3)]), chances)
+    gain = information(np.array([[0.5, 0.5], [0.25, 0.75]]), chances)
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     np.testing.assert_allclose(gain, [[np.log(2), 0, np.log(2) / 2], [entropy, 0, entropy / 2]], atol=1e-12)
 
@@ -135,7 +135,8 @@ def test_a_classifier_goes_for_what_tells_most_and_then_by_name():
     chances = np.array([nothing, half, nothing, certain], dtype=float).transpose(1, 0, 2)
     values = np.array([[1, 1, 1, 1], [-1, -1, -1, 0]], dtype=np.int8)
     values[0] = [1, -1, 0, 1]
-    found = acquire(Sum(), chances, values, ["d", "c", "a", "b"], [0, 1, 2, 3, 4, 9])
+    trained = Trained(chances[::-1], ["d", "c", "a", "b"], [Sum()])
+    found = trained.planned(values, [0, 1, 2, 3, 4, 9])[..., 0]
     assert found[0].tolist() == [0, 1, 0, 0, 1, 1]  # b, c, then a before d
     assert found[1].tolist() == [0, 0, -1, -2, -3, -3]
 

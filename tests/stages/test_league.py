@@ -23,11 +23,11 @@ from afa.stages.league.entrants import (
     Entrant,
     Reading,
     Task,
-    Trained,
     discounted,
     measured_first,
     plainly_coupled,
     read_entrant,
+    trained,
     uncoupled,
     which,
     with_and_without,
@@ -93,8 +93,8 @@ def test_a_value_that_was_not_measured_is_never_asked_for_and_tells_nothing() ->
     assert evidence[1, 0].tolist() == evidence[1, 1].tolist() == evidence[1, 2].tolist()
     draw = np.random.default_rng(0)
     given = draw.choice([-1, 0, 1, MISSING], size=(20, 3)).astype(np.int8)
-    trained = Trained.of("naive_bayes", given, draw.permutation(np.arange(20) % 2), ("1", "2", "3"), draw)
-    found = trained.planned(values, [0, 1, 2, 3])
+    model = trained("naive_bayes", given, draw.permutation(np.arange(20) % 2), ("1", "2", "3"), draw)
+    found = model.planned(values, [0, 1, 2, 3])
     assert found[1, 1].tolist() == found[1, 2].tolist() == found[1, 3].tolist() != found[1, 0].tolist()
     assert found[0, 2].tolist() == found[0, 3].tolist()
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
+from scipy.special import log_softmax, xlogy
 
 from afa.mrf import Floats
 from afa.orders import generator_of
@@ -26,7 +26,6 @@ COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "sh
 """The zero-shot settings that classifiers are held against, by reference: the paper's, and both changes together."""
 
 Values = NDArray[np.int8]
-Names = Sequence[object]
 Mask = NDArray[np.bool_]
 Method = Literal["logistic", "boosting", "naive_bayes"]
 METHODS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
@@ -122,7 +121,7 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
     varied: NDArray[np.intp] = np.flatnonzero((values != values[0]).any(axis=0))
     if method != "boosting" or len(varied) <= SCREENED:
         return varied
-    gain = information(np.zeros(1), conditionals(values[:, varied], positive))[0]
+    gain = information(np.full((1, 2), 0.5), conditionals(values[:, varied], positive))[0]
     return np.sort(varied[np.argsort(-gain.round(DIGITS), kind="stable")[:SCREENED]])
 
 
@@ -140,16 +139,7 @@ def conditionals(values: Values, positive: Mask) -> Floats:
     return smoothed
 
 
-def information(log_odds: Floats, chances: Floats) -> Floats:
-    """(P, F) mutual information of class and feature in nats, the class having these log-odds (P,).
-
-    chances : (2, F, 3) of `conditionals`; features are independent within a class, so that what has been observed
-    counts through the class alone (eq:cmi).
-    """
-    return information_of(expit(np.stack([-log_odds, log_odds], axis=1)), chances)
-
-
-def information_of(posterior: Floats, chances: Floats) -> Floats:
+def information(posterior: Floats, chances: Floats) -> Floats:
     """(P, F) mutual information of class and feature, nats; posterior : (P, C) of the classes, chances : (C, F, 3)."""
     mixture = np.einsum("py,yfx->pfx", posterior, chances)
     known = posterior @ xlogy(chances, chances).sum(axis=2)
@@ -158,25 +148,41 @@ def information_of(posterior: Floats, chances: Floats) -> Floats:
     return np.where(gain < LEAST_GAIN, 0.0, gain)
 
 
-def acquire(
-    classifier: Classifier, chances: Floats, values: Values, features: Sequence[str], counts: Sequence[int]
-) -> Floats:
-    """(P, len(counts)) log-odds after so many features, each the one of largest `information` that is left.
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Classifiers of labelled patients, one for each hypothesis against all others (one alone where there are two).
 
-    values : (P, F) of the patients to be told, `features` (F,) their names, which settle ties. Counts above F are F.
+    chances : (C, F, 3) of -1, 0, +1 under each hypothesis, by which features are chosen: they are independent given it,
+    so that what has been observed counts through the hypotheses alone. features : (F,) names, which settle ties.
     """
-    observed = np.zeros(values.shape, dtype=np.bool_)
-    found = np.empty((len(values), len(counts)))
-    ends = np.minimum(counts, values.shape[1])
-    for step in range(int(ends.max()) + 1):
-        log_odds = classifier.log_odds(values, observed)
-        found[:, ends == step] = log_odds[:, None]
-        if step == ends.max():
-            break
-        distinct, row = np.unique(log_odds, return_inverse=True)  # early on patients are alike
-        chosen = most_told(np.where(observed, -1.0, information(distinct, chances)[row]), features)
-        observed[np.arange(len(values)), chosen] = True
-    return found
+
+    chances: Floats
+    features: Sequence[str]
+    classifiers: Sequence[Classifier]
+
+    def planned(self, values: Values, counts: Sequence[int]) -> Floats:
+        """(P, T, C) log-odds of each hypothesis after so many features, each the one that tells most (eq:cmi).
+
+        values : (P, F); what is none of -1, 0 and +1 was not measured, and is never asked for. counts : (T,), F or more
+        for all that was measured.
+        """
+        observed, measured = np.zeros(values.shape, dtype=np.bool_), np.abs(values) <= 1
+        ends, rows = np.minimum(counts, values.shape[1]), np.arange(len(values))
+        found = np.empty((len(values), len(ends), len(self.chances)))
+        for step in range(max([t + 1 for t in ends if t < values.shape[1]], default=0)):
+            evidence = self._evidence(values, observed)
+            found[:, ends == step] = evidence[:, None]
+            distinct, of_patient = np.unique(evidence, axis=0, return_inverse=True)  # early on patients are alike
+            gain = information(np.exp(log_softmax(distinct, axis=1)), self.chances)[of_patient]
+            chosen = most_told(np.where(observed | ~measured, -1.0, gain), self.features)
+            observed[rows, chosen] = measured[rows, chosen]
+        found[:, ends == values.shape[1]] = self._evidence(values, measured)[:, None]
+        return found
+
+    def _evidence(self, values: Values, observed: Mask) -> Floats:
+        """(P, C) log-odds of each hypothesis against the others."""
+        found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
+        return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)
 
 
 def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
@@ -197,34 +203,21 @@ def predicted(
         answers = generator_of(*names, "shuffled").permutation(answers)
     near = [t for t in percents if t <= FURTHEST]
     patients = np.array(task.patients, dtype=object)[~labelled]
+    support, panel, others = task.values[:, task.support], task.values[labelled], task.values[~labelled]
+    seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
+    told = np.repeat(support[~labelled], len(percents), axis=0)
+    chances = conditionals(panel, answers)[::-1]
     for method in METHODS:
-        along = _in_random_order(task, labelled, answers, method, percents, seed, names)
-        chosen = _as_it_chooses(task, labelled, answers, method, near, names)
+        # by the very features that the zero-shot score sees, trained on those of the support alone
+        along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(told, seen)
+        # by as many features, chosen among all of the panel: it knows no support
+        own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
+        chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
             rows: dict[Any, Any] = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
             keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
             answer = np.round(log_odds, ODDS_DIGITS).ravel() + 0.0
             yield pd.DataFrame({**rows, **keys, "method": method, "permuted": shuffled, "log_odds": answer})
-
-
-def _in_random_order(
-    task: Task, labelled: Mask, answers: Mask, method: Method, percents: Sequence[int], seed: int, names: Names
-) -> Floats:
-    """(P, T) log-odds by the very features that the zero-shot score sees; trained on those of the support alone."""
-    values = task.values[:, task.support]
-    observed = task.seen(percents, seed)[~labelled].reshape(-1, values.shape[1])
-    classifier = train(method, values[labelled], answers, generator_of(*names, "support"))
-    told = np.repeat(values[~labelled], len(percents), axis=0)
-    return classifier.log_odds(told, observed).reshape(-1, len(percents))
-
-
-def _as_it_chooses(
-    task: Task, labelled: Mask, answers: Mask, method: Method, percents: Sequence[int], names: Names
-) -> Floats:
-    """(P, T) log-odds by as many features, which the classifier chooses among all of the panel: it knows no support."""
-    classifier = train(method, task.values[labelled], answers, generator_of(*names, "panel"))
-    chances = conditionals(task.values[labelled], answers)
-    return acquire(classifier, chances, task.values[~labelled], task.bundle.features, task.counts(percents))
 
 
 @contextmanager

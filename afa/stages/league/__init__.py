@@ -40,11 +40,11 @@ from afa.stages.league.entrants import (
     Entrant,
     Reading,
     Task,
-    Trained,
     Values,
     discounted,
     facts,
     plainly_coupled,
+    trained,
     uncoupled,
     which,
     with_and_without,
@@ -203,7 +203,7 @@ class _Question:
                 evidence = {HEADLINE: own[place[tested]]}
                 for method in METHODS:
                     labelled = self.entrant.values[given], self.task.answers[given]
-                    model = Trained.of(method, *labelled, self.entrant.features, generator)
+                    model = trained(method, *labelled, self.entrant.features, generator)
                     evidence[method] = model.planned(self.entrant.values[tested], self.rounds)
                 for name, each in evidence.items():
                     found = statistics(self.task, self.task.answers[tested], each, np.ones((1, len(tested))))

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from afa.bundle import Bundle
 from afa.bundle.rates import STRENGTH, exclusive_of, hypotheses_of, with_groups
@@ -32,15 +31,7 @@ from afa.field import build_field_bundle
 from afa.mrf import VALUES, Floats, PairwiseMRF
 from afa.orders import random_order
 from afa.planner.sides import Repeats, sides_for
-from afa.stages.labels_needed.classifiers import (
-    Classifier,
-    Mask,
-    Method,
-    conditionals,
-    information_of,
-    most_told,
-    train,
-)
+from afa.stages.labels_needed.classifiers import Method, Trained, conditionals, train
 from afa.stages.simulate.walks import measured_first
 from afa.stats.accuracy import auroc
 
@@ -346,54 +337,14 @@ def _with(reading: Reading, changed: Callable[[PairwiseMRF], tuple[Floats, sp.cs
     return Reading(replace(reading.models, models=tuple(models)))
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """Classifiers of labelled patients, one for each hypothesis against all others (one alone where there are two).
+def trained(
+    method: Method, values: Values, answers: Answers, features: Sequence[str], seed: np.random.Generator
+) -> Trained:
+    """Classifiers of patients (n, M) whose hypothesis is `answers` (n,), every one of which has a patient.
 
-    chances : (C, M, 3) of -1, 0, +1 under each hypothesis, by which features are chosen. features : (M,) names, which
-    settle ties.
+    A missing value is hidden in every copy of a patient.
     """
-
-    chances: Floats
-    features: Sequence[str]
-    classifiers: tuple[Classifier, ...]
-
-    @classmethod
-    def of(
-        cls,
-        method: Method,
-        values: Values,
-        answers: NDArray[np.int64],
-        features: Sequence[str],
-        seed: np.random.Generator,
-    ) -> Trained:
-        """Train on patients (n, M) whose hypothesis is `answers` (n,), every one of which has a patient.
-
-        A missing value is hidden in every copy of a patient.
-        """
-        classes = int(answers.max()) + 1
-        asked = (0,) if classes == 2 else range(classes)
-        chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
-        return cls(chances, features, tuple(train(method, values, answers == c, seed) for c in asked))
-
-    def planned(self, values: Values, rounds: Sequence[int]) -> Floats:
-        """(P, T, C) log-odds of each hypothesis after `rounds` (T,) of what tells most, values (P, M) (eq:cmi)."""
-        observed, measured = np.zeros(values.shape, dtype=np.bool_), values != MISSING
-        found = np.empty((*values.shape[:1], len(rounds), len(self.chances)))
-        last, rows = max([t for t in rounds if t < values.shape[1]], default=0), np.arange(len(values))
-        for step in range(last + 1):
-            evidence = self._evidence(values, observed)
-            found[:, [place for place, t in enumerate(rounds) if t == step]] = evidence[:, None]
-            gain = information_of(np.exp(log_softmax(evidence, axis=1)), self.chances)
-            chosen = most_told(np.where(observed | ~measured, -1.0, gain), self.features)
-            observed[rows, chosen] = measured[rows, chosen]
-        everything = self._evidence(values, measured)
-        found[:, [place for place, t in enumerate(rounds) if t >= values.shape[1]]] = everything[:, None]
-        return found
-
-    def _evidence(self, values: Values, observed: Mask) -> Floats:
-        """(P, C) log-odds of each hypothesis against the others."""
-        found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
-        if len(found) == 1:
-            found.append(np.zeros(len(values)))
-        return np.stack(found, axis=1)
+    classes = int(answers.max()) + 1
+    asked = (0,) if classes == 2 else range(classes)
+    chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
+    return Trained(chances, features, [train(method, values, answers == c, seed) for c in asked])
