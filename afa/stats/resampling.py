@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,16 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """`value`, `low`, `high` of statistics (1 + R, C), the first row the values, the others their resamples."""
     low, high = interval(every[1:], confidence=confidence)
     return pd.DataFrame({"value": every[0], "low": low, "high": high})
+
+
+def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
+    """A row for the mean over entities, whose `entity` is missing, then one for each; `n` is their cases.
+
+    values : by entity, (1 + R,) a statistic and its resamples.
+    """
+    every = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
+    n = [sum(cases.values()), *(cases[name] for name in values)]
+    return with_interval(every, confidence=confidence).assign(entity=np.array([None, *values]), n=n)
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:

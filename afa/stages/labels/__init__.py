@@ -37,7 +37,7 @@ from afa.stages.labels.tasks import (
     tasks_of_controls,
 )
 from afa.stats.accuracy import Resampled, accuracies, ranking
-from afa.stats.resampling import interval, with_interval
+from afa.stats.resampling import interval, mean_and_each
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 from afa.stats.tables import joined, rows_by
 
@@ -252,7 +252,9 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
         by_entity["majority"][str(name)] = prevalence if prevalence[0] >= 0.5 else 1 - prevalence
         sizes[str(name)] = len(part)
     return [
-        (_lines(values, sizes, sample.confidence), {"metric": metric}) for metric, values in by_entity.items() if values
+        (mean_and_each(values, sizes, confidence=sample.confidence), {"metric": metric})
+        for metric, values in by_entity.items()
+        if values
     ]
 
 
@@ -278,7 +280,7 @@ def _metrics(scores: pd.DataFrame, sample: Resampled, variants: Variants) -> Ite
                 found.setdefault(column, {})[name] = np.mean([values[column] for values in each], axis=0)
         sizes = {name: sum(map(len, runs)) for name, runs in by_entity.items()}
         for (metric, method), values in found.items():
-            lines = _lines(values, sizes, sample.confidence)
+            lines = mean_and_each(values, sizes, confidence=sample.confidence)
             if variant:
                 name, level = variants[reference, coupling, variant]
                 lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
@@ -320,13 +322,6 @@ def measured(
     return found
 
 
-def _lines(values: Mapping[str, Floats], sizes: Mapping[str, int], confidence: float) -> pd.DataFrame:
-    """The mean over labels and then each label, from a value followed by its resamples."""
-    each = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
-    cases = [sum(sizes.values()), *(sizes[name] for name in values)]
-    return with_interval(each, confidence=confidence).assign(entity=np.array([None, *values]), n=cases)
-
-
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
     """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
 
@@ -355,7 +350,7 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
             for column, value in values.items():
                 found.setdefault(column, {})[str(name)] = value
         for (metric, variant), by_label in found.items():
-            lines = _lines(by_label, dict.fromkeys(by_label, scores.shape[1]), sample.confidence)
+            lines = mean_and_each(by_label, dict.fromkeys(by_label, 0), confidence=sample.confidence)
             lines = lines.assign(n=scores.shape[1], variant=variant)
             tables.append(lines.assign(metric=metric, reference=reference, coupling=coupling))
     return pd.concat(tables, ignore_index=True)

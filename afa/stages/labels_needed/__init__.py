@@ -29,16 +29,10 @@ from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage, described
 from afa.stages.inputs import note
 from afa.stages.labels.tasks import GREEDY, RANDOM, Setting, Task, tasks_of
-from afa.stages.labels_needed.classifiers import (
-    COUPLINGS,
-    METHODS,
-    Mask,
-    one_thread,
-    predicted,
-)
+from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS, Mask, one_thread, predicted
 from afa.stats.accuracy import RepeatedTests, Resampled
-from afa.stats.resampling import interval, with_interval
-from afa.stats.summary import summary_rows
+from afa.stats.resampling import interval, mean_and_each
+from afa.stats.summary import Labelled, labelled, summary_rows
 from afa.stats.tables import joined, rows_by
 
 if TYPE_CHECKING:
@@ -322,32 +316,23 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
     """Every metric by number of labelled patients, as a mean over labels and by label; and what classifiers gain."""
-    lines: list[dict[str, object]] = []
-    columns: list[Floats] = []
+    parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
         for size, values in by_size.items():
-            n = cases[size, key.permuted]
-            shown: dict[tuple[str, str | None], dict[str, Floats]] = {(key.metric, None): values}
-            if gaps:
-                shown["gap", key.metric] = gaps[size]
+            shown = {(key.metric, None): values} | ({("gap", key.metric): gaps[size]} if gaps else {})
             for (metric, quantity), by_label in shown.items():
-                of_all = {**_of(key), "metric": metric, "quantity": quantity, "entity": None, "level": size}
-                lines.append({**of_all, "n": sum(n.values())})
-                columns.append(_mean(by_label))
-                if key.metric == RANKED and not key.permuted:
-                    for name, value in by_label.items():
-                        lines.append({**of_all, "entity": name, "n": n[name]})
-                        columns.append(value)
-    return pd.DataFrame(lines).join(with_interval(np.column_stack(columns), confidence=confidence))
+                rows = mean_and_each(by_label, cases[size, key.permuted], confidence=confidence)
+                rows = rows if key.metric == RANKED and not key.permuted else rows[:1]
+                parts.append((rows, {**_of(key), "metric": metric, "quantity": quantity, "level": size}))
+    return labelled(parts)
 
 
 def _of(key: Key) -> dict[str, object]:
     """What the summary calls a key; a classifier has no couplings."""
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
-    method = ZERO_SHOT if key.method == EXPLICIT else key.method
-    names = {"method": method, "reference": key.reference, "coupling": coupling}
-    return {**names, "variant": "permuted" if key.permuted else None, "allocation": key.allocation, "t": key.t}
+    names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
+    return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
@@ -361,11 +346,6 @@ def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
     }
 
 
-def _mean(by_label: Mapping[str, Floats]) -> Floats:
-    mean: Floats = np.mean(list(by_label.values()), axis=0)
-    return mean
-
-
 def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
     """From how many labelled patients on a classifier is ahead; the interval is of that number over resamples."""
     tail = (1 - confidence) / 2
@@ -373,8 +353,8 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
     for key in found:
         if key.method not in METHODS or key.permuted or key.t == 0:
             continue
-        gaps = {size: _mean(by_label) for size, by_label in sorted(_gaps(found, key).items())}
-        sizes, every = list(gaps), np.array(list(gaps.values()))
+        gaps = sorted(_gaps(found, key).items())
+        sizes, every = [size for size, _ in gaps], np.array([np.mean([*each.values()], axis=0) for _, each in gaps])
         first = _first_ahead(every > 0, sizes)
         clear = _first_ahead(interval(every[:, 1:].T, confidence=confidence)[0][:, None] > 0, sizes)
         low, high = np.quantile(first[1:], [tail, 1 - tail], method="inverted_cdf")
