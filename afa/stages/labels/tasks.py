@@ -54,6 +54,11 @@ class Setting:
     def keys(self) -> dict[str, str]:
         return {"reference": self.reference, "coupling": self.coupling, "variant": self.variant}
 
+    @property
+    def closure(self) -> dict[str, Any]:
+        """What `afa.closure` asks for."""
+        return {"coupling": self.coupling, "strength": self.strength}
+
 
 def settings_of(
     references: Sequence[Reference],
@@ -168,9 +173,9 @@ def by_model(
     Tasks that one model scores, one label and one closure under several encodings, are followed together: they meet in
     many states.
     """
-    models: dict[tuple[str, Closure, float], list[int]] = {}
+    models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
-        models.setdefault((task.entity, task.setting.coupling, task.setting.strength), []).append(i)
+        models.setdefault((task.entity, *task.setting.closure.values()), []).append(i)
     groups, parts = list(models.values()), [pd.DataFrame()] * len(tasks)
 
     def work(first: int, last: int) -> None:
@@ -193,30 +198,16 @@ def in_random_order(
     support, seen = task.support, task.seen([*percents, 100], seed)
     seen = np.tile(seen, (len(values) // len(seen), 1, 1))
     known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
-    states, state_of = _distinct(known)
-    observed = np.zeros((len(states), values.shape[1]), dtype=bool)
-    observed[:, support] = states != HIDDEN
-    told = np.zeros(observed.shape, dtype=np.int8)
-    told[:, support] = states
-    solved = elbo_differences(
-        task.bundle,
-        task.entity,
-        observed,
-        told,
-        solver=solver,
-        coupling=task.setting.coupling,
-        strength=task.setting.strength,
-        threads=1,
-    )
+    whole = np.ascontiguousarray(known).view(np.dtype((np.void, len(support))))[:, 0]
+    _, first, state_of = np.unique(whole, return_index=True, return_inverse=True)
+    told = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
+    told[:, support] = known[first]
+    observed = told != HIDDEN
+    told[~observed] = 0
+    options: dict[str, Any] = {**task.setting.closure, "solver": solver, "threads": 1}
+    solved = elbo_differences(task.bundle, task.entity, observed, told, **options)
     raw = np.column_stack([np.full(len(values), solved.start), solved.raw[state_of].reshape(len(values), -1)])
     return settled(raw), float(settled(np.array(solved.shift)))
-
-
-def _distinct(rows: Values) -> tuple[Values, NDArray[np.intp]]:
-    """The different rows of an array (R, n), and for each row its place among them, (R,)."""
-    whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
-    _, first, place = np.unique(whole, return_index=True, return_inverse=True)
-    return rows[first], place
 
 
 @lru_cache(maxsize=64)
@@ -233,8 +224,7 @@ def as_greedy_chooses(
     values : (V P, M); those of equal values so far are followed together. Without `to_the_end` no patient is followed
     further than `percents` ask, and the last column is NaN.
     """
-    closure = {"coupling": task.setting.coupling, "strength": task.setting.strength}
-    laid_out = task_of(task.bundle, task.entity, solver=solver, **closure)  # type: ignore[arg-type]
+    laid_out = task_of(task.bundle, task.entity, solver=solver, **task.setting.closure)
     counts = task.counts([0, *percents, 100])
     paths = follow_gain(laid_out, values, gain="cmi", last_step=None if to_the_end else max(counts[:-1]))
     shift = float(settled(np.array(laid_out.shift)))
@@ -250,32 +240,27 @@ def followed(
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
     runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
     tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
-    for allocation, seed, among in [*runs, (GREEDY, None, fixed)]:
-        if not among:
-            continue
+    shown = [0, *percents, 100]
+    for allocation, seed, among in [*runs, (GREEDY, None, fixed)] if fixed else runs[:1]:
         values = np.concatenate([tasks[i].values for i in among])
         if allocation == RANDOM:
             raw, shift = in_random_order(tasks[0], values, percents, int(seed or 0), solver)
         else:
             raw, shift = as_greedy_chooses(tasks[0], values, percents, solver)
         for i, own in zip(among, np.split(raw, len(among)), strict=True):
-            tables[i].append(_scores(tasks[i], allocation, seed, [0, *percents, 100], own, shift))
+            task, rows = tasks[i], rows_of(patient=tasks[i].patients, t=np.array(shown, dtype=np.int32))
+            keys: dict[str, Any] = {**task.setting.keys, "entity": task.entity, "allocation": allocation}
+            table = rows.assign(
+                **keys,
+                shift=shift,
+                seed=pd.array([seed], dtype="Int64").repeat(own.size),
+                observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
+                raw=own.ravel(),
+                calibrated=settled(own - shift).ravel(),
+                label=np.repeat(task.positive, len(shown)).astype(np.int8),
+            )
+            tables[i].append(table)
     return [pd.concat(parts, ignore_index=True) for parts in tables]
-
-
-def _scores(
-    task: Task, allocation: str, seed: int | None, shown: Sequence[int], raw: Floats, shift: float
-) -> pd.DataFrame:
-    rows = rows_of(patient=task.patients, t=np.array(shown, dtype=np.int32))
-    keys: dict[str, Any] = {**task.setting.keys, "entity": task.entity, "allocation": allocation, "shift": shift}
-    return rows.assign(
-        **keys,
-        seed=pd.array([seed], dtype="Int64").repeat(raw.size),
-        observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
-        raw=raw.ravel(),
-        calibrated=settled(raw - shift).ravel(),
-        label=np.repeat(task.positive, len(shown)).astype(np.int8),
-    )
 
 
 def at_full_observation(bundle: Bundle, cohort: Cohort, setting: Setting) -> pd.DataFrame:
@@ -309,44 +294,32 @@ def label_null(
     chooses; at full observation, where order does not matter, `whole_permutations` of them. `balanced_accuracy` is of
     the raw score, `balanced_accuracy_calibrated` of the score less its value at no observation.
     """
+    n, percents = labels.permutations, labels.percents
 
     def follow(own: Sequence[Task]) -> list[pd.DataFrame]:
-        followed, shift = _followed(own, labels.percents, labels.seeds[0], labels.permutations, solver)
-        each = zip(own, followed, strict=True)
-        return [pd.concat([part, _whole(task, labels.whole_permutations, shift)]) for task, part in each]
+        # all are followed together, because they meet in many states; what they start from shuffling does not change
+        shuffles = [_shuffled(own[0], permutation) for permutation in range(n)]
+        values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
+        tables: list[list[pd.DataFrame]] = [[] for _ in own]
+        for allocation in (RANDOM, GREEDY):
+            if allocation == RANDOM:
+                raw, shift = in_random_order(own[0], values, percents, labels.seeds[0], solver)
+            else:
+                raw, shift = as_greedy_chooses(own[0], values, percents, solver, to_the_end=False)
+            scores = raw[:, 1:-1].reshape(len(own), n, -1, len(percents)).swapaxes(1, 2)
+            for task, each, found in zip(own, scores, tables, strict=True):
+                found.append(_metrics(task, each, shift).assign(allocation=allocation, t=np.tile(percents, n)))
+        whole = [_whole(task, labels.whole_permutations, shift) for task in own]
+        return [pd.concat([*found, last]) for found, last in zip(tables, whole, strict=True)]
 
     return by_model(tasks, follow, threads)
-
-
-def _followed(
-    tasks: Sequence[Task], percents: Sequence[int], seed: int, permutations: int, solver: Solver | None
-) -> tuple[list[pd.DataFrame], float]:
-    """The rows before full observation of tasks of one model, and F_1 - F_0 at no observation.
-
-    All are followed together, because they meet in many states. What they start from shuffling does not change.
-    """
-    shuffles = [_shuffled(tasks[0], permutation) for permutation in range(permutations)]
-    values = np.concatenate([task.values[:, genes] for task in tasks for genes in shuffles])
-    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
-    for allocation in (RANDOM, GREEDY):
-        raw, shift = (
-            in_random_order(tasks[0], values, percents, seed, solver)
-            if allocation == RANDOM
-            else as_greedy_chooses(tasks[0], values, percents, solver, to_the_end=False)
-        )
-        scores = raw[:, 1:-1].reshape(len(tasks), permutations, -1, len(percents)).swapaxes(1, 2)
-        for task, own, found in zip(tasks, scores, tables, strict=True):
-            found.append(_metrics(task, own, shift).assign(allocation=allocation, t=np.tile(percents, permutations)))
-    return [pd.concat(found, ignore_index=True) for found in tables], shift
 
 
 def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
     """At full observation the score is an energy, whose features are looked up where the shuffled ones are."""
     support, score = task.support, _score_of(task)
-    scores = np.empty((len(task.values), permutations, 1))
-    for permutation in range(permutations):
-        x = task.values[:, _shuffled(task, permutation)[support]]
-        scores[:, permutation, 0] = score(x.astype(np.float64))
+    values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
+    scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
     found = _metrics(task, settled(scores), shift).assign(t=100)
     return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
 
