@@ -7,24 +7,22 @@ The engine follows them, but for the top k under `explicit`: there the planners 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Closure
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import Watched, WatchedTask, watch, watch_task
 from afa.engine.rounds import full_observation
 from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
-from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.stages.base import Column, Stage, columns
@@ -33,7 +31,7 @@ from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, ste
 from afa.stages.topk import Targets
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.resampling import first_where, quartiles_of_rounds
-from afa.stats.summary import summary_rows
+from afa.stats.summary import count_rows, summary_rows
 from afa.stats.tables import Complete, Tables, axis_among, axis_of, by_patient, read_table
 
 if TYPE_CHECKING:
@@ -71,6 +69,13 @@ STAGE = Stage(
 )
 
 
+RANDOM, GREEDY = "random", "greedy"
+STORED = {"gain": "cmi", "schedule": "every"}
+"""The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
+ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
+"""How a planner goes under `explicit`."""
+
+
 def run(
     bundle: Bundle,
     cohort: Cohort,
@@ -83,86 +88,17 @@ def run(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `stopping_tables`; allocation : tables of that stage, whose orders are followed again.
-
-    The tasks are stopped under the run's closure and, where the bundle says how often, every other; the top k under the
-    run's own. The grid's orders are those of directions: under `explicit` the rules choose by how often instead.
-    """
-    names = [cohort.patients[p] for p in patients]
-    rules = [rule for rule in stopping.rules if rule != RANDOM]
-    orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
-    if closure.coupling != "explicit":
-        orders = stored_orders(allocation.folder, bundle, names, rules, note)
-    return stopping_tables(
-        bundle,
-        cohort,
-        patients,
-        orders,
-        stopping,
-        k=top_k_size(bundle, top_k),
-        solver=Solver(**dict(inference)),
-        couplings=closures_beside(bundle, cohort, closure.coupling),
-        strength=closure.strength,
-        threads=threads,
-    )
-
-
-class Halt(NamedTuple):
-    """A rule of stopping, by the name of its option of `afa.planner.Stop`, and its level.
-
-    level : the probability that is asked for, 1 where `certain`; the largest gain that may be left, in nats; the budget
-    as a share of all features, each at a cost of 1.
-    """
-
-    stopping: str
-    level: float
-
-
-def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
-    """Each rule with the first round at which it holds, (P,); M where none before the last does."""
-    n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
-    yield Halt("certain", 1.0), first_where(watched.certain[:, :-1])
-    for level in levels.probabilities:
-        yield Halt("probability", level), first_where(watched.probability[:, :-1] >= level)
-    if isinstance(watched, Watched):  # of one task it is the same as the probability
-        for level in levels.probabilities:
-            yield Halt("posterior", level), first_where(watched.posterior[:, :-1] >= level)
-    for level in levels.gains:
-        yield Halt("gain", level), first_where(watched.gain[:, :-1] <= level)
-    for level in levels.budgets:
-        yield Halt("budget", level), np.full(n_patients, int(level * last_round * (1 + 1e-12)), dtype=np.int64)
-
-
-RANDOM, GREEDY = "random", "greedy"
-STORED = {"gain": "cmi", "schedule": "every"}
-"""The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
-ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
-"""How a planner goes under `explicit`."""
-
-
-def stopping_tables(
-    bundle: Bundle,
-    cohort: Cohort,
-    patients: Sequence[int],
-    orders: Mapping[str, NDArray[np.int64] | None],
-    stopping: settings.Stopping,
-    *,
-    k: int,
-    solver: Solver,
-    couplings: Sequence[Closure] = ("differential",),
-    strength: float = STRENGTH,
-    threads: int | None = None,
-) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    orders : by allocation rule, (P, M) features as the rule chose them for these patients in the top-k setting, or None
-    for a planner to choose. A random order is followed beside them, and beside that of `greedy` in the binary tasks.
-    stopping : the levels that are tried, and the seed of the random order.
-    couplings, strength : which two class models a task has (`afa.closure`), each in its turn; the first is the run's
-    own, by which the top k is chosen too.
+    allocation : tables of that stage, whose orders are followed again in the top-k setting. A random order is followed
+    beside them, and beside that of `greedy` in the binary tasks. The tasks are stopped under the run's closure and,
+    where the bundle says how often, every other; the top k under the run's own. The grid's orders are those of
+    directions: under `explicit` planners choose by how often instead.
 
     Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by coupling and entity. `t`: the
-    round of the stop; `stopped`: whether it lies before full observation.
+    round of the stop; `stopped`: whether it lies before full observation. `level`: the probability that is asked for, 1
+    where `certain`; the largest gain that may be left, in nats; the budget as a share of all features, each at a cost
+    of 1.
 
     `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, any of
     those that tie for the last places being right.
@@ -171,46 +107,77 @@ def stopping_tables(
 
     Raises
     ------
-    SanityError : full observation contradicts an answer that was certain.
+    ConfigError : as of `stored_orders`. SanityError : full observation contradicts an answer that was certain.
 
     """
-    names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
+    names, values, solver = (
+        [cohort.patients[p] for p in patients],
+        cohort.values[list(patients)],
+        Solver(**dict(inference)),
+    )
+    k, everyone, last_round = top_k_size(bundle, top_k), np.arange(len(names)), values.shape[1]
     random = random_orders(bundle.features, names, [stopping.seed])[:, 0]
     unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
-    explicit, duels = couplings[0] == "explicit", bundle.contrasts()
+    explicit, duels = closure.coupling == "explicit", bundle.contrasts()
     gauge, asked = Gauge("explicit" if explicit else None), ASKED if explicit else ASKED._replace(score="linearity")
+    rules = [rule for rule in stopping.rules if rule != RANDOM]
+    orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
     if explicit:
         truth = planned_truth(values, [planner_of(bundle, asked, k, gauge, solver) for _ in names])
     else:
         truth = full_observation(duels, values, solver=solver)
+        orders = stored_orders(allocation.folder, bundle, names, rules) if rules else {}
     targets = Targets.of(truth, unlabelled, k, 0)
     parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
-    for allocation, order in {**orders, RANDOM: random}.items():
-        if explicit or order is None:
-            way = asked._replace(allocation=allocation)
+
+    def add(table: str, rule: str, halt: Halt, rounds: NDArray[np.int64], **columns: Any) -> None:
+        keys = {"patient": names, "allocation": rule, "gain": "" if rule == RANDOM else STORED["gain"]}
+        stopped = pd.DataFrame({**keys, "stopping": halt[0], "level": halt[1], "t": rounds.astype(np.int16)})
+        parts[table].append(stopped.assign(stopped=rounds < last_round, **columns))
+
+    for rule, order in {**orders, RANDOM: random}.items():
+        if explicit:
+            way = asked._replace(allocation=rule)
             planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=stopping.seed) for name in names]
             watched = watch_planners(planners, values, order)
         else:
             watched = watch(duels, values, order, k=k, solver=solver, threads=threads)
         for halt, rounds in stops(stopping, watched):
-            answer = watched.inside[np.arange(len(names)), rounds]
+            answer = watched.inside[everyone, rounds]
             tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is right
             wrong = k - (answer & targets.sure).sum(axis=1) - tied
-            answers = {"members": np.int16(k), "wrong": wrong.astype(np.int16)}
-            parts["top_k"].append(_rows(names, allocation, halt, rounds, values.shape[1], answers))
-    for coupling, entity in product(couplings, bundle.entities):
-        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=strength)
-        labels = cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array[list(patients)]
-        for allocation, of_task in ((GREEDY, None), (RANDOM, random)):
-            seen = watch_task(task, values, of_task, threads=threads)
+            add("top_k", rule, halt, rounds, members=np.int16(k), wrong=wrong.astype(np.int16))
+    for coupling, entity in product(closures_beside(bundle, cohort, closure.coupling), bundle.entities):
+        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
+        clinical = cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array[list(patients)]
+        for rule, order in ((GREEDY, None), (RANDOM, random)):
+            seen = watch_task(task, values, order, threads=threads)
+            answers = {"likelihood": seen.decision[:, -1], "clinical": clinical, "coupling": coupling, "entity": entity}
             for halt, rounds in stops(stopping, seen):
-                decision = seen.decision[np.arange(len(names)), rounds]
-                answers = {"decision": decision, "likelihood": seen.decision[:, -1], "clinical": labels}
-                rows = _rows(names, allocation, halt, rounds, values.shape[1], answers)
-                parts["tasks"].append(rows.assign(coupling=coupling, entity=entity))
+                add("tasks", rule, halt, rounds, decision=seen.decision[everyone, rounds], **answers)
     tables = {name: by_patient(rows, names) for name, rows in parts.items()}
     check_certain(tables)
     return tables
+
+
+Halt = tuple[str, float]
+"""A rule of stopping, by the name of its option of `afa.planner.Stop`, and its level."""
+
+
+def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+    """Each rule with the first round at which it holds, (P,); M where none before the last does."""
+    n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
+    yield ("certain", 1.0), first_where(watched.certain[:, :-1])
+    probabilities = {"probability": watched.probability}
+    if isinstance(watched, Watched):  # of one task it is the same as the probability
+        probabilities["posterior"] = watched.posterior
+    for name, probability in probabilities.items():
+        for level in levels.probabilities:
+            yield (name, level), first_where(probability[:, :-1] >= level)
+    for level in levels.gains:
+        yield ("gain", level), first_where(watched.gain[:, :-1] <= level)
+    for level in levels.budgets:
+        yield ("budget", level), np.full(n_patients, int(level * last_round * (1 + 1e-12)), dtype=np.int64)
 
 
 def watch_planners(
@@ -243,11 +210,11 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
 
 
 def stored_orders(
-    folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str], report: Callable[[str], None]
+    folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
 ) -> dict[str, NDArray[np.int64]]:
     """By rule, (P, M) features in the order of the table `choices` of the allocation stage, for P patients by name.
 
-    A rule that the table does not have with `cmi` and the schedule `every` is left out, and `report` says so.
+    A rule that the table does not have with `cmi` and the schedule `every` is left out, which is noted.
 
     Raises
     ------
@@ -262,11 +229,10 @@ def stored_orders(
     for rule in rules:
         of_rule = choices[choices["allocation"] == rule]
         if of_rule.empty and names:
-            report(f"{rule} is left out: the allocation grid does not have it with {STORED['gain']} at every round")
+            note(f"{rule} is left out: the allocation grid does not have it with {STORED['gain']} at every round")
             continue
-        wide = of_rule.assign(feature=of_rule["feature"].map(column)).pivot(
-            index="patient", columns="t", values="feature"
-        )
+        of_rule = of_rule.assign(feature=of_rule["feature"].map(column))
+        wide = of_rule.pivot(index="patient", columns="t", values="feature")
         order = wide.reindex(list(names)).to_numpy(dtype=np.float64)
         every = np.arange(len(bundle.features))
         if order.shape != (len(names), len(every)) or (np.sort(order, axis=1) != every).any():
@@ -275,19 +241,6 @@ def stored_orders(
             raise ConfigError(Fault(where, "other choices", expected, "run the allocation stage again"))
         orders[rule] = np.ascontiguousarray(order, dtype=np.int64)
     return orders
-
-
-def _rows(
-    names: Sequence[str],
-    allocation: str,
-    halt: Halt,
-    rounds: NDArray[np.int64],
-    last_round: int,
-    answers: Mapping[str, Any],
-) -> pd.DataFrame:
-    gain = "" if allocation == RANDOM else STORED["gain"]
-    table = pd.DataFrame({"patient": list(names), "allocation": allocation, "gain": gain, **halt._asdict()})
-    return table.assign(t=rounds.astype(np.int16), stopped=rounds < last_round, **answers)
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
@@ -324,22 +277,29 @@ def _rows_of(
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
     axes = {"patient": axis_among(part["patient"], patients)}
     axes |= {"entity": axis_of(part, ["entity"])} if binary else {}
-    table = Complete.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
+    whole = Complete.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
     rules = pd.DataFrame(rule.labels, columns=["reference", "level"]).assign(method=method, guide=method, **keys)
     rules["level"] = rules["level"].astype(float).where(rules["reference"] != "certain")
     rules["gain"] = keys["gain"] or None
 
     def column(each: str) -> NDArray[np.float32]:
-        return table.column(each, may_miss=each == "clinical").reshape(len(patients), -1, len(rules))
+        return whole.column(each, may_miss=each == "clinical").reshape(len(patients), -1, len(rules))
+
+    def labelled(table: pd.DataFrame) -> pd.DataFrame:
+        return table.join(rules)[table["n"] > 0]
 
     def shares(*parts: Part) -> pd.DataFrame:
-        return _label(rules, resampled.mean(list(parts)))
+        return labelled(resampled.mean(list(parts)))
 
     stopped = column("stopped") > 0
     if binary:
         decision, truth, label = column("decision"), column("likelihood"), 2 * column("clinical") - 1
         if keys["allocation"] == GREEDY:  # the same along every order
-            yield _left_out(truth[..., 0], label[..., 0]).assign(coupling=keys["coupling"])
+            tied, known = truth[..., 0] == 0, ~np.isnan(label[..., 0])
+            counts = ("tied_at_full_observation", "likelihood", tied), ("labelled", "clinical", known)
+            for quantity, target, mask in counts:
+                rows = count_rows({quantity: (mask.sum(), mask.size)})
+                yield rows.assign(target=target, method=method, coupling=keys["coupling"])
         error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
     else:
         error = _share(column("wrong") > 0, stopped)
@@ -348,49 +308,23 @@ def _rows_of(
         wrong, members = (_share(column(each), stopped)[0] for each in ("wrong", "members"))
         yield shares((wrong, members)).assign(metric="rate", quantity="members", target="likelihood")
     yield shares(_share(stopped, np.ones_like(stopped))).assign(metric="rate", quantity="stopped")
-    yield _nominal(rules, error[1].sum(axis=0)).assign(target="likelihood")
-    yield from _features_used(column("t"), last_round, rules, resampled)
+    nominal = (1 - rules["level"].fillna(1.0)).where(rules["reference"].isin(["certain", "probability"]))
+    cases = error[1].sum(axis=0).astype(np.int64)
+    table = labelled(pd.DataFrame({"value": nominal, "n": cases})).dropna(subset="value")
+    yield table.assign(metric="rate", quantity="nominal", target="likelihood")
+    rounds, t, weights = np.arange(last_round + 1), column("t"), resampled.every
+    for i in range(len(rules)):
+        by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
+        every = np.full(by_then.shape, float(t.shape[1]))
+        table = quartiles_of_rounds(by_then, every, weights, confidence=resampled.confidence)
+        yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True)).assign(metric="count")
     for variant, answer in ((None, decision), ("full_observation", truth)) if binary else ():
         sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
         if all(total.any() for _, total in sides):
             yield shares(*sides).assign(metric="balanced_accuracy", variant=variant, target="clinical")
 
 
-def _label(rules: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """One row for each rule, less those that have no case."""
-    return table.join(rules)[table["n"] > 0]
-
-
-def _nominal(rules: pd.DataFrame, cases: Floats) -> pd.DataFrame:
-    """The error that a rule's level stands for, where it stands for one; of `certain` none."""
-    error = (1 - rules["level"].fillna(1.0)).where(rules["reference"].isin(["certain", "probability"]))
-    table = pd.DataFrame({"value": error, "n": cases.astype(np.int64), "metric": "rate", "quantity": "nominal"})
-    return _label(rules, table).dropna(subset="value")
-
-
-def _features_used(
-    t: NDArray[np.float32], last_round: int, rules: pd.DataFrame, resampled: Resampled
-) -> Iterator[pd.DataFrame]:
-    """Quartiles of the rounds of the stops, (P, E, rules), all patients and entities together."""
-    weights, rounds = resampled.every, np.arange(last_round + 1)
-    for i in range(t.shape[-1]):
-        by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
-        every = np.full(by_then.shape, float(t.shape[1]))
-        table = quartiles_of_rounds(by_then, every, weights, confidence=resampled.confidence).assign(metric="count")
-        yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True))
-
-
 def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
     """(P, rules) sums over entities of what is right, and of cases, from arrays (P, E, rules)."""
     sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
     return sums, among.sum(axis=1).astype(np.float64)
-
-
-def _left_out(truth: NDArray[np.float32], label: NDArray[np.float32]) -> pd.DataFrame:
-    """Tasks tied at full observation, and those that have a label; (P, E) each."""
-    counts = {("tied_at_full_observation", "likelihood"): truth == 0, ("labelled", "clinical"): ~np.isnan(label)}
-    rows = [
-        {"quantity": quantity, "target": target, "value": float(mask.sum()), "n": mask.size}
-        for (quantity, target), mask in counts.items()
-    ]
-    return pd.DataFrame(rows).assign(metric="count", method="two_elbo")

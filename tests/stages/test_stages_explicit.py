@@ -11,9 +11,8 @@ from rated import rated
 from afa.bundle.rates import bundle_models
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
-from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
-from afa.stages import binary
+from afa.stages import binary, stopping
 from afa.stages.calibration import NOT_COMPILED, run, summarise
 from afa.stages.inputs import closures_beside, explicit_references, shuffled_genes
 from afa.stages.labels import Settings as Labels
@@ -23,9 +22,9 @@ from afa.stages.labels_needed import Settings as Needed
 from afa.stages.labels_needed import needed_tables
 from afa.stages.labels_needed import summarise as summarise_labels_needed
 from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
-from afa.stages.stopping import stopping_tables
 from afa.stages.stopping import summarise as summarise_stopping
 from afa.stats.summary import KEYS
+from afa.stats.tables import Tables
 
 SEED = 4
 ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
@@ -46,6 +45,13 @@ def case():
     values = np.array([found.values(rng) for _ in names], dtype=np.int8)
     labels = pd.DataFrame({"v0": [0, 1] * 4, "v1": [1, 1, 0, 0] * 2}, index=list(names))
     return found, Cohort("small", found.bundle.features, names, values, labels)
+
+
+def stopped(bundle, cohort, coupling, **levels):
+    """The tables of the stage `stopping`; nothing of the allocation grid is followed again."""
+    asked = Stopping(**({"rules": ("random",)} | levels))
+    options = {"stopping": asked, "top_k": 1, "inference": Inference(), "closure": Closure(coupling=coupling)}
+    return stopping.run(bundle, cohort, Tables("no grid"), range(8), **options)
 
 
 def log_odds(bundle, entity, values):
@@ -124,11 +130,12 @@ def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stoppin
     assert (np.sign(sure) == truth["shared"]["likelihood"].loc[sure.index]).all()
     rows = summarise(made["differential"], bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(rows["coupling"]) == set(shown)
-    stops = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=shown)
+    stops = stopped(bundle, cohort, shown[0])
     for coupling in shown:
-        alone = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=[coupling])
-        part = stops["tasks"].query("coupling == @coupling").reset_index(drop=True)
-        pd.testing.assert_frame_equal(part, alone["tasks"])
+        tables = [each["tasks"] for each in (stops, stopped(bundle, cohort, coupling))]
+        part, own = (table[table["coupling"] == coupling].reset_index(drop=True) for table in tables)
+        assert len(part)
+        pd.testing.assert_frame_equal(part, own)
     rows = summarise_stopping(stops, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert set(rows.query("method == 'two_elbo'")["coupling"]) == set(shown)
     assert rows.query("method == 'linearity'")["coupling"].isna().all()
@@ -150,10 +157,13 @@ def test_probabilities_of_another_encoding_are_not_shown(case, bundle_tiny):
 
 def test_stopping_follows_the_tasks_by_how_often(case):
     found, cohort = case
-    tables = stopping_tables(
-        found.bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=["explicit"]
+    tables = stopped(found.bundle, cohort, "explicit")
+    ends = (
+        tables["tasks"]
+        .query("coupling == 'explicit'")
+        .drop_duplicates(["patient", "entity"])
+        .set_index(["entity", "patient"])["likelihood"]
     )
-    ends = tables["tasks"].drop_duplicates(["patient", "entity"]).set_index(["entity", "patient"])["likelihood"]
     for (entity, name), sign in ends.items():
         values = cohort.values[cohort.patients.index(name)]
         assert sign == np.sign(log_odds(found.bundle, entity, values))
@@ -162,11 +172,10 @@ def test_stopping_follows_the_tasks_by_how_often(case):
 @pytest.mark.parametrize("allocation", ["greedy", "random"])
 def test_the_top_k_stops_where_a_planner_that_weighs_by_how_often_does(case, allocation):
     found, cohort = case
-    bundle, levels = found.bundle, Stopping(probabilities=(0.6, 0.9), gains=(0.05,), budgets=(0.5,), seed=3)
+    bundle = found.bundle
+    levels = {"rules": ("greedy",), "probabilities": (0.6, 0.9), "gains": (0.05,), "budgets": (0.5,), "seed": 3}
     asked = {"k": 1, "coupling": "explicit", "costs": "equal", "seed": 3}
-    table = stopping_tables(
-        bundle, cohort, range(8), {"greedy": None}, levels, k=1, solver=Solver(), couplings=["explicit"]
-    )["top_k"].query("allocation == @allocation")
+    table = stopped(bundle, cohort, "explicit", **levels)["top_k"].query("allocation == @allocation")
     assert table["stopped"].any()
     for row in table.itertuples():
         values = dict(zip(bundle.features, map(int, cohort.values[cohort.patients.index(row.patient)]), strict=True))
@@ -221,7 +230,7 @@ def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it
     odds = run(bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))["odds"].query("t == 6")
     for row in odds.itertuples():
         assert row.calibrated == pytest.approx(whole[row.entity, row.patient], abs=1e-6)
-    stops = stopping_tables(bundle, cohort, range(8), {}, Stopping(), k=1, solver=Solver(), couplings=["explicit"])
+    stops = stopped(bundle, cohort, "explicit")
     for row in stops["tasks"].itertuples():
         assert row.likelihood == np.sign(whole[row.entity, row.patient])
 

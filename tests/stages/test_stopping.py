@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,12 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import watch
 from afa.errors import ConfigError, SanityError
-from afa.inference.meanfield import Solver
-from afa.stages.settings import Bootstrap, Stopping
-from afa.stages.stopping import check_certain, stopping_tables, stored_orders, summarise
-from afa.stats.tables import gather_tables, write_tables
+from afa.stages import stopping
+from afa.stages.settings import Bootstrap, Closure, Inference, Stopping
+from afa.stages.stopping import check_certain, stored_orders, summarise
+from afa.stats.tables import Tables, gather_tables, write_tables
 
-LEVELS = Stopping(probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))
+LEVELS = Stopping(rules=("greedy",), probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))
 ALL_UP, FIRST_UP = (1, 1, 1, 1), (1, -1, -1, -1)
 
 
@@ -38,10 +40,30 @@ def cohort_of(bundle: Bundle, *rows: tuple[int, ...], labels: Any = None) -> Coh
     return Cohort("made", bundle.features, names, np.array(rows, dtype=np.int8), table)
 
 
+def choices_of(folder: Path, order: Sequence[str], patients: tuple[str, ...] = ("p9", "p8")) -> Path:
+    """The table of an allocation stage whose rule `greedy` has one order for all patients."""
+    table = pd.DataFrame(
+        {
+            "patient": np.repeat(patients, len(order) + 1),
+            "allocation": "greedy",
+            "gain": "cmi",
+            "schedule": "every",
+            "t": [*range(len(order) + 1)] * len(patients),
+            "feature": [None, *order] * len(patients),
+        }
+    )
+    other = table.assign(schedule="paper", feature=[None, *reversed(order)] * len(patients))
+    write_tables({"choices": pd.concat([other, table], ignore_index=True)}, folder)
+    return folder
+
+
 def run(bundle: Bundle, cohort: Cohort, order: tuple[int, ...], patients: Any = None) -> dict[str, pd.DataFrame]:
     chosen = range(len(cohort.patients)) if patients is None else patients
-    orders = {"greedy": np.tile(np.array(order, dtype=np.int64), (len(chosen), 1))}
-    return stopping_tables(bundle, cohort, chosen, orders, LEVELS, k=1, solver=Solver(), threads=1)
+    features = [bundle.features[j] for j in order]
+    with TemporaryDirectory() as folder:
+        allocation = Tables(choices_of(Path(folder) / "allocation", features, cohort.patients))
+        options = {"stopping": LEVELS, "top_k": 1, "inference": Inference(), "closure": Closure(), "threads": 1}
+        return stopping.run(bundle, cohort, allocation, chosen, **options)
 
 
 def stop(table: pd.DataFrame, patient: str, rule: str, level: float, **keys: str) -> pd.Series:
@@ -125,43 +147,28 @@ def test_shards_join_to_the_whole(ladder: Bundle, tmp_path: Path) -> None:
         assert joined.read_bytes() == whole.read_bytes()
 
 
-def choices_of(bundle: Bundle, folder: Path, order: str, patients: tuple[str, ...] = ("p9", "p8")) -> Path:
-    """The table of an allocation stage whose rule `greedy` has one order for all patients."""
-    table = pd.DataFrame(
-        {
-            "patient": np.repeat(patients, len(order) + 1),
-            "allocation": "greedy",
-            "gain": "cmi",
-            "schedule": "every",
-            "t": [*range(len(order) + 1)] * len(patients),
-            "feature": [None, *order] * len(patients),
-        }
-    )
-    other = table.assign(schedule="paper", feature=[None, *reversed(order)] * len(patients))
-    write_tables({"choices": pd.concat([other, table], ignore_index=True)}, folder)
-    return folder
-
-
-def test_orders_are_those_of_the_grid_at_every_round(ladder: Bundle, tmp_path: Path) -> None:
-    said: list[str] = []
-    folder = choices_of(ladder, tmp_path / "allocation", "cabd")
-    orders = stored_orders(folder, ladder, ("p8", "p9"), ("greedy", "priority_all"), said.append)
+def test_orders_are_those_of_the_grid_at_every_round(
+    ladder: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = choices_of(tmp_path / "allocation", "cabd")
+    orders = stored_orders(folder, ladder, ("p8", "p9"), ("greedy", "priority_all"))
     assert {rule: order.tolist() for rule, order in orders.items()} == {"greedy": [[2, 0, 1, 3]] * 2}
-    assert said == ["priority_all is left out: the allocation grid does not have it with cmi at every round"]
+    said = capsys.readouterr().out
+    assert said == "priority_all is left out: the allocation grid does not have it with cmi at every round\n"
 
 
 @pytest.mark.parametrize(("order", "patients"), [("cab", ("p9", "p8")), ("cabb", ("p9", "p8")), ("cabd", ("p9",))])
 def test_choices_that_are_not_whole_are_refused(
     order: str, patients: tuple[str, ...], ladder: Bundle, tmp_path: Path
 ) -> None:
-    folder = choices_of(ladder, tmp_path / "allocation", order, patients)
+    folder = choices_of(tmp_path / "allocation", order, patients)
     with pytest.raises(ConfigError, match=r"rule greedy: .*all 4 features of each of 2 patients"):
-        stored_orders(folder, ladder, ("p8", "p9"), ("greedy",), print)
+        stored_orders(folder, ladder, ("p8", "p9"), ("greedy",))
 
 
 def test_a_folder_without_choices_is_named(ladder: Bundle, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"choices\.parquet: .*no such file"):
-        stored_orders(tmp_path, ladder, ("p9",), ("greedy",), print)
+        stored_orders(tmp_path, ladder, ("p9",), ("greedy",))
 
 
 @pytest.mark.parametrize(
