@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from afa.mrf import Floats
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage, columns, described
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
@@ -86,6 +85,12 @@ COMPARED = ("population", "frequency")
 SHUFFLED, START = "shuffled_genes", "start"
 AGAINST_LABELS = ("p_at_k", "r_precision", "auroc")
 WEIGHTS = ("of_null", "of_likeliest")
+READ = {
+    "decisions": (["scale", "method", "target", "seed"], dict.fromkeys(("accuracy", PRIOR_WRONG, "p_at_k"), "")),
+    "rankings": (["scale", "method", "seed"], dict.fromkeys(AGAINST_LABELS, CLINICAL) | {"correlation": SIZE}),
+    "posterior": (["seed"], dict.fromkeys(WEIGHTS, POSTERIOR)),
+}
+"""By table: what names a run, and the metrics, each with its target where the table does not name it."""
 BESIDE = (SIZE, POSTERIOR)
 """What describes a way and is no target of it: nothing is right or wrong there."""
 
@@ -154,47 +159,32 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 def _read(tables: Mapping[str, pd.DataFrame]) -> Read:
     patients = [str(name) for name in pd.unique(tables["labels"]["patient"])]
-    decisions = _complete("decisions", tables, ["scale", "method", "target", "seed"], patients)
-    rankings = _complete("rankings", tables, ["scale", "method", "seed"], patients)
-    truth = tables["truth"]
-    axes = {"target": axis_of(truth, ["scale", "target"]), "patient": axis_among(truth["patient"], patients)}
-    cases = Complete.of("table truth", truth, axes)
+    of_truth = {"target": axis_of(tables["truth"], ["scale", "target"])}
+    of_truth["patient"] = axis_among(tables["truth"]["patient"], patients)
+    truth = Complete.of("table truth", tables["truth"], of_truth)
     totals = {
-        metric: dict(zip(axes["target"].labels, cases.column(name).astype(np.float64), strict=True))
+        (*labels, metric): counts
         for metric, name in (("accuracy", "duels"), (PRIOR_WRONG, "prior_wrong"))
+        for labels, counts in zip(of_truth["target"].labels, truth.column(name).astype(np.float64), strict=True)
     }
-    every, first = dict[Cell, Part](), dict[Cell, Part]()
-    for metric in ("accuracy", PRIOR_WRONG, "p_at_k"):
-        cube = decisions.column(metric).astype(np.float64)
-        for i, (scale, method, target, _) in enumerate(decisions.axes["run"].labels):
-            each = totals[metric][scale, target] if metric in totals else np.ones(len(patients))
-            _add(every, first, Cell(scale, method, target, metric), cube[i], np.repeat(each[:, None], cube.shape[2], 1))
-    for metric in (*AGAINST_LABELS, "correlation"):
-        cube = rankings.column(metric, may_miss=True).astype(np.float64)
-        for i, (scale, method, _) in enumerate(rankings.axes["run"].labels):
-            cell = Cell(scale, method, SIZE if metric == "correlation" else CLINICAL, metric)
-            _add(every, first, cell, cube[i], (~np.isnan(cube[i])).astype(np.float64))
-    weights = _complete("posterior", tables, ["seed"], patients)
-    for metric in WEIGHTS:
-        cube = weights.column(metric).astype(np.float64)
-        for each in cube:
-            _add(every, first, Cell(RAW, COMPARED[0], POSTERIOR, metric), each, np.ones_like(each))
-    rounds = [int(t) for (t,) in decisions.axes["t"].labels]
+    every, first, rounds = dict[Cell, Part](), dict[Cell, Part](), list[int]()
+    for name, (keys, metrics) in READ.items():
+        table = tables[name]
+        axes = {"run": axis_of(table, keys), "patient": axis_among(table["patient"], patients)}
+        whole = Complete.of(f"table {name}", table, axes | {"t": axis_of(table, ["t"])})
+        rounds = rounds or [int(t) for (t,) in whole.axes["t"].labels]
+        for metric, target in metrics.items():
+            cubes = whole.column(metric, may_miss=name == "rankings").astype(np.float64)
+            for labels, cube in zip(axes["run"].labels, cubes, strict=True):
+                way = {"scale": RAW, "method": COMPARED[0], "target": target, **dict(zip(keys, labels, strict=True))}
+                cell = Cell(way["scale"], way["method"], way["target"], metric)
+                known = (~np.isnan(cube)).astype(np.float64)
+                cases = known * totals.get((cell.scale, cell.target, metric), np.ones(len(cube)))[:, None]
+                values = np.rint(np.nan_to_num(cube) / GRAIN) * GRAIN
+                first.setdefault(cell, (values, cases))
+                before = every.get(cell, (np.zeros_like(values), np.zeros_like(cases)))
+                every[cell] = before[0] + values, before[1] + cases
     return Read(rounds, patients, {cell: part for cell, part in every.items() if part[1].any()}, first)
-
-
-def _complete(name: str, tables: Mapping[str, pd.DataFrame], keys: list[str], patients: list[str]) -> Complete:
-    table = tables[name]
-    axes = {"run": axis_of(table, keys), "patient": axis_among(table["patient"], patients), "t": axis_of(table, ["t"])}
-    return Complete.of(f"table {name}", table, axes)
-
-
-def _add(every: dict[Cell, Part], first: dict[Cell, Part], cell: Cell, values: Floats, cases: Floats) -> None:
-    """Add one run's sums to those of its cell."""
-    values = np.rint(np.nan_to_num(values) / GRAIN) * GRAIN
-    first.setdefault(cell, (values, cases))
-    before = every.get(cell, (np.zeros_like(values), np.zeros_like(cases)))
-    every[cell] = before[0] + values, before[1] + cases
 
 
 def _metrics(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
@@ -213,8 +203,8 @@ def _gaps(read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
         if cell.scale != RAW and cell.target == CLINICAL:
             against[RAW] = read.every[cell._replace(scale=RAW)]
         if cell.metric == "accuracy":
-            start = (np.repeat(each[:, :1], len(read.rounds), axis=1) for each in part)
-            against[START] = (next(start), next(start))
+            right, cases = (np.repeat(each[:, :1], len(read.rounds), axis=1) for each in part)
+            against[START] = (right, cases)
         for reference, other in against.items():
             keys = cell.keys | {"metric": "gap", "quantity": cell.metric, "reference": reference}
             yield resampled.gap([part], [other]).assign(t=read.rounds, **keys)
@@ -236,8 +226,7 @@ def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.Data
         if cell.target not in BESIDE:
             p = (1 + (values >= right / cases - 1e-6).sum()) / (1 + len(values))
             rows.append({"value": p, "metric": "p_value", "quantity": cell.metric})
-        table = pd.DataFrame([cell.keys | {"reference": SHUFFLED, "t": t, "n": len(values)} | row for row in rows])
-        yield table
+        yield pd.DataFrame([cell.keys | {"reference": SHUFFLED, "t": t, "n": len(values)} | row for row in rows])
 
 
 def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -26,23 +27,9 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.inputs import labels_of, shuffled_genes, top_k_size
-from afa.stages.ranking.ways import (
-    METHODS,
-    Known,
-    Scale,
-    Signs,
-    cohort_scale,
-    expected_counts,
-    known,
-    leads,
-    places,
-    raw_scale,
-    shuffled_scale,
-    uniform_scale,
-    whole_scores,
-)
+from afa.stages.ranking.ways import METHODS, Known, Scale, cohort_scale, known, leads, places, scales_of, whole_scores
 from afa.stages.topk import Targets, clinical_k
-from afa.stats.accuracy import constant_answers, share_of
+from afa.stats.accuracy import Signs, constant_answers, share_of
 from afa.stats.tables import rows_of
 
 if TYPE_CHECKING:
@@ -99,10 +86,19 @@ def run(
             parts.append(_table(one, cohort, seen.rounds, seed))
         if truth.empty:
             truth, entities = _truth(found, cohort, aims), _entities(bundle, scales, aims)
-    null = [
-        *_followed_null(bundle, cohort, shown, ranking.seeds[0], ranking.permutations, aims, solver, threads),
-        *_whole_null(bundle, cohort.values, ranking.whole_permutations, aims, threads),
-    ]
+    null, orders = list[pd.DataFrame](), _orders(cohort, ranking.seeds[0])
+    for permutation in range(ranking.permutations):  # each gene has the values of another, and the order stays
+        # contiguous, or each kernel is compiled a second time for another layout of its input
+        values = np.ascontiguousarray(cohort.values[:, shuffled_genes(len(bundle.features), permutation)])
+        seen = known(bundle, values, orders, shown, solver=solver, threads=threads)
+        lines = [
+            (one.scale, one.method, target_of(metric, one.target), metric, mean_of(each, one.truth, metric)[:-1])
+            for one in measure(seen, scales_of(bundle, values, seen.observed), aims, threads)
+            for metric, each in one.numbers.items()
+            if metric != PRIOR_WRONG
+        ]
+        null.append(_null_table(lines, t=seen.rounds[:-1], permutation=permutation))
+    null += _whole_null(bundle, cohort.values, ranking.whole_permutations, aims, threads)
     return {
         "decisions": pd.concat(decisions, ignore_index=True),
         "rankings": pd.concat(rankings, ignore_index=True).drop(columns="target"),
@@ -135,7 +131,9 @@ def _truth(found: Sequence[Measured], cohort: Cohort, aims: Aims) -> pd.DataFram
             counts = {"duels": (winner != 0).sum(axis=1), "prior_wrong": wrong_before(one.truth).sum(axis=1)}
             whole = {name: each.astype(np.int32) for name, each in {**counts, "majority": right}.items()}
             table = rows_of(scale=[one.scale], target=[one.target], patient=cohort.patients)
-            tables.append(table.assign(**whole, larger=larger_first(winner, aims)))
+            larger = np.sign(aims.sizes[aims.pairs[:, 0]] - aims.sizes[aims.pairs[:, 1]]).astype(np.float32)
+            called = np.broadcast_to(larger, (len(winner), 1, len(larger)))
+            tables.append(table.assign(**whole, larger=_right(called, winner)[:, 0]))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -147,31 +145,6 @@ def _entities(bundle: Bundle, scales: dict[str, Scale], aims: Aims) -> pd.DataFr
         table = rows_of(scale=[name], entity=bundle.entities)
         tables.append(table.assign(support=aims.sizes, couplings=couplings, mean=mean, sd=sd))
     return pd.concat(tables, ignore_index=True)
-
-
-def _followed_null(
-    bundle: Bundle,
-    cohort: Cohort,
-    rounds: Sequence[int],
-    seed: int,
-    permutations: int,
-    aims: Aims,
-    solver: Solver,
-    threads: int | None,
-) -> Iterator[pd.DataFrame]:
-    """Shuffled bundles before full observation: each gene has the values of another, and the order stays."""
-    orders = _orders(cohort, seed)
-    for permutation in range(permutations):
-        # contiguous, or each kernel is compiled a second time for another layout of its input
-        values = np.ascontiguousarray(cohort.values[:, shuffled_genes(len(bundle.features), permutation)])
-        seen: Known = known(bundle, values, orders, rounds, solver=solver, threads=threads)
-        lines = [
-            (one.scale, one.method, target_of(metric, one.target), metric, mean_of(each, one.truth, metric)[:-1])
-            for one in measure(seen, scales_of(bundle, values, seen.observed), aims, threads)
-            for metric, each in one.numbers.items()
-            if metric != PRIOR_WRONG
-        ]
-        yield _null_table(lines, t=seen.rounds[:-1], permutation=permutation)
 
 
 def _null_table(
@@ -277,16 +250,6 @@ def target_of(metric: str, target: str = CLINICAL) -> str:
     return SIZE if metric == "correlation" else target
 
 
-def scales_of(bundle: Bundle, values: NDArray[np.int8], observed: NDArray[np.bool_]) -> dict[str, Scale]:
-    """Every scale by name, for P patients at R rounds: (N,) where it is the same for all, else (P, R, N)."""
-    return {
-        "raw": raw_scale(bundle),
-        "uniform": uniform_scale(bundle),
-        "cohort": cohort_scale(bundle, values),
-        "shuffled": shuffled_scale(bundle, *expected_counts(values, observed)),
-    }
-
-
 def measure(seen: Known, scales: dict[str, Scale], aims: Aims, threads: int | None) -> list[Measured]:
     """Every way against every target, and what `population` rests on."""
     found: list[Measured] = []
@@ -298,7 +261,15 @@ def measure(seen: Known, scales: dict[str, Scale], aims: Aims, threads: int | No
         own = Truth(np.sign(lead[:, -1]).astype(np.int8), place[:, -1], np.sign(lead[0, 0]).astype(np.int8))
         raw = raw or own
         targets = {LIKELIHOOD: raw._replace(prior=own.prior)} | ({} if own is raw else {OWN: own})
-        every = [_against(truth, target, lead, place, aims, threads) for target, truth in targets.items()]
+        every, called = list[Measured](), np.sign(lead).astype(np.float32)
+        for target, truth in targets.items():
+            top = Targets.of(truth, aims.labels, aims.k, aims.k_clinical)
+            numbers = {
+                "accuracy": _right(called, truth.winner),
+                PRIOR_WRONG: _right(called, np.where(wrong_before(truth), truth.winner, 0)),
+                "p_at_k": top.precisions(place.astype(np.int16), threads)["p_at_k"],
+            }
+            every.append(Measured("", "", target, numbers, truth))
         every.append(Measured("", "", CLINICAL, aims.without_truth(place, threads)))
         for m, method in enumerate(METHODS):
             rounds = slice(m * len(seen.rounds), (m + 1) * len(seen.rounds))
@@ -314,20 +285,6 @@ def wrong_before(truth: Truth) -> NDArray[np.bool_]:
     return np.asarray((truth.winner != 0) & (truth.prior == -truth.winner))
 
 
-def _against(
-    truth: Truth, target: str, lead: Floats, place: NDArray[np.int64], aims: Aims, threads: int | None
-) -> Measured:
-    """All methods one after the other along the second axis of lead (P, R, Q) and place (P, R, N)."""
-    called = np.sign(lead).astype(np.float32)
-    top = Targets.of(truth, aims.labels, aims.k, aims.k_clinical)
-    numbers = {
-        "accuracy": _right(called, truth.winner),
-        PRIOR_WRONG: _right(called, np.where(wrong_before(truth), truth.winner, 0)),
-        "p_at_k": top.precisions(place.astype(np.int16), threads)["p_at_k"],
-    }
-    return Measured("", "", target, numbers, truth)
-
-
 def _right(called: NDArray[np.float32], winner: Signs) -> Floats:
     """(P, R) calls (P, R, Q) that a winner (P, Q) bears out, a tie one half; duels without a winner do not count."""
     agreement = (called @ winner.astype(np.float32)[:, :, None])[..., 0]
@@ -335,26 +292,15 @@ def _right(called: NDArray[np.float32], winner: Signs) -> Floats:
     return right
 
 
-def larger_first(winner: Signs, aims: Aims) -> Floats:
-    """(P,) duels right where the entity of the larger support is called; equal supports are half right."""
-    called = np.sign(aims.sizes[aims.pairs[:, 0]] - aims.sizes[aims.pairs[:, 1]])
-    return _right(np.broadcast_to(called.astype(np.float32), (len(winner), 1, len(called))), winner)[:, 0]
-
-
 def patient_auroc(place: NDArray[np.int64], labels: Floats) -> Floats:
     """(P, R) chance that a positive entity of the patient ranks before a negative one; ties one half.
 
     place : (P, R, N), equal for ties. labels : (P, N). NaN where the patient has labels of one class only.
     """
-    p, r, n = place.shape
-    positive, negative = labels == 1, labels == 0
-    level = np.arange(p * r).reshape(p, r, 1) * n + place
-    of_negatives = np.broadcast_to(negative[:, None, :], place.shape).ravel()
-    here = np.bincount(level.ravel(), of_negatives, minlength=p * r * n).reshape(p, r, n)
-    behind = here.sum(axis=2, keepdims=True) - np.cumsum(here, axis=2)
-    beaten = np.take_along_axis(behind + here / 2, place, axis=2)
-    pairs = (positive.sum(axis=1) * negative.sum(axis=1))[:, None].astype(np.float64)
-    return share_of((beaten * positive[:, None, :]).sum(axis=2), pairs)
+    positive, negative = ((labels == label).sum(axis=1, keepdims=True) for label in (1, 0))
+    ranks = rankdata(np.where(np.isnan(labels)[:, None], np.inf, place), axis=2)  # without a label: behind all others
+    of_negatives = np.where((labels == 0)[:, None], ranks, 0.0).sum(axis=2)
+    return share_of(of_negatives - negative * (negative + 1) / 2, (positive * negative).astype(np.float64))
 
 
 def size_correlation(place: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floats:
@@ -362,9 +308,7 @@ def size_correlation(place: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floa
 
     place : (P, R, N). NaN where all entities tie, or have supports of one size.
     """
-    flat = pd.DataFrame(place.reshape(-1, place.shape[-1]))
-    standing, size = -flat.rank(axis=1).to_numpy().reshape(place.shape), pd.Series(sizes).rank().to_numpy()
-    standing -= standing.mean(axis=-1, keepdims=True)
-    size = size - size.mean()
+    standing, size = -rankdata(place, axis=-1), rankdata(sizes)
+    standing, size = standing - standing.mean(axis=-1, keepdims=True), size - size.mean()
     norm = np.sqrt((standing**2).sum(axis=-1) * (size**2).sum())
     return share_of(standing @ size, norm)

@@ -150,6 +150,16 @@ def expected_counts(values: NDArray[np.int8], observed: NDArray[np.bool_]) -> tu
     return plus, np.minimum(minus, values.shape[1] - plus)
 
 
+def scales_of(bundle: Bundle, values: NDArray[np.int8], observed: NDArray[np.bool_]) -> dict[str, Scale]:
+    """Every scale by name, for P patients at R rounds: (N,) where it is the same for all, else (P, R, N)."""
+    return {
+        "raw": raw_scale(bundle),
+        "uniform": uniform_scale(bundle),
+        "cohort": cohort_scale(bundle, values),
+        "shuffled": shuffled_scale(bundle, *expected_counts(values, observed)),
+    }
+
+
 def by_entity(bundle: Bundle, of_pair: Floats) -> Floats:
     """(..., N) sums over each entity's couplings of something that each coupling has, (..., pairs)."""
     pointer = bundle.packed.pointer
