@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +22,7 @@ from afa.closure import Closure
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.layout import Models
-from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, TaskPaths, follow_gain, follow_orders, task_of
+from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, follow_gain, follow_orders, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS, random_orders
@@ -114,10 +114,7 @@ def run(
     def work(first: int, last: int) -> None:
         for i, entity in enumerate(bundle.entities[first:last], start=first):
             task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
-            steps = [
-                _steps(paths, cohort.patients, order, numbers).assign(entity=entity)
-                for order, numbers, paths in _follow(task, bundle, cohort, entity, seeds, orders)
-            ]
+            steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders)]
             mrf = bundle.mrf(entity)
             row = {"entity": entity, "features": mrf.n_features, "support": len(mrf.support), "shift": task.shift}
             targets = targets_of(bundle, cohort, entity, coupling, task.tie)
@@ -149,20 +146,35 @@ def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, t
     )
 
 
-def _follow(
+def _steps(
     task: Task, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
-) -> Iterator[tuple[Order, Sequence[int | None], TaskPaths]]:
-    """The paths of every order, with the seed of each of its runs."""
-    yield RANDOM, list(seeds), follow_orders(task, cohort.values, orders)
-    for order in INFORMED:
-        if order.gain == "f_target" and isinstance(task.bundle, Models):
+) -> Iterator[pd.DataFrame]:
+    """The table `steps` of one entity, order by order."""
+    patients, values = list(cohort.patients), cohort.values
+    for order in (RANDOM, *INFORMED):
+        runs: Sequence[int | None] = [None]
+        if order == RANDOM:
+            runs, paths = seeds, follow_orders(task, values, orders)
+        elif order.allocation == "static_unary":
+            paths = follow_orders(task, values, np.tile(static_order(bundle, entity), (len(patients), 1, 1)))
+        elif order.gain == "f_target" and isinstance(task.bundle, Models):
             continue
-        if order.allocation == "static_unary":
-            fixed = static_order(bundle, entity)
-            paths = follow_orders(task, cohort.values, np.tile(fixed, (len(cohort.patients), 1, 1)))
         else:
-            paths = follow_gain(task, cohort.values, gain=order.gain or "wald_magnitude", target=order.guide)
-        yield order, [None], paths
+            paths = follow_gain(task, values, gain=order.gain or "wald_magnitude", target=order.guide)
+        n_patients, n_orders, n_steps = paths.t.shape
+        yield pd.DataFrame(
+            {
+                "patient": pd.Categorical(np.repeat(patients, n_orders * n_steps), categories=patients),
+                "allocation": order.allocation,
+                "gain": order.gain or "",
+                "guide": order.guide or "",
+                "seed": pd.array(np.tile(np.repeat(list(runs), n_steps), n_patients), dtype="Int64"),
+                "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
+                "t": paths.t.ravel(),
+                **{method: getattr(paths, method).ravel() for method in METHODS},
+                **{bracket: paths.calls[..., i].ravel() for i, bracket in enumerate(TASK_BRACKETS)},
+            }
+        )
 
 
 def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
@@ -171,23 +183,6 @@ def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
     supported = np.isin(np.arange(len(unary)), bundle.support(entity))
     order = sorted(range(len(unary)), key=lambda j: (-unary[j], not supported[j], bundle.features[j]))
     return np.array(order, dtype=np.int64)
-
-
-def _steps(paths: TaskPaths, patients: Sequence[str], order: Order, seeds: Sequence[int | None]) -> pd.DataFrame:
-    n_patients, n_orders, n_steps = paths.t.shape
-    return pd.DataFrame(
-        {
-            "patient": pd.Categorical(np.repeat(list(patients), n_orders * n_steps), categories=list(patients)),
-            "allocation": order.allocation,
-            "gain": order.gain or "",
-            "guide": order.guide or "",
-            "seed": pd.array(np.tile(np.repeat(list(seeds), n_steps), n_patients), dtype="Int64"),
-            "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
-            "t": paths.t.ravel(),
-            **{method: getattr(paths, method).ravel() for method in METHODS},
-            **{bracket: paths.calls[..., i].ravel() for i, bracket in enumerate(TASK_BRACKETS)},
-        }
-    )
 
 
 TARGETS = ("likelihood", "clinical")
@@ -214,23 +209,27 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
         for (allocation, gain, guide), part in steps.groupby(ORDER_KEYS, sort=False, observed=True)
     }
     rows: list[Labelled] = []
-    random_parts: dict[tuple[str, str], dict[str, list[Part]]] = {}
+    random: dict[tuple[str, str], dict[str, list[Part]]] = {}
+    shown = [target for target in TARGETS if (truth[target] != 0).any()]
     for (allocation, gain, guide), cube in cubes.items():
         if allocation == "static_unary":
             continue
-        for target, method in ((target, method) for target in TARGETS for method in METHODS):
-            if not (truth[target] != 0).any():
-                continue
+        for target, method in product(shown, METHODS):
             label = {"method": method, "allocation": allocation, "gain": gain, "guide": guide, "target": target}
             parts = _parts(cube, method, truth[target])
-            random_parts.setdefault((target, method), parts)
-            made = _accuracies(parts, random_parts[target, method], resampled, informed=allocation != "random")
-            made.append(_aurocs(cube, method, truth[target]))
-            made.append(_by_entity(cube, method, truth[target], entities, resampled))
-            rows += [(table, label) for table in made]
-    rows += [(table, {}) for table in (*_leads(random_parts, resampled), _beside(truth, resampled))]
+            along = random.setdefault((target, method), parts)
+            rows += [(table, label) for table in _accuracies(parts, along, resampled)]
+            rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
+    # how far each score is ahead of each later one: same decisions, orders and resampled patients (A13)
+    for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
+        gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
+        label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}
+        rows.append((by_t(gap), label))
+    rows += [(table, {"target": target}) for target in TARGETS for table in _beside(truth, target, resampled)]
     binary = summary_rows("binary", labelled(rows).assign(schedule="every", start="uniform"))
-    return pd.concat([binary, _bracket_rates(cubes, truth["likelihood"], resampled)], ignore_index=True)
+    rates = list(_bracket_rates(cubes, truth["likelihood"], resampled))
+    brackets = summary_rows("bracket_rate", rates, stratum="binary", schedule="every", start="uniform")
+    return pd.concat([binary, brackets], ignore_index=True)
 
 
 def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
@@ -257,101 +256,61 @@ def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
 
 
 def _accuracies(
-    parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled, *, informed: bool
-) -> list[pd.DataFrame]:
-    tables = [by_t(resampled.mean(parts[cut])).assign(**keys) for cut, keys in CUTS.items()]
-    if informed:
-        for cut, variant in (("accuracy", None), ("support", "support")):
-            gap = by_t(resampled.gap(parts[cut], random[cut]))
-            tables.append(gap.assign(metric="gap", variant=variant, reference="random"))
-    return tables
+    parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Every cut, and how far an informed order is ahead of the random one."""
+    for cut, keys in CUTS.items():
+        yield by_t(resampled.mean(parts[cut])).assign(**keys)
+    for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
+        gap = by_t(resampled.gap(parts[cut], random[cut]))
+        yield gap.assign(metric="gap", variant=variant, reference="random")
 
 
-def _leads(random: dict[tuple[str, str], dict[str, list[Part]]], resampled: Resampled) -> list[pd.DataFrame]:
-    """How far each method is ahead of each later one: same decisions, orders and resampled patients (A13)."""
-    targets = dict.fromkeys(target for target, _ in random)
-    return [
-        by_t(resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])).assign(
-            metric="gap", method=ahead, reference=behind, allocation="random", target=target
-        )
-        for target in targets
-        for ahead, behind in combinations(METHODS, 2)
-    ]
-
-
-def _aurocs(cube: Cube, method: str, truth: Signs) -> pd.DataFrame:
-    """Mean over tasks with both classes of the AUROC over patients, each run apart; no interval is given."""
-    scores = cube.by_round(cube.columns[method])
-    areas, cases = [], 0
-    for entity in range(cube.shape[1]):
-        known = truth[:, entity] != 0
-        runs = [
-            auroc(scores[known, entity, run].astype(float), truth[known, entity] > 0) for run in range(cube.shape[2])
-        ]
+def _by_task(
+    cube: Cube, method: str, truth: Signs, entities: Sequence[str], resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Mean over tasks of the AUROC, each run apart and without an interval; each accuracy at the paper's rounds."""
+    rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
+    scores, signs = cube.by_round(cube.columns[method]), cube.by_round(cube.signs(method))[..., rounds]
+    areas, cases, parts = list[Floats](), 0, dict[str, Part]()
+    for i, entity in enumerate(entities):
+        known, positive = truth[:, i] != 0, truth[:, i] > 0
+        runs = [auroc(scores[known, i, run].astype(float), positive[known]) for run in range(cube.shape[2])]
         if not np.isnan(runs[0]).any():
             areas.append(np.mean(runs, axis=0))
             cases += int(known.sum()) * cube.shape[2]
+        if known.any():
+            target = np.repeat(truth[:, i, None], cube.shape[2], axis=1)
+            parts[entity] = right_of(signs[:, i], target, np.ones(target.shape, dtype=bool))
     value = np.mean(areas, axis=0) if areas else np.full(scores.shape[-1], np.nan)
-    return by_t(pd.DataFrame({"value": value, "n": cases})).assign(metric="auroc")
-
-
-def _by_entity(cube: Cube, method: str, truth: Signs, entities: Sequence[str], resampled: Resampled) -> pd.DataFrame:
-    """Accuracy of each task by itself at the paper's rounds."""
-    rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
-    signs = cube.by_round(cube.signs(method))[..., rounds]
-    target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
-    parts = {}
-    for i, entity in enumerate(entities):
-        one = slice(i, i + 1)
-        part = right_of(signs[:, one], target[:, one], np.ones(target[:, one].shape, dtype=bool))
-        if part[1].any():
-            parts[entity] = part
+    yield by_t(pd.DataFrame({"value": value, "n": cases})).assign(metric="auroc")
     right, total = (np.concatenate(side, axis=1) for side in zip(*parts.values(), strict=True))
     table = resampled.mean([(right, total)]).assign(t=rounds * len(parts), metric="accuracy")
-    return table.assign(entity=np.repeat(list(parts), len(rounds)))
+    yield table.assign(entity=np.repeat(list(parts), len(rounds)))
 
 
-def _beside(truth: dict[str, Signs], resampled: Resampled) -> pd.DataFrame:
-    """Majority, prevalence and what is left out, by target."""
-    tables = []
-    for name, target in truth.items():
-        known = target != 0
-        counts = {"tied_at_full_observation" if name == "likelihood" else "without_label": int((~known).sum())}
-        if name == "likelihood":
-            counts["patients_tied_everywhere"] = int((~known).all(axis=1).sum())
-        rows = count_rows({quantity: (count, target.size) for quantity, count in counts.items()})
-        tables.append(rows.assign(target=name))
-        if known.any():
-            tables += [share.assign(target=name) for share in resampled.constant(target)]
-    return pd.concat(tables, ignore_index=True)
+def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """What is left out, majority and prevalence."""
+    known = truth[target] != 0
+    counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}
+    if target == "likelihood":
+        counts["patients_tied_everywhere"] = (~known).all(axis=1).sum()
+    yield count_rows({quantity: (count, known.size) for quantity, count in counts.items()})
+    if known.any():
+        yield from resampled.constant(truth[target])
 
 
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
-) -> pd.DataFrame:
+) -> Iterator[pd.DataFrame]:
     """One-sided rates of the brackets by t, and the wrong share of what they called (tab:layer1_informed, M1)."""
-    tables = [
-        table.assign(method=BRACKET_METHOD[bracket], reference=bracket, allocation=allocation)
-        for allocation in LAYER_ONE
-        for bracket in TASK_BRACKETS
-        for table in _rates_of(cubes[allocation, None, None], bracket, truth, resampled)
-    ]
-    setting = {"stratum": "binary", "schedule": "every", "start": "uniform"}
-    return summary_rows("bracket_rate", tables, **setting)
-
-
-def _rates_of(cube: Cube, bracket: str, truth: Signs, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    by_step = cube.columns[bracket]
-    target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
-    for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):
-        calls = spread(by_step)
-        called = _count(calls != 0)
-        total = np.full(called.shape, calls.shape[1] * calls.shape[2], dtype=float)
-        yield by_t(resampled.mean([(called, total)])).assign(metric="rate", variant=variant)
-        wrong = _count((calls != 0) & (calls != target[..., None]))
-        yield by_t(resampled.mean([(wrong, called)])).assign(metric="rate", quantity="wrong", variant=variant)
-
-
-def _count(mask: NDArray[np.bool_]) -> Floats:
-    """(P, T) how often a mask (P, E, R, T) holds."""
-    return np.asarray(mask.sum(axis=(1, 2)), dtype=np.float64)
+    for allocation, bracket in product(LAYER_ONE, TASK_BRACKETS):
+        cube = cubes[allocation, None, None]
+        for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):
+            calls = spread(cube.columns[bracket])  # (P, E, R, T)
+            masks = calls != 0, (calls != 0) & (calls != truth[:, :, None, None])
+            called, wrong = (mask.sum(axis=(1, 2)).astype(np.float64) for mask in masks)
+            total = np.full(called.shape, float(calls.shape[1] * calls.shape[2]))
+            keys = {"metric": "rate", "variant": variant, "method": BRACKET_METHOD[bracket], "reference": bracket}
+            yield by_t(resampled.mean([(called, total)])).assign(allocation=allocation, **keys)
+            yield by_t(resampled.mean([(wrong, called)])).assign(allocation=allocation, quantity="wrong", **keys)

@@ -9,8 +9,7 @@ how often by every other that it has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -23,14 +22,14 @@ from afa.closure import closed_bundle, known_coupling
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import ENTRY_LIMIT, log_partitions
 from afa.engine.tasks import elbo_differences, task_of
-from afa.errors import InferenceError
+from afa.errors import Fault, InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Stage, columns
 from afa.stages.binary import targets_of
 from afa.stages.inputs import closures_beside, rounds_up_to
-from afa.stats.accuracy import ProbabilitySums, Resampled, bins_of
+from afa.stats.accuracy import ProbabilitySums, Resampled, Signs, bins_of
 from afa.stats.summary import summary_rows
 from afa.stats.tables import Cube, rows_of
 
@@ -51,21 +50,11 @@ STAGE = Stage(
     space_mb=1.1,
     single=("odds",),
 )
-HALVES = (0.5, -0.5)
-WHOLE = (1.0,)
+HALVES: Sequence[float] = (0.5, -0.5)
+WHOLE: Sequence[float] = (1.0,)
 KINDS = ("calibrated", "raw")
 NOT_COMPILED = "exact inference of explicit models is of one patient at a time"
 Seen = NDArray[np.bool_]
-
-
-class Cut(NamedTuple):
-    """Which cases: by which closure and inference, which reading of the log-odds, against which target, after t."""
-
-    coupling: str
-    inference: str
-    kind: str
-    target: str
-    t: int
 
 
 def run(
@@ -104,89 +93,63 @@ def run(
     seeds, solver = sorted(int(seed) for seed in random["seed"].unique()), Solver(**dict(inference))
     keys = rows_of(patient=patients, entity=entities, seed=seeds, t=rounds)
     place = np.argsort(random_orders(bundle.features, patients, seeds), axis=2)
-    observed = place[:, :, None, :] < np.array(rounds)[:, None]
-    asked = _Asked(bundle, cohort, observed, solver, closure.strength, threads)
+    observed = place[:, :, None, :] < np.array(rounds)[:, None]  # (P, S, T, M): P patients, S orders, T rounds
+    values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
+    states = observed.reshape(-1, observed.shape[-1]), values.reshape(-1, observed.shape[-1])
+    prior = np.array([bundle.priors[bundle.index(entity)] for entity in entities])[None, :, None, None]
     tables, targets, left_out = [], [], []
     for coupling in closures_beside(bundle, cohort, closure.coupling):
         if coupling == closure.coupling:
             cube = Cube.of(random, patients, entities, len(bundle.features))
             rough, truth = cube.by_round(cube.columns["two_elbo"])[..., rounds], binary["targets"]
-            shift = tasks["shift"].to_numpy()[None, :, None, None]
+            shifts = tasks["shift"].to_numpy()
         else:
-            rough, shift, truth = asked.mean_field(entities, coupling)
-        exact, dense = asked.exactly(entities, coupling)
-        prior = np.array([bundle.priors[bundle.index(entity)] for entity in entities])[None, :, None, None]
+            options: dict[str, Any] = {"solver": solver, "coupling": coupling, "strength": closure.strength}
+            solved = [elbo_differences(bundle, entity, *states, threads=threads, **options) for entity in entities]
+            rough = np.stack([one.raw.reshape(observed.shape[:-1]) for one in solved], axis=1)
+            shifts = np.array([one.shift for one in solved])
+            ties = [task_of(bundle, entity, **options).tie for entity in entities]
+            truth = pd.concat(
+                [targets_of(bundle, cohort, entity, coupling, tie) for entity, tie in zip(entities, ties, strict=True)]
+            )
+        exact = np.full(rough.shape, np.nan)  # (P, N, S, T) l-hat, NaN of the entities that are left out
+        for i, entity in enumerate(entities):
+            try:
+                log_odds = _exact(bundle, entity, coupling, closure.strength, states, threads)
+                exact[:, i] = log_odds.reshape(observed.shape[:-1])
+            except InferenceError as error:
+                left_out.append({"coupling": coupling, "entity": entity, "reason": error.faults[0].found})
+        starts = {"mean_field": (rough, shifts[None, :, None, None]), "exact": (exact, exact[..., :1] - prior)}
         tables += [
             keys.assign(raw=raw.ravel(), calibrated=(raw - empty).ravel(), inference=name, coupling=coupling)
-            for name, raw, empty in (("mean_field", rough, shift), ("exact", exact, exact[..., :1] - prior))
+            for name, (raw, empty) in starts.items()
         ]
         targets.append(truth[["patient", "entity", "likelihood", "clinical"]].assign(coupling=coupling))
-        left_out += [{"coupling": coupling, "entity": entity, "reason": reason} for entity, reason in dense.items()]
     odds, answers = pd.concat(tables).dropna().reset_index(drop=True), pd.concat(targets, ignore_index=True)
     lacking = pd.DataFrame(left_out, columns=["coupling", "entity", "reason"])
     return {"odds": odds, "targets": answers, "left_out": lacking, "reliability": reliability(odds, answers)}
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """The states that are asked about: what is observed, (P, S, T, M), of P patients in S orders after T rounds."""
+def _exact(
+    bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Seen, Signs], threads: int | None
+) -> Floats:
+    """(n,) l-hat (eq:ell-hat) of states: what is observed, and the values, (n, M) each.
 
-    bundle: Bundle
-    cohort: Cohort
-    observed: Seen
-    solver: Solver
-    strength: float
-    threads: int | None
+    Raises
+    ------
+    InferenceError : the task is too dense, or explicit.
 
-    @property
-    def states(self) -> tuple[Seen, NDArray[np.int8]]:
-        """What is observed and the values, (P S T, M)."""
-        values = np.broadcast_to(self.cohort.values[:, None, None, :], self.observed.shape)
-        rows = (-1, self.observed.shape[-1])
-        return self.observed.reshape(rows), values.reshape(rows)
-
-    def mean_field(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, Floats, pd.DataFrame]:
-        """What the stage `binary` has of the run's own closure, by another.
-
-        (P, N, S, T) F_1 - F_0; (1, N, 1, 1) what calibration takes from it; and the targets.
-        """
-        closure: dict[str, Any] = {"solver": self.solver, "coupling": coupling, "strength": self.strength}
-        raw, shifts, targets = [], [], []
-        for entity in entities:
-            solved = elbo_differences(self.bundle, entity, *self.states, threads=self.threads, **closure)
-            raw.append(solved.raw.reshape(self.observed.shape[:-1]))
-            shifts.append(solved.shift)
-            tie = task_of(self.bundle, entity, **closure).tie
-            targets.append(targets_of(self.bundle, self.cohort, entity, coupling, tie))
-        return np.stack(raw, axis=1), np.array(shifts)[None, :, None, None], pd.concat(targets, ignore_index=True)
-
-    def exactly(self, entities: Sequence[str], coupling: Gauge) -> tuple[Floats, dict[str, str]]:
-        """(P, N, S, T) exact l-hat (eq:ell-hat), NaN of the entities that are left out, and why."""
-        n_patients, *each = self.observed.shape[:-1]
-        exact, left_out = np.full((n_patients, len(entities), *each), np.nan), {}
-        for i, entity in enumerate(entities):
-            if coupling == "explicit":
-                left_out[entity] = NOT_COMPILED
-                continue
-            try:
-                exact[:, i] = self._log_odds(entity, coupling).reshape(self.observed.shape[:-1])
-            except InferenceError as error:
-                left_out[entity] = error.faults[0].found
-        return exact, left_out
-
-    def _log_odds(self, entity: str, coupling: Gauge) -> Floats:
-        """(P S T,) of one model of which each class is a half, or of both."""
-        models = [self.bundle.contrast(entity)]
-        factors: Sequence[float] = HALVES
-        if coupling != "differential" or self.bundle.packed.scope is not None:
-            closed = closed_bundle(self.bundle, entity, known_coupling(coupling), self.strength)
-            models, factors = [closed.mrf(name) for name in closed.entities], WHOLE
-        parts = [
-            log_partitions(model, *self.states, factors=factors, limit=ENTRY_LIMIT, threads=self.threads)
-            for model in models
-        ]
-        log_z = np.hstack(parts)
-        return np.asarray(log_z[:, 0] - log_z[:, 1])
+    """
+    if coupling == "explicit":
+        raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
+    # one model of which each class is a half, or one of each
+    models, factors = [bundle.contrast(entity)], HALVES
+    if coupling != "differential" or bundle.packed.scope is not None:
+        closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
+        models, factors = [closed.mrf(name) for name in closed.entities], WHOLE
+    parts = [log_partitions(each, *states, factors=factors, limit=ENTRY_LIMIT, threads=threads) for each in models]
+    log_z = np.hstack(parts)
+    return np.asarray(log_z[:, 0] - log_z[:, 1])
 
 
 def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
@@ -194,12 +157,15 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
     for cut, cases in cases_of(odds, targets):
         by_bin = cases.groupby("bin")
         table = by_bin.agg(cases=("y", "size"), probability=("p", "mean"), positive=("y", "mean")).reset_index()
-        tables.append(table.assign(**cut._asdict()))
+        tables.append(table.assign(**cut))
     return pd.concat(tables, ignore_index=True)
 
 
-def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[Cut, pd.DataFrame]]:
-    """Probability `p`, truth `y` and `bin` of every case, for each inference, t, kind and target that has any."""
+def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Probability `p`, truth `y` and `bin` of every case, with what they are of, wherever there is any.
+
+    They are of a coupling, an inference, a kind of log-odds, a target and t.
+    """
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
     keys = ["coupling", "patient", "entity"]
     whole = odds.merge(truth[[*keys, "likelihood", "clinical"]], on=keys)
@@ -210,7 +176,8 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[Cut, p
                 p = expit(part[kind].to_numpy())
                 cases = {"patient": part["patient"].to_numpy(), "p": p, "y": part[target].to_numpy(dtype=float)}
                 table = pd.DataFrame({**cases, "bin": bins_of(p)})
-                yield Cut(str(coupling), str(inference), kind, target, int(str(t))), table
+                cut = {"coupling": str(coupling), "inference": str(inference), "kind": kind, "target": target}
+                yield {**cut, "t": int(str(t))}, table
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -223,8 +190,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")
     rows = []
     for cut, cases in cases_of(odds, targets):
-        keys: dict[str, Any] = {"variant": None if cut.kind == "calibrated" else cut.kind, "target": cut.target}
-        keys |= {"t": cut.t, "coupling": cut.coupling, "reference": cut.inference}
+        cut["reference"], kind = cut.pop("inference"), cut.pop("kind")
+        keys = {**cut, "variant": None if kind == "calibrated" else kind}
         unit = resampled.places(cases["patient"])
         sums = ProbabilitySums.of(cases["p"].to_numpy(), cases["y"].to_numpy(), unit, len(resampled.units))
         for metric, statistic in (("ece", sums.calibration_error), ("brier", sums.brier)):
