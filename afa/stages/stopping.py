@@ -136,7 +136,7 @@ def run(
         parts[table].append(stopped.assign(stopped=rounds < last_round, **columns))
 
     for rule, order in {**orders, RANDOM: random}.items():
-        if explicit:
+        if explicit or order is None:
             way = asked._replace(allocation=rule)
             planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=stopping.seed) for name in names]
             watched = watch_planners(planners, values, order)

@@ -232,14 +232,14 @@ def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
     """Places of a column's values, as texts, among known labels."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
-    return Axis(np.append(places, -1)[each], labels)
+    return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     """Places of the combinations of some columns, in order of first appearance; labels are tuples."""
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
-    return Axis(place.to_numpy(dtype=np.int64), list(labels.itertuples(index=False, name=None)))
+    return Axis(np.asarray(place, dtype=np.int64), list(labels.itertuples(index=False, name=None)))
 
 
 def rows_by(table: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], NDArray[np.intp]]:

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax, xlogy
 
+from afa.engine.course import MISSING
 from afa.mrf import Floats
 from afa.orders import generator_of
 from afa.stages.labels.tasks import GREEDY, RANDOM, Task
@@ -163,10 +164,10 @@ class Trained:
     def planned(self, values: Values, counts: Sequence[int]) -> Floats:
         """(P, T, C) log-odds of each hypothesis after so many features, each the one that tells most (eq:cmi).
 
-        values : (P, F); what is none of -1, 0 and +1 was not measured, and is never asked for. counts : (T,), F or more
+        values : (P, F); what was not measured (`MISSING`) is never asked for. counts : (T,), F or more
         for all that was measured.
         """
-        observed, measured = np.zeros(values.shape, dtype=np.bool_), np.abs(values) <= 1
+        observed, measured = np.zeros(values.shape, dtype=np.bool_), values != MISSING
         ends, rows = np.minimum(counts, values.shape[1]), np.arange(len(values))
         found = np.empty((len(values), len(ends), len(self.chances)))
         for step in range(max([t + 1 for t in ends if t < values.shape[1]], default=0)):
