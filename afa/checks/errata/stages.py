@@ -5,8 +5,9 @@ What those stages have not made is left pending.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from math import ceil
 from typing import Any
 
@@ -16,7 +17,8 @@ import pandas as pd
 from afa.checks.errata.rows import EXACT, NEAR, Errata, Printed, Row, measured, rate, table_of
 from afa.stats.summary import COLUMNS, DETAILS
 
-Cell = str | float | None
+Cells = dict[str, Any]
+Holds = Callable[[float], bool]
 CHECKPOINTS = [f"t={t}" for t in (10, 50, 100, 150)]
 TRACKS = {"two_elbo": "F1-track", "stack_a": "F2-track"}
 EARLY = 10
@@ -26,6 +28,17 @@ THREE_DIGITS = 0.0005
 """Half of the last digit of a share printed with three decimals: shares that differ by no more may be printed alike."""
 GAUGES = "the stage that compares the two gauges"
 LAYER_ONE, GRID, LAYER_ZERO = "the stage of Layer 1", "the stage of the allocation grid", "the stage of Layer 0"
+ORDERS = {"informed": "Informed (%)", "random": "Random (%)"}
+CALLED: Cells = {
+    "metric": "rate",
+    "reference": "l1_paper",
+    "allocation": "informed",
+    "guide": None,
+    "target": "likelihood",
+}
+"""Rows of Layer 1 among duels; those of the allocation rules have a guide."""
+SIGNS: Cells = {"metric": "accuracy", "reference": None, "method": "linearity"}
+CLUSTERS = {"reference": "f1_n_minus_k", "variant": "clusters"}
 SCHEDULES = ("paper", "every")
 M = "t=216"
 COIN = 0.5
@@ -35,33 +48,35 @@ ORIGINS = {"sec:experiments": "an ongoing clinical trial", "supp:ternary": "a pu
 """Where the samples come from, in the two places that say it."""
 
 
+def equals(item: int, name: str, value: float, claim: float = 0.0, *, n: int, within: float = 0.0) -> Row:
+    """The row of a number that should be the claimed one, from `n` printed ones."""
+    return Row(item, name, float(value), float(claim), n=n, holds=abs(value - claim) <= within)
+
+
 def chaotic_patients(printed: Printed) -> list[Row]:
     """Item 15: the two groups of tab:chaos against the size of the cohort."""
     cohort = int(printed.claim("c044"))
     chaotic, others = (int(printed.cell("tab_chaos", "n", name)) for name in ("Chaotic", "Non-chaotic"))
-    total, quartile = chaotic + others, ceil(cohort / 4)
-    return [
-        Row(15, "group_total", float(total), float(cohort), n=2, holds=total == cohort),
-        Row(15, "top_quartile", float(quartile), float(chaotic), n=1, holds=chaotic <= quartile),
-    ]
+    quartile = ceil(cohort / 4)
+    top = Row(15, "top_quartile", float(quartile), float(chaotic), n=1, holds=chaotic <= quartile)
+    return [equals(15, "group_total", chaotic + others, cohort, n=2), top]
 
 
 def clinical_ceiling(printed: Printed) -> list[Row]:
     """Item 16: accuracy at full observation against clinical labels, wherever it is printed."""
     table = printed.cell("tab_classification_with_llm", "Clinical / wald", M)
     wald, stack_a = (printed.cell("tab_m1acc", row, M) for row in ("wald", "stack_a_maxent"))
-    apart, above = table - printed.claim("c082"), stack_a - wald
     return [
         # the table has two decimals
-        Row(16, "text_and_table", apart, 0.0, n=2, holds=abs(apart) <= 10 * THREE_DIGITS),
-        Row(16, "stack_a_and_wald", above, 0.0, n=2, holds=abs(above) <= THREE_DIGITS),
+        equals(16, "text_and_table", table - printed.claim("c082"), n=2, within=10 * THREE_DIGITS),
+        equals(16, "stack_a_and_wald", stack_a - wald, n=2, within=THREE_DIGITS),
     ]
 
 
 def language_models(printed: Printed) -> list[Row]:
     """Item 17: the rows of language models before full observation against a coin."""
     rows = [printed.column("tab_classification_with_llm", f"LLM / {name}") for name in ("RAG-LLM", "MRF-LLM")]
-    early = np.array([value for row in rows for column, value in row.items() if column != M])
+    early = np.concatenate([row.drop(M) for row in rows])
     return [rate(17, "below_coin", early < COIN), measured(17, "least_accuracy", early, np.min)]
 
 
@@ -72,13 +87,8 @@ def allocation_rules(printed: Printed) -> list[Row]:
     results, methods = set(printed.rows("tab_m2_alloc")), set(METHOD_TABLE.values())
     return [
         Row(18, "greedy_and_clustered", difference, n=len(greedy), holds=difference > EXACT),
-        *(
-            Row(18, name, float(len(missing)), 0.0, n=n, holds=not missing)
-            for name, missing, n in (
-                ("without_result", methods - results, len(methods)),
-                ("without_description", results - methods, len(results)),
-            )
-        ),
+        equals(18, "without_result", len(methods - results), n=len(methods)),
+        equals(18, "without_description", len(results - methods), n=len(results)),
     ]
 
 
@@ -87,23 +97,18 @@ def one_bracket(printed: Printed) -> list[Row]:
     linearity, wald = (printed.column("tab_layer1_informed", f"M2 {name} (L1)") for name in ("linearity", "wald"))
     apart = (linearity - wald) / 100
     eliminated, patients = int(printed.claim("c265")), int(printed.claim("c266"))
-    rest = eliminated % patients
     return [
-        *(
-            Row(19, f"one_bracket_{order}", float(apart[column]), 0.0, n=2, holds=bool(apart[column] == 0))
-            for order, column in (("informed", "Informed (%)"), ("random", "Random (%)"))
-        ),
-        Row(19, "eliminations", float(rest), 0.0, n=patients, holds=rest == 0),
+        *(equals(19, f"one_bracket_{order}", apart[column], n=2) for order, column in ORDERS.items()),
+        equals(19, "eliminations", eliminated % patients, n=patients),
     ]
 
 
-def origin_of_cohort() -> list[Row]:
+def origin_of_cohort(_: Printed) -> list[Row]:
     """Item 22: where the paper says that its samples come from. Read, not computed."""
-    origins = len(set(ORIGINS.values()))
-    return [Row(22, "origins", float(origins), 1.0, n=len(ORIGINS), holds=origins == 1)]
+    return [equals(22, "origins", len(set(ORIGINS.values())), 1.0, n=len(ORIGINS))]
 
 
-def rows_of(summary: pd.DataFrame, table: str, **cells: Cell) -> pd.DataFrame:
+def rows_of(summary: pd.DataFrame, table: str, cells: Cells) -> pd.DataFrame:
     """Rows of one table of the summary that have a value, with these cells; None asks for an empty one.
 
     Where no quantity, stratum or variant is named, the rows have none.
@@ -114,14 +119,8 @@ def rows_of(summary: pd.DataFrame, table: str, **cells: Cell) -> pd.DataFrame:
     return chosen
 
 
-def read(
-    item: int,
-    name: str,
-    found: pd.DataFrame,
-    pending: str,
-    *,
-    claim: float | None = None,
-    holds: Callable[[float], bool] | None = None,
+def first_of(
+    item: int, name: str, found: pd.DataFrame, pending: str, claim: float | None = None, holds: Holds | None = None
 ) -> Row:
     """The row with value, interval and cases of the first row found, or what it waits for where there is none."""
     if found.empty:
@@ -134,118 +133,83 @@ def read(
 
 def sign_votes(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 10: accuracy of the sign votes at full observation, asked both ways, and without zero votes."""
-    claimed = printed.cell("tab_m2_random_sign", "kl", "t=216")
-    cells: dict[str, Cell] = {"metric": "accuracy", "start": "uniform"}
-    cells["t"] = rows_of(summary, "sign_accuracy_random", **cells)["t"].max()
-    pending = "the stage of sign convergence under random order"
-    return [
-        read(
-            10,
-            name,
-            rows_of(summary, "sign_accuracy_random", **cells, method=method, variant=variant),
-            pending,
-            claim=claimed,
-            holds=lambda value: value >= claimed - NEAR,
-        )
-        for name, method, variant in (
-            ("kl", "kl", None),
-            ("kl_reversed", "kl", "reversed"),
-            ("kl_nonzero", "kl_nonzero", None),
-        )
-    ]
+    claimed, rows = printed.cell("tab_m2_random_sign", "kl", M), []
+    asked = ("kl", "kl", None), ("kl_reversed", "kl", "reversed"), ("kl_nonzero", "kl_nonzero", None)
+    for name, method, variant in asked:
+        cells = {"metric": "accuracy", "start": "uniform", "method": method, "variant": variant}
+        found = rows_of(summary, "sign_accuracy_random", cells).sort_values("t", ascending=False, kind="stable")
+        pending = "the stage of sign convergence under random order"
+        rows.append(first_of(10, name, found, pending, claimed, lambda value: value >= claimed - NEAR))
+    return rows
 
 
 def gauge_agreement(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 14: decisions in the two gauges, as printed and as found."""
-    agreed = {
-        score: printed.column("tab_m1agree", f"Decision agreement / {track}")[CHECKPOINTS]
-        for score, track in TRACKS.items()
-    }
-    least = min(float(shares.min()) for shares in agreed.values())
-    rows = [Row(14, "printed_agreement", least, 1.0, n=sum(map(len, agreed.values())), holds=least >= 1.0)]
-    for score, shares in agreed.items():
-        found = rows_of(summary, "gauge_agreement", metric="rate", method=score, reference="maxent_vs_true")
+    rows, printed_ones = [], []
+    for score, track in TRACKS.items():
+        shares = printed.column("tab_m1agree", f"Decision agreement / {track}")[CHECKPOINTS]
+        printed_ones += shares.tolist()
+        cells = {"metric": "rate", "method": score, "reference": "maxent_vs_true"}
+        found = rows_of(summary, "gauge_agreement", cells)
         found = found[(found["t"] > 0) & (found["t"] < found["t"].max())]
-        for name, extreme in (("least", "min"), ("largest", "max")):
-            at = found[found["value"] == found["value"].agg(extreme)]
-            claimed = float(shares.agg(extreme))
-            row = read(14, f"agreement_{score}_{name}", at, GAUGES, claim=claimed, holds=lambda value: value >= 1.0)
-            rows.append(row)
-    return rows
+        for name, first_is_least in (("least", True), ("largest", False)):
+            at = found.sort_values("value", ascending=first_is_least, kind="stable")
+            claimed = float(shares.min() if first_is_least else shares.max())
+            rows.append(first_of(14, f"agreement_{score}_{name}", at, GAUGES, claimed, lambda value: value >= 1))
+    return [equals(14, "printed_agreement", min(printed_ones), 1.0, n=len(printed_ones)), *rows]
 
 
 def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 17: the gain of an informed order at t = 10, over all features and over the entity's support."""
     claimed = printed.cell("tab_classification_with_llm", "Likelihood / wald", "t=10 cmi gain (pp)") / 100
     cells = {"metric": "gap", "method": "wald", "target": "likelihood", "allocation": "greedy", "gain": "cmi"}
-    gains = rows_of(summary, "binary", **cells, reference="random", t=EARLY, variant=None)
-    support = rows_of(summary, "binary", **cells, reference="random", t=EARLY, variant="support")
+    cells |= {"reference": "random", "t": EARLY}
+    gains, of_support = (rows_of(summary, "binary", cells | {"variant": name}) for name in (None, "support"))
     pending = "the stage of the binary task"
-    every = read(17, "early_gain", gains, pending, claim=claimed)
+    every = first_of(17, "early_gain", gains, pending, claimed)
     half = (every.value or 0.0) / 2
-    return [every, read(17, "early_gain_support", support, pending, claim=claimed, holds=lambda value: value >= half)]
+    return [every, first_of(17, "early_gain_support", of_support, pending, claimed, lambda value: value >= half)]
 
 
-def false_certificates(summary: pd.DataFrame) -> list[Row]:
+def false_certificates(summary: pd.DataFrame, _: Printed) -> list[Row]:
     """Item 13: certificates of the paper's Layer 0 that full observation contradicts, where it gives any."""
-    found = rows_of(summary, "layer0_bundle", metric="rate", reference="f1_n_minus_k", variant="clusters")
+    found = rows_of(summary, "layer0_bundle", {"metric": "rate", **CLUSTERS})
     given = found[found["n"] > 0].sort_values("level").tail(1)
     pending = LAYER_ZERO if found.empty else "a number of clusters at which anything is removed"
-    return [read(13, "false_certificates", given, pending, claim=0.0, holds=lambda value: value == 0)]
+    return [first_of(13, "false_certificates", given, pending, 0.0, lambda value: value == 0)]
 
 
 def chaos_in_advance(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 15: who is chaotic and who gains, on other orders than those that chose, and from 50 observations alone."""
     chaotic, others = (printed.cell("tab_chaos", f"t={EARLY}", f"{name} (pp)") for name in ("Chaotic", "Non-chaotic"))
-    claimed = chaotic / 100 - others / 100
-    cells: dict[str, Cell] = {"metric": "gap", "reference": "linearity_minus_wald", "t": EARLY}
-    cells["stratum"] = "chaotic_minus_non_chaotic"
-    told = {"quantity": "found", "stratum": "other_orders", "variant": "early_50", "reference": "plain"}
-    pending = "the stage of chaotic patients"
-    return [
-        *(
-            read(
-                15,
-                name,
-                rows_of(summary, "chaos_gap", **cells, **differs),
-                pending,
-                claim=claimed,
-                holds=lambda value: value >= claimed / 2,
-            )
-            for name, differs in (
-                ("in_advance", {}),
-                ("in_advance_selecting", {"quantity": "selecting"}),
-                ("in_advance_early", {"variant": "early_50"}),
-            )
-        ),
-        read(15, "told_beforehand", rows_of(summary, "chaos_gap", metric="rate", **told), pending),
-    ]
+    claimed, pending = chaotic / 100 - others / 100, "the stage of chaotic patients"
+    gap = {"metric": "gap", "reference": "linearity_minus_wald", "t": EARLY, "stratum": "chaotic_minus_non_chaotic"}
+    differs = {"": {}, "_selecting": {"quantity": "selecting"}, "_early": {"variant": "early_50"}}
+    rows = []
+    for name, cells in differs.items():
+        found = rows_of(summary, "chaos_gap", gap | cells)
+        rows.append(first_of(15, f"in_advance{name}", found, pending, claimed, lambda value: value >= claimed / 2))
+    told = {"stratum": "other_orders", "variant": "early_50", "reference": "plain"}
+    found = rows_of(summary, "chaos_gap", {"metric": "rate", "quantity": "found", **told})
+    return [*rows, first_of(15, "told_beforehand", found, pending)]
 
 
 def pooled_correlation(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 20: the pooled correlation of the two gauges at t = 0, as the gauge stage found it."""
-    cells: dict[str, Cell] = {"metric": "correlation", "variant": "pooled", "t": 0}
-    return [
-        read(
-            20,
-            f"pooled_{score}",
-            rows_of(summary, "gauge_correlation", method=score, **cells),
-            GAUGES,
-            claim=printed.cell("tab_m1agree", f"Pearson correlation / {track}", "t=10"),
-            holds=lambda value: abs(value) <= NEAR,
-        )
-        for score, track in TRACKS.items()
-    ]
+    rows = []
+    for score, track in TRACKS.items():
+        claimed = printed.cell("tab_m1agree", f"Pearson correlation / {track}", "t=10")
+        cells = {"metric": "correlation", "variant": "pooled", "t": 0, "method": score}
+        found = rows_of(summary, "gauge_correlation", cells)
+        rows.append(first_of(20, f"pooled_{score}", found, GAUGES, claimed, lambda value: abs(value) <= NEAR))
+    return rows
 
 
-def missed_calls(summary: pd.DataFrame) -> list[Row]:
+def missed_calls(summary: pd.DataFrame, _: Printed) -> list[Row]:
     """Item 12: duels that the `l1` bracket has called with either budget, and how many the printed one leaves open."""
-    pending = _waits_for_calls(summary)
-    printed, tight = (
-        read(12, name, _calls(summary, bracket, t=CALLS), pending)
-        for name, bracket in (("called_printed", "l1_paper"), ("called_tight", "l1_tight"))
-    )
-    missed = Row(12, "missed_calls", claim_value=0.0, pending=pending)
+    printed = _called(summary, 12, "called_printed", {"t": CALLS})
+    tight = _called(summary, 12, "called_tight", {"t": CALLS, "reference": "l1_tight"})
+    missed = Row(12, "missed_calls", claim_value=0.0, pending=printed.pending or tight.pending)
     if printed.value is not None and tight.value is not None and tight.n is not None:
         missed = replace(missed, pending=f"duels that are called at t = {CALLS}")
         if tight.value > 0:
@@ -256,107 +220,83 @@ def missed_calls(summary: pd.DataFrame) -> list[Row]:
 
 def two_rules(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 18: sign accuracy of `greedy`, `clustered` and `lucb` with each gain of tab:m2_alloc, and differences."""
-    return [
-        row
-        for gain in printed.column("tab_m2_alloc", "greedy").index
-        for row in (*_accuracies(summary, printed, gain), *_differences(summary, printed, gain))
-    ]
-
-
-def _accuracies(summary: pd.DataFrame, printed: Printed, gain: str) -> Iterator[Row]:
-    for schedule in SCHEDULES:
-        for rule in ("greedy", "clustered", "lucb"):
-            is_printed = schedule == "paper" and rule != "lucb"
-            claimed = printed.cell("tab_m2_alloc", rule, gain) if is_printed else None
-            found = _signs(summary, rule, gain, schedule, metric="accuracy", reference=None, t=RULES)
-            yield read(18, f"{rule}_{gain}_{schedule}", found, _waits_for_rules(summary, rule, gain), claim=claimed)
-
-
-def _differences(summary: pd.DataFrame, printed: Printed, gain: str) -> Iterator[Row]:
-    greedy, clustered = (printed.cell("tab_m2_alloc", rule, gain) for rule in ("greedy", "clustered"))
-    claimed: dict[str, Any] = {"claim": greedy - clustered, "holds": lambda gap: abs(gap) <= THREE_DIGITS}
-    for schedule in SCHEDULES:
-        for rule, words in (("greedy", claimed), ("lucb", {})):
-            found = _signs(summary, rule, gain, schedule, metric="gap", reference="clustered", t=RULES)
-            pending = _waits_for_rules(summary, f"{rule} and clustered", gain)
-            yield read(18, f"{rule}_less_clustered_{gain}_{schedule}", found, pending, **words)
-    gaps = _signs(summary, "greedy", gain, "paper", metric="gap", reference="clustered")
-    largest = gaps.sort_values("value", key=lambda gap: -gap.abs(), kind="stable")
-    pending = _waits_for_rules(summary, "greedy and clustered", gain)
-    yield read(18, f"largest_difference_{gain}", largest, pending, **claimed)
+    largest_first = summary.sort_values("value", key=lambda values: -values.abs(), kind="stable")
+    rows = []
+    for gain in printed.column("tab_m2_alloc", "greedy").index:
+        claims = {rule: printed.cell("tab_m2_alloc", rule, gain) for rule in ("greedy", "clustered")}
+        for schedule, rule in product(SCHEDULES, ("greedy", "clustered", "lucb")):
+            cells = {"allocation": rule, "gain": gain, "schedule": schedule, "t": RULES}
+            claim = claims.get(rule) if schedule == "paper" else None
+            rows.append(_signs(summary, f"{rule}_{gain}_{schedule}", cells, claim))
+        gap = {"metric": "gap", "reference": "clustered", "gain": gain}
+        between, alike = claims["greedy"] - claims["clustered"], lambda value: abs(value) <= THREE_DIGITS
+        for schedule, rule in product(SCHEDULES, ("greedy", "lucb")):
+            cells = gap | {"allocation": rule, "schedule": schedule, "t": RULES}
+            of_printed = (between, alike) if rule == "greedy" else ()
+            rows.append(_signs(summary, f"{rule}_less_clustered_{gain}_{schedule}", cells, *of_printed))
+        cells = gap | {"allocation": "greedy", "schedule": "paper"}
+        rows.append(_signs(largest_first, f"largest_difference_{gain}", cells, between, alike))
+    return rows
 
 
 def one_rate(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 19: our one rate of the `l1` bracket beside the two printed, and the best rule beside the static order."""
-    pending = _waits_for_calls(summary)
-    rows = []
-    for order, column in (("informed", "Informed (%)"), ("random", "Random (%)")):
-        claimed = printed.cell("tab_layer1_informed", "M2 wald (L1)", column) / 100
-        found = _calls(summary, order=order, t=CALLS)
-        rows.append(read(19, f"called_{order}", found, pending, claim=claimed))
-    static = _calls(summary, "l1_tight", t=CALLS)
-    grid = rows_of(summary, "bracket_rate", reference="l1_tight", guide="linearity", t=CALLS)
-    best = grid.sort_values("value", ascending=False, kind="stable").head(1)
+    claims = {order: printed.cell("tab_layer1_informed", "M2 wald (L1)", column) for order, column in ORDERS.items()}
+    rows = [
+        _called(summary, 19, f"called_{order}", {"allocation": order, "t": CALLS}, claim / 100)
+        for order, claim in claims.items()
+    ]
+    static = rows_of(summary, "bracket_rate", CALLED | {"reference": "l1_tight", "t": CALLS})
+    grid = rows_of(summary, "bracket_rate", {"reference": "l1_tight", "guide": "linearity", "t": CALLS})
+    best = grid.sort_values("value", ascending=False, kind="stable")
     if static.empty or best.empty:
         return [*rows, Row(19, "best_rule", pending=LAYER_ONE if static.empty else GRID)]
     # ties are never called early: over the duels with a winner alone the rule's share would be larger still
     bounded = bool(best["low"].iloc[0] <= static["value"].iloc[0])
-    return [*rows, read(19, "best_rule", best, "", holds=lambda _: bounded)]
+    return [*rows, first_of(19, "best_rule", best, "", holds=lambda _: bounded)]
 
 
 def never_called(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 19: duels open until full observation, how many of them are ties, and how far the algorithm decides it."""
-    share, pending = printed.claim("c300") / 100, _waits_for_calls(summary)
-    kept: dict[str, tuple[dict[str, str], float | None, Callable[[float], bool] | None]] = {
-        "never": ({"quantity": "never"}, share, lambda value: abs(value - share) <= NEAR),
-        "never_tight": ({"quantity": "never", "bracket": "l1_tight"}, None, None),
-        "never_random": ({"quantity": "never", "order": "random"}, None, None),
-        "never_own_order": ({"quantity": "never", "order": "informed_pair"}, None, None),
-        "never_tied": ({"stratum": "never", "quantity": "tied"}, 1.0, lambda value: value >= 1 - NEAR),
-        "never_size": ({"stratum": "never", "quantity": "q50", "metric": "nats"}, None, None),
-        "called_size": ({"stratum": "called", "quantity": "q50", "metric": "nats"}, None, None),
-    }
+    share, never = printed.claim("c300") / 100, {"quantity": "never"}
+    sizes = {"quantity": "q50", "metric": "nats"}
+    tied = {"stratum": "never", "quantity": "tied"}
     return [
-        read(19, name, _calls(summary, **cells), pending, claim=claimed, holds=holds)
-        for name, (cells, claimed, holds) in kept.items()
+        _called(summary, 19, "never", never, share, lambda value: abs(value - share) <= NEAR),
+        _called(summary, 19, "never_tight", never | {"reference": "l1_tight"}),
+        _called(summary, 19, "never_random", never | {"allocation": "random"}),
+        _called(summary, 19, "never_own_order", never | {"allocation": "informed_pair"}),
+        _called(summary, 19, "never_tied", tied, 1.0, lambda value: value >= 1 - NEAR),
+        _called(summary, 19, "never_size", sizes | {"stratum": "never"}),
+        _called(summary, 19, "called_size", sizes | {"stratum": "called"}),
     ]
 
 
 def eliminations(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 19: clusters that Layer 0 removes, the same for everybody, beside the eliminations of some patients."""
     claimed, clusters = printed.claim("c265"), int(printed.claim("c264"))
-    whole = rows_of(summary, "layer0_bundle", metric="count", reference="f1_n_minus_k", variant="clusters")
+    whole = rows_of(summary, "layer0_bundle", {"metric": "count", **CLUSTERS})
     pending = f"{clusters} clusters in {LAYER_ZERO}" if len(whole) else LAYER_ZERO
-    return [read(19, "removed_clusters", whole[whole["level"] == clusters], pending, claim=claimed)]
+    return [first_of(19, "removed_clusters", whole[whole["level"] == clusters], pending, claimed)]
 
 
-def _calls(
-    summary: pd.DataFrame, bracket: str = "l1_paper", order: str = "informed", *, metric: str = "rate", **differs: Cell
-) -> pd.DataFrame:
-    """Rows of Layer 1 among duels, of the printed budget in the informed order unless said otherwise.
-
-    Those of the allocation rules have a guide.
-    """
-    cells: dict[str, Cell] = {"metric": metric, "reference": bracket, "allocation": order, "guide": None}
-    return rows_of(summary, "bracket_rate", **cells, target="likelihood", **differs)
+def _called(
+    summary: pd.DataFrame, item: int, name: str, differs: Cells, claim: float | None = None, holds: Holds | None = None
+) -> Row:
+    """Of Layer 1 among duels, of the printed budget in the informed order unless said otherwise."""
+    made = summary[(summary["table"] == "bracket_rate") & summary["guide"].isna() & summary["value"].notna()]
+    pending = LAYER_ONE if made.empty else "such duels, or a round as late, in " + LAYER_ONE
+    return first_of(item, name, rows_of(summary, "bracket_rate", CALLED | differs), pending, claim, holds)
 
 
-def _signs(summary: pd.DataFrame, rule: str, gain: str, schedule: str, **cells: Cell) -> pd.DataFrame:
-    """Rows of a rule in the grid, read out by `linearity`, at one t or at all."""
-    cells |= {"allocation": rule, "gain": gain, "schedule": schedule, "method": "linearity"}
-    return rows_of(summary, "allocation_sign", **cells)
-
-
-def _waits_for_calls(summary: pd.DataFrame) -> str:
-    """What has to run before a number of Layer 1 that is missing can be there."""
-    made = (summary["table"] == "bracket_rate") & (summary["allocation"] == "informed") & summary["value"].notna()
-    return LAYER_ONE if not made.any() else "such duels, or a round as late, in " + LAYER_ONE
-
-
-def _waits_for_rules(summary: pd.DataFrame, rules: str, gain: str) -> str:
-    """The same of the grid."""
-    whole = rows_of(summary, "allocation_sign")
-    return GRID if whole.empty else f"{rules} with {gain}, or a round as late, in {GRID}"
+def _signs(
+    summary: pd.DataFrame, name: str, differs: Cells, claim: float | None = None, holds: Holds | None = None
+) -> Row:
+    """Of a rule in the grid, read out by `linearity`, its accuracy unless said otherwise."""
+    rules = " and ".join(str(rule) for rule in (differs["allocation"], differs.get("reference")) if rule)
+    late = f"{rules} with {differs['gain']}, or a round as late, in {GRID}"
+    pending = late if (summary["table"] == "allocation_sign").any() else GRID
+    return first_of(18, name, rows_of(summary, "allocation_sign", SIGNS | differs), pending, claim, holds)
 
 
 def errata_table(
@@ -377,24 +317,12 @@ def errata_table(
     """
     printed = Printed(paper)
     found = pd.DataFrame(columns=COLUMNS) if summary is None else summary
+    of_paper = (chaotic_patients, clinical_ceiling, language_models, allocation_rules, one_bracket, origin_of_cohort)
+    of_stages = (sign_votes, gauge_agreement, early_gain, chaos_in_advance, false_certificates, pooled_correlation)
+    of_rules = (missed_calls, two_rules, one_rate, never_called, eliminations)
     rows = [
         *computed,
-        *chaotic_patients(printed),
-        *clinical_ceiling(printed),
-        *language_models(printed),
-        *allocation_rules(printed),
-        *one_bracket(printed),
-        *origin_of_cohort(),
-        *sign_votes(found, printed),
-        *gauge_agreement(found, printed),
-        *early_gain(found, printed),
-        *chaos_in_advance(found, printed),
-        *false_certificates(found),
-        *pooled_correlation(found, printed),
-        *missed_calls(found),
-        *two_rules(found, printed),
-        *one_rate(found, printed),
-        *never_called(found, printed),
-        *eliminations(found, printed),
+        *(row for check in of_paper for row in check(printed)),
+        *(row for check in (*of_stages, *of_rules) for row in check(found, printed)),
     ]
     return table_of(rows, errata)

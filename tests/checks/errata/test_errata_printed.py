@@ -100,9 +100,9 @@ def test_equal_rates_and_equal_eliminations_would_pass() -> None:
 
 
 def test_two_origins_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert paper_errata.origin_of_cohort()[0].holds is False
+    assert paper_errata.origin_of_cohort(Printed(PAPER))[0].holds is False
     monkeypatch.setattr(paper_errata, "ORIGINS", {"here": "a public GEO series", "there": "a public GEO series"})
-    assert paper_errata.origin_of_cohort()[0].holds is True
+    assert paper_errata.origin_of_cohort(Printed(PAPER))[0].holds is True
 
 
 @pytest.mark.parametrize("read", [lambda p: p.cell("tab_chaos", "n", "Nobody"), lambda p: p.claim("c001")])

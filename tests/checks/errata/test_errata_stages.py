@@ -123,11 +123,11 @@ def test_false_certificates_are_read_where_the_most_clusters_gave_any(value: flo
         cell | {"level": 24, "quantity": "harmed", "value": 0.8, "n": 2},
         cell | {"level": 25, "value": float("nan"), "n": 0},
     )
-    (found,) = stage_errata.false_certificates(rows)
+    (found,) = stage_errata.false_certificates(rows, PRINTED)
     assert (found.value, found.n, found.holds) == (value, 6, holds)
-    assert stage_errata.false_certificates(NOTHING)[0].pending
-    assert stage_errata.false_certificates(rows.tail(1))[0].pending
-    (nowhere,) = stage_errata.false_certificates(rows.head(1).assign(n=0))
+    assert stage_errata.false_certificates(NOTHING, PRINTED)[0].pending
+    assert stage_errata.false_certificates(rows.tail(1), PRINTED)[0].pending
+    (nowhere,) = stage_errata.false_certificates(rows.head(1).assign(n=0), PRINTED)
     assert nowhere.pending == "a number of clusters at which anything is removed"
 
 
@@ -146,7 +146,7 @@ def test_what_no_stage_has_made_is_pending_and_has_no_number() -> None:
 
 def all_rows(stages: pd.DataFrame) -> list[Row]:
     return [
-        *stage_errata.missed_calls(stages),
+        *stage_errata.missed_calls(stages, PRINTED),
         *stage_errata.two_rules(stages, PRINTED),
         *stage_errata.one_rate(stages, PRINTED),
         *stage_errata.never_called(stages, PRINTED),
@@ -174,19 +174,19 @@ def gap(value: float, t: int = 150, rule: str = "greedy", **cells: object) -> di
 
 
 def test_missed_calls_are_the_share_of_the_tight_budgets_that_the_printed_one_lacks() -> None:
-    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.1), calls("l1_tight", 0.4))))
+    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.1), calls("l1_tight", 0.4)), PRINTED))
     assert (rows["called_printed"].value, rows["called_tight"].value) == (0.1, 0.4)
     missed = rows["missed_calls"]
     assert (missed.value, missed.n, missed.holds) == (pytest.approx(0.75), 8, False)
 
 
 def test_budgets_that_call_the_same_miss_nothing() -> None:
-    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.4), calls("l1_tight", 0.4))))
+    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.4), calls("l1_tight", 0.4)), PRINTED))
     assert (rows["missed_calls"].value, rows["missed_calls"].holds) == (0.0, True)
 
 
 def test_what_is_missed_is_not_known_where_nothing_is_called() -> None:
-    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.0), calls("l1_tight", 0.0))))
+    rows = by_name(stage_errata.missed_calls(summary(calls("l1_paper", 0.0), calls("l1_tight", 0.0)), PRINTED))
     assert rows["called_tight"].value == 0.0
     assert rows["missed_calls"].pending == "duels that are called at t = 100"
 
