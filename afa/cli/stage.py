@@ -170,7 +170,6 @@ def experiment_errata_computed(
     from afa.bundle import load_bundle
     from afa.checks.errata.computed import computed_errata
     from afa.checks.errata.patients import load_expression
-    from afa.checks.errata.rows import frame_of
     from afa.cohort.encode import read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
@@ -202,7 +201,7 @@ def experiment_errata_computed(
         solver=solves.solver(),
         threads=solves.threads,
     )
-    write_tables({"rows": frame_of(rows)}, out)
+    write_tables({"rows": rows}, out)
 
 
 @experiments.command("errata")
@@ -215,14 +214,14 @@ def experiment_errata(
     """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""
     import pandas as pd
 
-    from afa.checks.errata.rows import load_errata, rows_of_frame
+    from afa.checks.errata.rows import load_errata
     from afa.checks.errata.stages import errata_table
     from afa.stages.inputs import paper_tables
     from afa.stats.summary import read_summary
     from afa.stats.tables import read_table, write_tables
 
     stages = pd.concat([read_summary(part) for part in summary], ignore_index=True)
-    rows, texts = rows_of_frame(read_table(computed, "rows")), load_errata(paper / "errata.yaml")
+    rows, texts = read_table(computed, "rows"), load_errata(paper / "errata.yaml")
     write_tables({"errata": errata_table(rows, summary=stages, paper=paper_tables(paper), errata=texts)}, out)
 
 

@@ -17,7 +17,7 @@ from scipy.stats import hypergeom
 from afa.bundle import Bundle
 from afa.checks.errata import patients, small
 from afa.checks.errata.patients import ENTRY_LIMIT, TOO_LARGE, CohortExpression
-from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, all_zero, by_hash, measured, rate, vanishes
+from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, all_zero, by_hash, frame_of, measured, rate, vanishes
 from afa.closure import contraction, half_potentials
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import log_partitions, score_distribution
@@ -341,7 +341,7 @@ def computed_errata(
     solver: Solver | None = None,
     extent: Extent | None = None,
     threads: int | None = 1,
-) -> list[Row]:
+) -> pd.DataFrame:
     """The items of docs/errata.md that are worked out on a bundle and a cohort, without any stage's numbers.
 
     paper : the tables of resources/paper by file name without its ending. expression : what the cohort was encoded
@@ -360,7 +360,7 @@ def computed_errata(
     biases = patients.biases(bundle, cohort, bundle.entities, solver, extent.exact_states, threads=threads)
     drawn = patients.random_states(cohort, extent.duel_states, purpose="duels")
     read = patients.duel_readings(bundle, cohort, drawn, solver) if len(bundle.entities) > 1 else None
-    return [
+    rows = [
         *small.maximum_entropy(models),
         *small.unbiased_start(models),
         *small.equal_normalisers(models),
@@ -385,3 +385,4 @@ def computed_errata(
         *patients.structural_ties(bundle, cohort, Printed(paper).claim("c300") / 100),
         *patients.down_regulation(expression),
     ]
+    return frame_of(rows)

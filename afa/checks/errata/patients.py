@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,17 +21,17 @@ from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
 from afa.cohort.encode import Names, Test, choose_rows, encode, first_tier_present, log_values
 from afa.cohort.geo import Source
-from afa.engine.duels import duel
+from afa.engine.duels import Duel
 from afa.engine.elimination import elimination_plan, log_partitions
 from afa.engine.elimination_tables import Plan
-from afa.engine.layout import Packed, pack
-from afa.engine.paths import sign_paths
-from afa.engine.patient import Patient
+from afa.engine.layout import pack
+from afa.engine.paths import Snapshots, sign_paths, snapshots
 from afa.errors import CohortError, Fault, InferenceError
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.mrf import Floats, PairwiseMRF
 from afa.orders import generator_of, random_order, random_orders
 from afa.preference import tie_of
+from afa.stages.inputs import final_differences
 
 ENTRY_LIMIT = 2e7
 """Table entries of one elimination: a model that needs more is left out of the exact checks, which have seconds."""
@@ -124,7 +125,8 @@ def some_patients(cohort: Cohort, most: int, *, purpose: str) -> list[int]:
 
 def opposite_profile(bundle: Bundle, cohort: Cohort) -> list[Row]:
     """Item 11: does a positive S tell a profile from its opposite?"""
-    unary, quadratic = score_parts(bundle, cohort.values)
+    unary = cohort.values.astype(np.float64) @ bundle.unary.T
+    quadratic = bundle.energies(cohort.values) - bundle.priors - unary
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
     positive = bundle.priors + unary + quadratic > tie
     mirrored = bundle.priors - unary + quadratic > tie
@@ -145,23 +147,9 @@ def opposite_profile(bundle: Bundle, cohort: Cohort) -> list[Row]:
     ]
 
 
-def score_parts(bundle: Bundle, values: NDArray[np.int8]) -> tuple[Floats, Floats]:
-    """Unary and quadratic part of S_v(x), each (P, N) nats, of configurations `values` (P, M); priors left out."""
-    x = values.astype(np.float64)
-    unary = x @ bundle.unary.T
-    quadratic = np.empty_like(unary)
-    for v in range(len(bundle.entities)):
-        row, column, value = bundle.packed.of(v)
-        quadratic[:, v] = (x[:, row] * x[:, column]) @ value
-    return unary, quadratic
-
-
 def structural_ties(bundle: Bundle, cohort: Cohort, printed_share: float) -> list[Row]:
     """Item 19: the share of duels tied at full observation, where all others are one-sided; and whether it is one."""
-    unary, quadratic = score_parts(bundle, cohort.values)
-    scores = bundle.priors + unary + quadratic
-    a, b = np.triu_indices(len(bundle.entities), 1)
-    tied = np.abs(scores[:, a] - scores[:, b]) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])
+    tied = final_differences(bundle, cohort.values) == 0
     of_patients = tied.mean(axis=1) if tied.size else np.zeros(0)
     return [
         measured(19, "structural_ties", tied, claim=printed_share, pending=NO_DUELS),
@@ -192,28 +180,17 @@ def down_regulation(expression: CohortExpression | None) -> list[Row]:
     ]
 
 
-@dataclass(frozen=True)
-class State:
-    """One patient after `t` features of a random order over all M: `observed` (t,) are their indices, in order.
+class State(NamedTuple):
+    """One patient after the first `t` features of `order` (M,), a random one.
 
-    row : of the patient in the cohort. index : of the state among those of this patient.
+    row : of the patient in the cohort. number : of the state among those of this patient, from 0.
     """
 
     patient: str
     row: int
-    index: int
-    observed: NDArray[np.int64]
-
-    def observations(self, bundle: Bundle, cohort: Cohort) -> dict[str, int]:
-        """Values by feature name."""
-        return {bundle.features[j]: int(cohort.values[self.row, j]) for j in self.observed}
-
-    def followed(self, bundle: Bundle, cohort: Cohort, packed: Packed, solver: Solver) -> Patient:
-        """The engine's patient in this state."""
-        patient = Patient(bundle, solver=solver, packed=packed)
-        for j in self.observed:
-            patient.observe(int(j), int(cohort.values[self.row, j]))
-        return patient
+    number: int
+    order: NDArray[np.int64]
+    t: int
 
 
 def random_states(cohort: Cohort, n: int, *, purpose: str) -> list[State]:
@@ -228,7 +205,7 @@ def random_states(cohort: Cohort, n: int, *, purpose: str) -> list[State]:
         patient = cohort.patients[rows[row]]
         t = int(generator_of("errata", purpose, patient, index).integers(0, len(cohort.features)))
         order = random_order(cohort.features, patient=patient, seed=index, experiment=f"errata {purpose}")
-        states.append(State(patient, rows[row], index, order[:t]))
+        states.append(State(patient, rows[row], index, order, t))
     return states
 
 
@@ -243,14 +220,15 @@ def biases(
     plans = [elimination_plan(model) for model in models]
     found = []
     for state in random_states(cohort, n_states, purpose="two_elbo"):
-        chosen = int(generator_of("errata", "entity", state.patient, state.index).integers(len(models)))
+        chosen = int(generator_of("errata", "entity", state.patient, state.number).integers(len(models)))
         score = models[chosen]
-        evidence = Evidence.of(score, state.observations(bundle, cohort))
-        if len(evidence.free) == 0:
+        observed = np.isin(np.arange(len(bundle.features)), state.order[: state.t])
+        values = np.where(observed, cohort.values[state.row], 0).astype(np.int8)
+        if observed[score.support].all():
             continue
         try:
             pair = [
-                bias_of(model, evidence.observed, evidence.values, solver, plan=plans[chosen], threads=threads)
+                bias_of(model, observed, values, solver, plan=plans[chosen], threads=threads)
                 for model in (score, score.scaled(-1.0))
             ]
         except InferenceError:
@@ -309,47 +287,39 @@ class DuelReadings:
 
 def duel_readings(bundle: Bundle, cohort: Cohort, states: Sequence[State], solver: Solver) -> DuelReadings:
     """Read every duel of a bundle of at least two entities in every state."""
-    packed, above = pack(bundle), np.triu_indices(len(bundle.entities), 1)
-    cases: list[pd.DataFrame] = []
-    finals: dict[str, pd.DataFrame] = {}
+    cases, finals, tie = list[pd.DataFrame](), dict[str, pd.DataFrame](), pack(bundle).tie
     for state in states:
-        patient = state.followed(bundle, cohort, packed, solver)
-        sums = [duel(packed, patient.state, int(a), int(b)) for a, b in zip(*above, strict=True)]
-        product = product_scores(bundle, patient)[above]
-        case = {
-            "patient": state.patient,
-            "mixture": patient.scores("linearity")[above],
-            "product": np.where(np.abs(product) <= packed.tie, 0.0, product),
-            "stack_a": patient.scores("stack_a")[above],
-            "tight": [one.budget for one in sums],
-            "between": [one.between for one in sums],
+        values, rounds = cohort.values[[state.row]], [state.t, len(bundle.features)]
+        read = snapshots(bundle, values, state.order[None], rounds, solver=solver, threads=1)
+        a, b = read.pairs.T
+        scores = {
+            "mixture": read.mean[0, 0],
+            "product": product_scores(bundle, read, state.order[: state.t], values[0])[a, b],
+            "score": read.mean[0, 1],
         }
+        settled = {name: np.where(np.abs(each) <= tie, 0.0, each) for name, each in scores.items()}
+        budget, between = (read.sums[0, 0, :, Duel._fields.index(name)] for name in ("budget", "between"))
+        final = {"score": settled.pop("score"), "constant": read.constant[0, 1, a] - read.constant[0, 1, b]}
+        case = {"patient": state.patient, **settled, "stack_a": read.stack_a[0, 0], "tight": budget, "between": between}
         cases.append(pd.DataFrame(case))
-        if state.patient not in finals:
-            for j in np.flatnonzero(~patient.state.observed):
-                patient.observe(int(j), int(cohort.values[state.row, j]))
-            constant = patient.state.constant
-            final = {"score": patient.scores("linearity")[above], "constant": constant[above[0]] - constant[above[1]]}
-            finals[state.patient] = pd.DataFrame(final)
-    whole, final_whole = (pd.concat(parts, ignore_index=True) for parts in (cases, finals.values()))
-    return DuelReadings(whole, final_whole, packed.tie)
+        finals.setdefault(state.patient, pd.DataFrame(final))
+    return DuelReadings(pd.concat(cases, ignore_index=True), pd.concat(finals.values(), ignore_index=True), tie)
 
 
-def product_scores(bundle: Bundle, patient: Patient) -> Floats:
+def product_scores(bundle: Bundle, read: Snapshots, observed: NDArray[np.int64], values: NDArray[np.int8]) -> Floats:
     """(N, N) E[D_ab] under one product measure with the averaged moments of a and b, as supp:f1-approx prints it.
 
-    The readable form is `afa.preference.linearity` with `moments="product"`.
+    read : of one patient with `values` (M,), whose first round is after these features are observed. The readable form
+    is `afa.preference.linearity` with `moments="product"`.
     """
     n = len(bundle.entities)
-    fields = patient.fields()
-    first = np.zeros_like(fields)
-    first[patient.packed.owner, patient.packed.feature] = patient.state.m
-    expected = np.empty((n, n))
+    first, expected = np.zeros((n, len(bundle.features))), np.empty((n, n))
+    first[read.packed.owner, read.packed.feature] = read.m[0, 0]
+    first[:, observed] = values[observed]
     for v in range(n):
         row, column, value = bundle.packed.of(v)
         mean = (first + first[v]) / 2
-        # observed features have a first moment of 0, so that only couplings among unobserved ones count
-        expected[v] = patient.state.constant[v] + mean @ fields[v] + (mean[:, row] * mean[:, column]) @ value
+        expected[v] = bundle.priors[v] + mean @ bundle.unary[v] + (mean[:, row] * mean[:, column]) @ value
     return expected - expected.T
 
 

@@ -94,42 +94,29 @@ class Printed:
 
     def cell(self, table: str, row: str, column: str) -> float:
         """One printed number, as printed; a `ConfigError` where there is none."""
-        cells = self._table(table)
-        found = cells[(cells["row"] == row) & (cells["column"] == column)]["value"]
-        return self._number(found, f"{table}, row {row}, column {column}")
+        return float(self._numbers(table, f", row {row}, column {column}", row=row, column=column)["value"].item())
 
     def column(self, table: str, row: str) -> pd.Series:
         """All numbers of one row, by column, in the order printed; a `ConfigError` where there is none."""
-        cells = self._table(table)
-        found = cells[cells["row"] == row].set_index("column")["value"]
-        if found.empty:
-            raise self._missing(f"{table}, row {row}")
-        return pd.to_numeric(found)
+        return self._numbers(table, f", row {row}", row=row).set_index("column")["value"]
 
     def rows(self, table: str) -> list[str]:
         """The names of a table's rows, in the order printed."""
-        return list(dict.fromkeys(self._table(table)["row"]))
+        return list(self._numbers(table)["row"].unique())
 
     def claim(self, identifier: str) -> float:
         """The number of one claim of the text, in its own unit; a `ConfigError` where there is none."""
-        claims = self._table("claims")
-        return self._number(claims[claims["id"] == identifier]["value"], f"claims, {identifier}")
+        return float(self._numbers("claims", f", {identifier}", id=identifier)["value"].item())
 
-    def _table(self, name: str) -> pd.DataFrame:
-        if name not in self.tables:
-            raise self._missing(name)
-        return self.tables[name]
-
-    def _number(self, found: pd.Series, where: str) -> float:
-        values = pd.to_numeric(found, errors="coerce")
-        if len(values) != 1 or values.isna().any():
-            raise self._missing(where)
-        return float(values.iloc[0])
-
-    @staticmethod
-    def _missing(where: str) -> ConfigError:
-        step = "restore resources/paper"
-        return ConfigError(Fault("the paper's tables", f"not exactly one number at {where}", "one", step))
+    def _numbers(self, table: str, where: str = "", **cells: str) -> pd.DataFrame:
+        """The lines of a table with these cells, each of which must have a number."""
+        lines = self.tables.get(table, pd.DataFrame(columns=["value", *cells]))
+        chosen = lines[(lines[list(cells)] == list(cells.values())).all(axis=1)]
+        found = chosen.assign(value=pd.to_numeric(chosen["value"], errors="coerce"))
+        if found.empty or found["value"].isna().any():
+            step = "restore resources/paper"
+            raise ConfigError(Fault("the paper's tables", f"no number at {table}{where}", "one", step))
+        return found
 
 
 @dataclass(frozen=True)
@@ -214,46 +201,37 @@ COLUMNS = [*TEXTS, "value", "low", "high", "unit", "n", "holds", "pending", "hea
 
 
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """Some rows as they are, not all items perhaps, to be kept in a file."""
+    """Some rows as a table, not of all items perhaps."""
     return pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)]).astype(FORM)
 
 
-def rows_of_frame(table: pd.DataFrame) -> list[Row]:
-    """The rows that `frame_of` made a table of."""
-    held = table.astype(object).where(table.notna(), None)
-    return [Row(**{str(name): cell for name, cell in cells.items()}) for cells in held.to_dict("records")]
-
-
-def table_of(rows: Iterable[Row], errata: Errata) -> pd.DataFrame:
-    """The rows with their texts as a table, by item and then as given.
+def table_of(rows: pd.DataFrame, errata: Errata) -> pd.DataFrame:
+    """The rows of `frame_of` with their texts, by item and then as given.
 
     Raises
     ------
     ValueError : two rows of one name, a row with neither value nor pending text, or rows and texts that do not match.
 
     """
-    listed = list(rows)
-    _check(listed, errata)
-    lines = []
-    for row in listed:
-        item = errata.items[row.item]
-        lines.append(asdict(row) | item.checks[row.name].model_dump() | {"kind": item.kind, "label": item.places})
-    table = pd.DataFrame(lines, columns=COLUMNS).astype(FORM | {"headline": "bool"})
-    return table.sort_values("item", kind="stable", ignore_index=True)
-
-
-def _check(rows: list[Row], errata: Errata) -> None:
-    keys = [(row.item, row.name) for row in rows]
-    texts = {(number, name): check for number, item in errata.items.items() for name, check in item.checks.items()}
-    heads = [number for (number, _), check in texts.items() if check.headline]
+    texts = pd.DataFrame(
+        [
+            {"item": number, "name": name, "kind": item.kind, "label": item.places, **check.model_dump()}
+            for number, item in errata.items.items()
+            for name, check in item.checks.items()
+        ]
+    )
+    whole = rows.merge(texts, on=["item", "name"], how="left", indicator="words")
+    heads = texts.groupby("item", as_index=False)["headline"].sum().assign(name="")
     for what, found in (
-        ("rows of one name", {key for key in keys if keys.count(key) > 1}),
-        ("rows without words", set(keys) - set(texts)),
-        ("rows without value or pending text", {(r.item, r.name) for r in rows if r.value is None and not r.pending}),
-        ("items without exactly one headline", {(number, "") for number, _ in texts if heads.count(number) != 1}),
+        ("rows of one name", whole[whole.duplicated(["item", "name"])]),
+        ("rows without words", whole[whole["words"] == "left_only"]),
+        ("rows without value or pending text", whole[whole["value"].isna() & (whole["pending"] == "")]),
+        ("items without exactly one headline", heads[heads["headline"] != 1]),
     ):
-        if found:
-            raise ValueError(f"{what}: {', '.join(f'{item} {name}' for item, name in sorted(found))}")
+        if len(found):
+            names = found[["item", "name"]].drop_duplicates().sort_values(["item", "name"])
+            raise ValueError(f"{what}: {', '.join(f'{item} {name}' for item, name in names.to_numpy())}")
+    return whole[COLUMNS].astype({"headline": "bool"}).sort_values("item", kind="stable", ignore_index=True)
 
 
 def summarise_errata(table: pd.DataFrame) -> pd.DataFrame:

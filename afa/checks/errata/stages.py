@@ -5,7 +5,7 @@ What those stages have not made is left pending.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 from math import ceil
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.checks.errata.rows import EXACT, NEAR, Errata, Printed, Row, measured, rate, table_of
+from afa.checks.errata.rows import EXACT, NEAR, Errata, Printed, Row, frame_of, measured, rate, table_of
 from afa.stats.summary import COLUMNS, DETAILS
 
 Cells = dict[str, Any]
@@ -162,8 +162,8 @@ def gauge_agreement(summary: pd.DataFrame, printed: Printed) -> list[Row]:
 def early_gain(summary: pd.DataFrame, printed: Printed) -> list[Row]:
     """Item 17: the gain of an informed order at t = 10, over all features and over the entity's support."""
     claimed = printed.cell("tab_classification_with_llm", "Likelihood / wald", "t=10 cmi gain (pp)") / 100
-    cells = {"metric": "gap", "method": "wald", "target": "likelihood", "allocation": "greedy", "gain": "cmi"}
-    cells |= {"reference": "random", "t": EARLY}
+    cells: Cells = {"metric": "gap", "method": "wald", "target": "likelihood", "reference": "random", "t": EARLY}
+    cells |= {"allocation": "greedy", "gain": "cmi"}
     gains, of_support = (rows_of(summary, "binary", cells | {"variant": name}) for name in (None, "support"))
     pending = "the stage of the binary task"
     every = first_of(17, "early_gain", gains, pending, claimed)
@@ -300,11 +300,12 @@ def _signs(
 
 
 def errata_table(
-    computed: Iterable[Row], *, summary: pd.DataFrame | None, paper: Mapping[str, pd.DataFrame], errata: Errata
+    computed: pd.DataFrame, *, summary: pd.DataFrame | None, paper: Mapping[str, pd.DataFrame], errata: Errata
 ) -> pd.DataFrame:
     """Every item of docs/errata.md as rows of one table: those of `computed_errata`, of the paper and of `summary`.
 
-    summary : rows of the stages that have run, or None. paper : as in `computed_errata`. errata : their texts.
+    computed : what `computed_errata` gave. summary : rows of the stages that have run, or None. paper : as there.
+    errata : their texts.
 
     Returns one row per check: `item`, its `kind` (erratum, remark or withdrawn), `name`, `label` (LaTeX), `claim`,
     `claim_value`, `check`, `value`, `low` and `high` (interval over patients), `unit` (a metric of the summary), `n`,
@@ -320,9 +321,6 @@ def errata_table(
     of_paper = (chaotic_patients, clinical_ceiling, language_models, allocation_rules, one_bracket, origin_of_cohort)
     of_stages = (sign_votes, gauge_agreement, early_gain, chaos_in_advance, false_certificates, pooled_correlation)
     of_rules = (missed_calls, two_rules, one_rate, never_called, eliminations)
-    rows = [
-        *computed,
-        *(row for check in of_paper for row in check(printed)),
-        *(row for check in (*of_stages, *of_rules) for row in check(found, printed)),
-    ]
-    return table_of(rows, errata)
+    rows = [row for check in of_paper for row in check(printed)]
+    rows += [row for check in (*of_stages, *of_rules) for row in check(found, printed)]
+    return table_of(pd.concat([computed, frame_of(rows)], ignore_index=True), errata)

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from bundles import bundle_of, random_bundles
+from bundles import bundle_of
 from errata_rows import by_name, cohort_of
-from hypothesis import given
 
 from afa.bundle import Bundle
 from afa.checks.errata.computed import support_met
@@ -18,7 +17,6 @@ from afa.checks.errata.patients import (
     down_regulation,
     load_expression,
     opposite_profile,
-    score_parts,
     structural_ties,
     vote_for_neither,
     written_code,
@@ -31,15 +29,6 @@ from afa.errors import CohortError
 from afa.inference.meanfield import Solver
 
 ROOT = Path(__file__).parents[3]
-
-
-@given(random_bundles())
-def test_the_two_parts_of_a_score_add_up_to_its_energy(bundle: Bundle) -> None:
-    values = np.random.default_rng(0).integers(-1, 2, (4, len(bundle.features))).astype(np.int8)
-    unary, quadratic = score_parts(bundle, values)
-    expected = [[bundle.mrf(entity).energy(x) for entity in bundle.entities] for x in values]
-    np.testing.assert_allclose(bundle.priors + unary + quadratic, expected, atol=1e-9)
-    np.testing.assert_allclose(unary, values.astype(float) @ bundle.unary.T)
 
 
 def test_a_score_without_couplings_tells_a_profile_from_its_opposite() -> None:

@@ -22,7 +22,6 @@ from afa.checks.errata.patients import (
     doubled_couplings,
     duel_readings,
     expected_duel,
-    product_scores,
     random_states,
     same_sign,
     some_patients,
@@ -31,7 +30,6 @@ from afa.checks.errata.patients import (
 from afa.checks.errata.rows import share_interval
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
-from afa.engine.layout import pack
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence, PairwiseMRF
 from afa.preference import linearity
@@ -55,7 +53,9 @@ def test_states_do_not_depend_on_the_order_of_patients() -> None:
     _, cohort = made(2, 1.0)
     turned = replace(cohort, patients=cohort.patients[::-1], values=cohort.values[::-1], labels=cohort.labels[::-1])
     first, second = (random_states(c, 12, purpose="test") for c in (cohort, turned))
-    assert [(s.patient, s.observed.tolist()) for s in first] == [(s.patient, s.observed.tolist()) for s in second]
+    assert [(s.patient, s.order[: s.t].tolist()) for s in first] == [
+        (s.patient, s.order[: s.t].tolist()) for s in second
+    ]
     assert [cohort.patients[row] for row in some_patients(cohort, 2, purpose="x")] == [
         turned.patients[row] for row in some_patients(turned, 2, purpose="x")
     ][::-1]
@@ -65,8 +65,8 @@ def test_every_patient_has_as_many_states_and_something_is_left_to_observe() -> 
     _, cohort = made(2, 1.0)
     states = random_states(cohort, 20, purpose="test")
     assert pd.Series([state.patient for state in states]).value_counts().tolist() == [4] * 5
-    assert max(len(state.observed) for state in states) < 4
-    assert {len(state.observed) for state in states} == {0, 1, 2, 3}
+    assert max(state.t for state in states) < 4
+    assert {state.t for state in states} == {0, 1, 2, 3}
 
 
 def test_the_interval_of_a_share_resamples_patients() -> None:
@@ -81,15 +81,15 @@ def test_the_interval_of_a_share_resamples_patients() -> None:
 @settings(max_examples=30)
 def test_the_product_of_averaged_moments_is_that_of_the_readable_score(bundle: Bundle, random) -> None:
     m = len(bundle.features)
-    observed = np.array(random.sample(range(m), random.randint(0, m)), dtype=np.int64)
+    order, t = np.array(random.sample(range(m), m), dtype=np.int64), random.randint(0, m)
     values = np.array([[random.choice((-1, 0, 1)) for _ in range(m)]])
-    cohort = cohort_of(bundle, values)
-    state = State("p0", 0, 0, observed)
-    patient = state.followed(bundle, cohort, pack(bundle), Solver())
-    evidence = [Evidence.of(model, state.observations(bundle, cohort)) for model in models_of(bundle)]
+    read = duel_readings(bundle, cohort_of(bundle, values), [State("p0", 0, 0, order, t)], Solver())
+    seen = {bundle.features[j]: int(values[0, j]) for j in order[:t]}
+    evidence = [Evidence.of(model, seen) for model in models_of(bundle)]
     marginals = [mean_field(e.mrf, e).marginals for e in evidence]
-    expected = linearity(evidence, marginals, moments="product")
-    np.testing.assert_allclose(product_scores(bundle, patient), expected, atol=1e-9)
+    for name, moments in (("product", "product"), ("mixture", "mixture")):
+        expected = linearity(evidence, marginals, moments=moments)[np.triu_indices(len(evidence), 1)]
+        np.testing.assert_allclose(read.cases[name], expected, atol=1e-9)
 
 
 def test_the_bias_is_the_difference_of_the_two_divergences_by_listing() -> None:
