@@ -6,8 +6,11 @@ Items 2, 3, 5, 7 to 9, 13, 17 and 20; of item 13 also what holds of random inter
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +26,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.elimination import log_partitions, score_distribution
 from afa.errors import InferenceError
 from afa.inference.exact import exact_expected_score
-from afa.inference.meanfield import MeanField, Solver, mean_field, ternary_moments
+from afa.inference.meanfield import Solver, mean_field, ternary_moments
 from afa.mrf import Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.preference import stack_a
@@ -41,24 +44,21 @@ N, SMALL_K, LARGE_K = 6, 2, 5
 NONE_BEATEN = "sets in which an entity is beaten for certain"
 
 
-@dataclass(frozen=True)
-class Halves:
-    """Before any observation: an entity's score S, its own distribution p_v and its two half-potential classes.
+class Halves(NamedTuple):
+    """Before any observation: an entity's score S and its two half-potential classes p_1 and p_0, numbers in nats.
 
-    own, one, zero : mean-field solutions of p_v, p_1 and p_0. stack_a : the Gaussian estimate of E_Q[sign S].
-    log_z, log_odds : exact log Z_v over all M features and log Z_1 - log Z_0, nats, None where exact inference is too
-    large. expected, expected_sign : exact E_Q[S] and E_Q[sign S], None where S has no distribution on a lattice either.
+    two_elbo : difference of the ELBOs of the classes. stack_a : the Gaussian estimate of E_Q[sign S]. log_z, log_odds :
+    exact log Z_v over all M features and log Z_1 - log Z_0, NaN where exact inference is too large. expected,
+    expected_sign : exact E_Q[S] and E_Q[sign S], NaN where S has no distribution on a lattice either.
     """
 
     score: PairwiseMRF
-    own: MeanField
-    one: MeanField
-    zero: MeanField
+    two_elbo: float
     stack_a: float
-    log_z: float | None
-    log_odds: float | None
-    expected: float | None
-    expected_sign: float | None
+    log_z: float = np.nan
+    log_odds: float = np.nan
+    expected: float = np.nan
+    expected_sign: float = np.nan
 
 
 def some_entities(bundle: Bundle, most: int) -> Bundle:
@@ -87,65 +87,53 @@ def chosen_duels(bundle: Bundle, most: int) -> list[tuple[PairwiseMRF, PairwiseM
 
 def _solve(score: PairwiseMRF, solver: Solver, threads: int | None) -> Halves:
     classes = half_potentials(score)
-    own, one, zero = (mean_field(model, solver=solver) for model in (score, *classes))
+    one, zero = (mean_field(model, solver=solver) for model in classes)
     sign = float(stack_a([Evidence.of(model) for model in classes], [one.marginals, zero.marginals])[0, 1])
-    log_z, log_odds, expected, expected_sign = None, None, None, None
+    found = Halves(score, one.elbo - zero.elbo, sign)
     try:
-        nothing = np.zeros((1, score.n_features), dtype=np.int8)
-        found = log_partitions(
-            score, nothing != 0, nothing, factors=(1.0, 0.5, -0.5), limit=ENTRY_LIMIT, threads=threads
+        nothing, factors = np.zeros((1, score.n_features), dtype=np.int8), (1.0, 0.5, -0.5)
+        own, of_one, of_zero = log_partitions(
+            score, nothing != 0, nothing, factors=factors, limit=ENTRY_LIMIT, threads=threads
         )[0]
-        log_z, log_odds = float(found[0]), float(found[1] - found[2])
+        found = found._replace(log_z=float(own), log_odds=float(of_one - of_zero))
         law = score_distribution(score, limit=ENTRY_LIMIT, threads=threads)
-        expected, expected_sign = law.expected_score, law.expected_sign
-    except InferenceError:
-        # what is None is left out of each check, which counts the entities that it has
-        pass
-    return Halves(score, own, one, zero, sign, log_z, log_odds, expected, expected_sign)
+        return found._replace(expected=law.expected_score, expected_sign=law.expected_sign)
+    except InferenceError:  # what is not known is left out of each check, which counts the entities that it has
+        return found
 
 
-def known(values: Sequence[float | None]) -> Floats:
-    """The numbers among these values."""
-    return np.array([value for value in values if value is not None], dtype=np.float64)
+def known(halves: Sequence[Halves], name: str) -> Floats:
+    """The numbers of this name that are known."""
+    values = np.array([getattr(entity, name) for entity in halves], dtype=np.float64)
+    return values[~np.isnan(values)]
 
 
 def halved_contraction(bundle: Bundle, halves: Sequence[Halves], most_duels: int, solver: Solver) -> list[Row]:
     """Item 5: what halving does for the solves, sign by sign, and whether anything contracts."""
-    differences = [a - b for a, b in chosen_duels(bundle, most_duels)]
-
-    def solved(models: Sequence[PairwiseMRF], factor: float) -> list[MeanField]:
-        return [mean_field(model.scaled(factor), solver=solver) for model in models]
-
     scores = [entity.score for entity in halves]
-    solves = {
-        "plus": [entity.own for entity in halves],
-        "half_plus": [entity.one for entity in halves],
-        "minus": solved(scores, -1.0),
-        "half_minus": [entity.zero for entity in halves],
-    }
-    if differences:
-        factors = {"plus": 1.0, "half_plus": 0.5, "minus": -1.0, "half_minus": -0.5}
-        solves |= {f"duels_{name}": solved(differences, factor) for name, factor in factors.items()}
-    capped = {name: float(np.mean([not each.converged for each in found])) for name, found in solves.items()}
-    rows = []
-    for name, share in capped.items():
-        whole = capped[name.replace("half_", "")] if "half" in name else None
-        holds = None if whole is None else share <= whole
-        rows.append(Row(5, f"capped_{name}", share, whole, n=len(solves[name]), holds=holds))
-    rows.append(Row(5, "slope", largest_slope(), 1.0))
-    for kind, models in (("entities", scores), ("duels", differences)):
-        betas = np.array([contraction(model) for model in models])
-        rows += [
-            measured(5, f"beta_{kind}_{name}", betas / share, statistic, claim=claimed)
+    differences = [a - b for a, b in chosen_duels(bundle, most_duels)]
+    capped, betas = list[Row](), list[Row]()
+    for kind, prefix, models in (("entities", "", scores), ("duels", "duels_", differences)):
+        if not models:
+            continue
+        for sign, factor in (("plus", 1.0), ("minus", -1.0)):
+            whole, half = (
+                float(np.mean([not mean_field(model.scaled(part), solver=solver).converged for model in models]))
+                for part in (factor, factor / 2)
+            )
+            capped.append(Row(5, f"capped_{prefix}{sign}", whole, n=len(models)))
+            capped.append(Row(5, f"capped_{prefix}half_{sign}", half, whole, n=len(models), holds=half <= whole))
+        beta = np.array([contraction(model) for model in models])
+        betas += [
+            measured(5, f"beta_{kind}_{name}", beta / share, statistic, claim=claimed)
             for name, share, statistic, claimed in (
                 ("least", 1, np.min, 6.0),
                 ("largest", 1, np.max, 20.0),
                 ("halved_least", 2, np.min, 3.0),
                 ("halved_largest", 2, np.max, 10.0),
             )
-            if models
         ]
-    return rows
+    return [*capped, Row(5, "slope", largest_slope(), 1.0), *betas]
 
 
 def largest_slope() -> float:
@@ -156,18 +144,18 @@ def largest_slope() -> float:
 
 def bundle_sign(halves: Sequence[Halves]) -> list[Row]:
     """Items 2 and 9 on the bundle: the expected sign of S before any observation, and what `stack_a` says of it."""
-    exact = known([entity.expected_sign for entity in halves])
-    distance = np.abs(np.array([entity.stack_a for entity in halves if entity.expected_sign is not None]) - exact)
+    exact = known(halves, "expected_sign")
+    distance = np.array([entity.stack_a for entity in halves if not np.isnan(entity.expected_sign)]) - exact
     return [
         vanishes(2, "sign_bundle", np.abs(exact), pending=NO_LATTICE),
-        vanishes(9, "stack_a_start", distance, holds=lambda each: each.mean() <= CLOSE, pending=NO_LATTICE),
+        vanishes(9, "stack_a_start", np.abs(distance), holds=lambda each: each.mean() <= CLOSE, pending=NO_LATTICE),
         measured(9, "expected_sign_start", exact, pending=NO_LATTICE),
     ]
 
 
 def bundle_normalisers(halves: Sequence[Halves]) -> list[Row]:
     """Item 3 on the bundle: by how much the two classes' normalisers differ, and the posterior with them."""
-    log_odds = np.abs(known([entity.log_odds for entity in halves]))
+    log_odds = np.abs(known(halves, "log_odds"))
     return [
         vanishes(3, name, values, statistic, holds=lambda _: all_zero(log_odds), pending=TOO_LARGE)
         for name, values, statistic in (
@@ -181,12 +169,13 @@ def bundle_normalisers(halves: Sequence[Halves]) -> list[Row]:
 
 def kl_identity(halves: Sequence[Halves]) -> list[Row]:
     """Item 7: half the difference of the two KL divergences against E_Q[D], both exact, before any observation."""
-    scores = [entity.score for entity in halves if entity.log_z is not None]
-    cross = _cross_expectations(scores)
-    if cross is None or len(scores) < 2:
+    models = [entity.score for entity in halves if not np.isnan(entity.log_z)]
+    scores, log_z, cross = [Evidence.of(model) for model in models], known(halves, "log_z"), None
+    with suppress(InferenceError):
+        cross = np.array([exact_expected_score(model, None, scores, memory_limit=MEMORY_LIMIT) for model in models])
+    if cross is None or len(models) < 2:
         return [Row(7, "log_z_spread", pending=TOO_LARGE)]
-    log_z = known([entity.log_z for entity in halves])
-    a, b = np.triu_indices(len(scores), 1)
+    a, b = np.triu_indices(len(models), 1)
     own = np.diag(cross)
     expected = 0.5 * (own[a] - cross[a, b] + cross[b, a] - own[b])
     forward = own[a] - cross[a, b] - log_z[a] + log_z[b]
@@ -196,37 +185,25 @@ def kl_identity(halves: Sequence[Halves]) -> list[Row]:
     spread, most = float(np.ptp(log_z)), EXACT * np.abs(expected).max(initial=1.0)
     one_normaliser = bool(spread <= EXACT * np.abs(log_z).max())
     return [
-        Row(7, "log_z_spread", spread, 0.0, n=len(scores), holds=one_normaliser),
+        Row(7, "log_z_spread", spread, 0.0, n=len(models), holds=one_normaliser),
         vanishes(7, "identity_gap", gap, holds=lambda each: (each <= most).all()),
         rate(7, "opposite_sign", opposite),
     ]
 
 
-def _cross_expectations(models: Sequence[PairwiseMRF]) -> Floats | None:
-    scores = [Evidence.of(model) for model in models]
-    try:
-        rows = [exact_expected_score(model, None, scores, memory_limit=MEMORY_LIMIT) for model in models]
-    except InferenceError:
-        return None
-    return np.array(rows)
-
-
 def two_elbo_target(halves: Sequence[Halves]) -> list[Row]:
     """Item 8: E_Q[S] and l-hat = log Z_1 - log Z_0, both exact and not shifted, before any observation."""
-    solved = [entity for entity in halves if entity.expected is not None and entity.log_odds is not None]
-    expected = known([entity.expected for entity in solved])
-    log_odds = known([entity.log_odds for entity in solved])
+    solved = [entity for entity in halves if not np.isnan(entity.expected)]
+    expected, log_odds = known(solved, "expected"), known(solved, "log_odds")
     difference = expected - log_odds
     close = CLOSE * np.abs(expected) + EXACT
     return [
         measured(8, "expected_score", expected, pending=NO_LATTICE),
         measured(8, "log_odds", log_odds, pending=NO_LATTICE),
-        vanishes(
-            8, "difference", difference, holds=lambda each: bool((np.abs(each) <= close).all()), pending=NO_LATTICE
-        ),
+        vanishes(8, "difference", difference, holds=lambda each: (np.abs(each) <= close).all(), pending=NO_LATTICE),
         measured(8, "difference_least", difference, np.min, pending=NO_LATTICE),
         measured(8, "difference_largest", difference, np.max, pending=NO_LATTICE),
-        measured(8, "two_elbo", [entity.one.elbo - entity.zero.elbo for entity in halves]),
+        measured(8, "two_elbo", known(halves, "two_elbo")),
     ]
 
 
@@ -251,17 +228,11 @@ def support_met(bundle: Bundle) -> list[Row]:
 
 def pooled_start(bundle: Bundle, solver: Solver, most_duels: int) -> list[Row]:
     """Item 20: how two gauges correlate over duels with nothing observed, where no patient enters."""
-
-    def start(model: PairwiseMRF) -> float:
-        return mean_field(model, solver=solver).elbo
-
-    duels = chosen_duels(bundle, most_duels)
-    entities = {id(model): model for duel in duels for model in duel}
-    own = {key: start(model) for key, model in entities.items()}
+    start = cache(lambda model: mean_field(model, solver=solver).elbo)
     values = []
-    for a, b in duels:
-        one, zero = map(start, half_potentials(a - b))
-        values.append((one - zero, own[id(a)] - own[id(b)]))
+    for a, b in chosen_duels(bundle, most_duels):
+        one, zero, of_a, of_b = map(start, (*half_potentials(a - b), a, b))
+        values.append((one - zero, of_a - of_b))
     closed, true = np.array(values, dtype=np.float64).reshape(-1, 2).T
     if len(closed) <= 2 or np.ptp(closed) <= EXACT or np.ptp(true) <= EXACT:
         waits_for = "duels whose two_elbo differs before any observation"

@@ -74,15 +74,10 @@ class Subject:
         """At most n numbers of observations, evenly spaced from 0 to M."""
         return sorted({int(t) for t in np.linspace(0, len(self.bundle.features), n)})
 
-    def direct_energies(self, bundle: Bundle | None = None) -> Floats:
+    @cached_property
+    def energies(self) -> Floats:
         """(P, N) S_v(x) of every patient, from the potentials alone: no conditioning, no engine."""
-        bundle = bundle or self.bundle
-        x = self.values.astype(np.float64)
-        columns = []
-        for v, prior in enumerate(bundle.priors):
-            row, column, value = bundle.packed.of(v)
-            columns.append(prior + x @ bundle.unary[v] + (x[:, row] * x[:, column]) @ value)
-        return np.stack(columns, axis=1)
+        return self.bundle.energies(self.values)
 
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True

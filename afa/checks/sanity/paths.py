@@ -38,37 +38,63 @@ SLACK = 1e-9
 TERNARY_SLOPE = 2 / 3
 
 
+class Called(NamedTuple):
+    """Calls of all Q duels, or of one binary task.
+
+    names : (Q,). final : (P, Q) D or S at full observation, in nats; winners : its sign, 0 a tie.
+    """
+
+    names: Sequence[str]
+    final: Floats
+    winners: NDArray[np.int8]
+    paths: CallPaths
+
+
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
     """Every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
 
     A call must be the sign at full observation, a tie must not be called, and `l1_paper` calls nothing that `l1_tight`
     leaves open. budget_share : the part of the budgets that is counted.
     """
-    duels, tasks = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
-    total = _judged(subject, duels, None)
-    for v, task in enumerate(tasks):
-        total += _judged(subject, task, v)
-    return total
+    calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
+    return sum((_judged(subject, each) for each in calls), Outcome())
 
 
-def all_calls(subject: Subject, budget_share: float = 1.0) -> tuple[CallPaths, list[CallPaths]]:
-    """Calls of all duels, and those of each binary task."""
-    energy = subject.direct_energies()
-    a, b = all_pairs(energy.shape[1]).T
-
-    def calls(bundle: Bundle, final: Floats) -> CallPaths:
-        return shared_order_calls(
+def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
+    """Calls of all duels, and then those of each binary task."""
+    energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
+    tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
+    found = []
+    for bundle, names, final in ((subject.bundle, subject.pairs, energy[:, a] - energy[:, b]), *tasks):
+        tie = 4 * tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
+        winners = np.where(np.abs(final) <= tie, 0, np.sign(final)).astype(np.int8)
+        paths = shared_order_calls(
             bundle,
             subject.values,
             subject.orders,
-            _winners(bundle, final),
+            winners,
             solver=subject.solver,
             threads=subject.threads,
             budget_share=budget_share,
         )
+        found.append(Called(names, final, winners, paths))
+    return found
 
-    tasks = [calls(closed, energy[:, [v]]) for v, closed in enumerate(subject.closures)]
-    return calls(subject.bundle, energy[:, a] - energy[:, b]), tasks
+
+def _judged(subject: Subject, calls: Called) -> Outcome:
+    counts = calls.paths.counts[..., : len(RIGOROUS), :].sum(axis=(0, 1, 2, 3))
+
+    def describe(p: int, s: int) -> Failure:
+        t, q, bracket, call = (int(number) for number in calls.paths.first[p, s])
+        winner, expected = int(calls.winners[p, q]), "a call by l1_tight no later than by l1_paper"
+        if winner != call:
+            expected = f"{WORDS[winner]}: {calls.final[p, q]:.12g} at full observation"
+        case = f"{calls.names[q]}, patient {subject.patients[p]}, seed {subject.seeds[s]}, t = {t}"
+        return Failure(case, f"{WORDS[call]} by {BRACKETS[bracket]}", expected)
+
+    outcome = Outcome.of(calls.paths.first[..., 0] >= 0, describe)
+    evaluated = int(np.prod(calls.paths.counts.shape[:3])) * len(calls.names) * len(RIGOROUS)
+    return replace(outcome, cases=evaluated, failures=int(counts[[WRONG, TIED, EARLY]].sum()))
 
 
 def bracket_table(subject: Subject) -> pd.DataFrame:
@@ -77,93 +103,40 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
     `decided` have a winner at full observation. A call stands at every t at which the interval excludes 0, so that
     each is counted at each t. `tied_called` are calls of duels that are tied in the end: no call of them is right.
     """
-    rounds = range(len(subject.bundle.features) + 1)
-    decided = [count.sum() for count in _decided(subject)]
-    return _counted(subject, (0, 1), "t", rounds, np.repeat(decided, len(rounds) * len(BRACKETS)))
+    return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
 
 def bracket_patients_table(subject: Subject) -> pd.DataFrame:
     """As `bracket_table`, by (population, bracket, patient), summed over all t."""
-    decided = np.concatenate(_decided(subject)) * (len(subject.bundle.features) + 1)
-    return _counted(subject, (1, 2), "patient", subject.patients, np.repeat(decided, len(BRACKETS)))
+    return _counted(subject, (1, 2), "patient", subject.patients)
 
 
-def _winners(bundle: Bundle, final: Floats) -> NDArray[np.int8]:
-    tie = 4 * tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
-    return np.where(np.abs(final) <= tie, 0, np.sign(final)).astype(np.int8)
+def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
+    """Counts of both populations, by patient, seed and t, summed over these axes."""
+    duels, *tasks = subject.once(all_calls)
+    decided, counts = [], []
+    for calls in ([duels], tasks):
+        of_patient = np.sum([np.count_nonzero(each.winners, axis=1) for each in calls], axis=0)
+        decided.append(np.broadcast_to(of_patient[:, None, None], duels.paths.counts.shape[:3]).sum(axis=axes))
+        counts.append(np.sum([each.paths.counts.sum(axis=axes, dtype=np.int64) for each in calls], axis=0))
+    table = rows_of(**{"population": POPULATIONS, by: cells, "bracket": BRACKETS})
+    kinds = np.stack(counts).reshape(len(table), -1)
+    table["decided"] = np.repeat(np.concatenate(decided), len(BRACKETS))
+    return table.assign(called=kinds[:, CALLED], wrong=kinds[:, WRONG], tied_called=kinds[:, TIED])
 
 
-def _judged(subject: Subject, paths: CallPaths, task: int | None) -> Outcome:
-    pairs = all_pairs(len(subject.bundle.entities) if task is None else 2)
-    counts = paths.counts[..., : len(RIGOROUS), :].sum(axis=(0, 1, 2, 3))
-
-    def describe(p: int, s: int) -> Failure:
-        t, q, bracket, call = (int(number) for number in paths.first[p, s])
-        name = subject.pairs[q] if task is None else subject.tasks[task]
-        case = f"{name}, patient {subject.patients[p]}, seed {subject.seeds[s]}, t = {t}"
-        return Failure(case, f"{WORDS[call]} by {BRACKETS[bracket]}", _expected(subject, task, p, pairs[q], call))
-
-    outcome = Outcome.of(paths.first[..., 0] >= 0, describe)
-    evaluated = int(np.prod(paths.counts.shape[:3])) * len(pairs) * len(RIGOROUS)
-    return replace(outcome, cases=evaluated, failures=int(counts[[WRONG, TIED, EARLY]].sum()))
-
-
-def _expected(subject: Subject, task: int | None, p: int, pair: NDArray[np.int64], call: int) -> str:
-    energy = subject.direct_energies()[p]
-    a, b = pair
-    final = energy[task] if task is not None else energy[a] - energy[b]
-    bundle = subject.bundle if task is None else subject.closures[task]
-    winner = int(_winners(bundle, np.array([final]))[0])
-    if winner == call:
-        return "a call by l1_tight no later than by l1_paper"
-    return f"{WORDS[winner]}: {final:.12g} at full observation"
-
-
-def _decided(subject: Subject) -> list[NDArray[np.int64]]:
-    """Per population, (P,) how many duels or tasks have a winner, each counted once for each seed."""
-    energy = subject.direct_energies()
-    pairs = all_pairs(energy.shape[1])
-    difference = _winners(subject.bundle, energy[:, pairs[:, 0]] - energy[:, pairs[:, 1]])
-    signs = [_winners(closed, energy[:, v]) for v, closed in enumerate(subject.closures)]
-    return [len(subject.seeds) * (winners != 0).sum(axis=1) for winners in (difference, np.stack(signs, axis=1))]
-
-
-def _counted(
-    subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object], decided: NDArray[np.int64]
-) -> pd.DataFrame:
-    """Counts of the calls of both populations, summed over these axes."""
-    duels, tasks = subject.once(all_calls)
-    summed = [paths.counts.sum(axis=axes, dtype=np.int64) for paths in (duels, *tasks)]
-    calls = np.stack([summed[0], np.sum(summed[1:], axis=0)]).reshape(len(decided), -1)
-    table = rows_of(**{"population": POPULATIONS, by: cells, "bracket": BRACKETS}).assign(decided=decided)
-    return table.assign(called=calls[:, CALLED], wrong=calls[:, WRONG], tied_called=calls[:, TIED])
-
-
-class SolveLog(NamedTuple):
-    """Counts of `afa.engine.paths`, by model kind: (3, M + 1, N, 5), (3, P, S, N, 5) and (3, P, S, N)."""
-
-    by_round: NDArray[np.int64]
-    by_patient: NDArray[np.int64]
-    first_unfinished: NDArray[np.int64]
-
-
-def solve_log(subject: Subject, solver: Solver | None = None) -> SolveLog:
-    """All solves along all orders of a subject, by its own solver or another."""
+def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
+    """All solves along all orders of a subject, by its own solver or another; `MODELS` are the first axis."""
 
     def paths(bundle: Bundle) -> SolvePaths:
         solved_by = solver or subject.solver
         return solve_paths(bundle, subject.values, subject.orders, solver=solved_by, threads=subject.threads)
 
-    whole, closed = paths(subject.bundle), [paths(bundle) for bundle in subject.closures]
-    classes = [
-        SolvePaths(
-            np.stack([task.by_round[:, e] for task in closed], axis=1),
-            np.stack([task.by_patient[:, :, e] for task in closed], axis=2),
-            np.stack([task.first_unfinished[:, :, e] for task in closed], axis=2),
-        )
-        for e in range(2)
-    ]
-    return SolveLog(*(np.stack(parts) for parts in zip(whole, *classes, strict=True)))
+    counts = []
+    for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
+        classes = np.concatenate(of_tasks, axis=axis)  # 1 and 0 of each entity in turn
+        counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
+    return SolvePaths(*counts)
 
 
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
@@ -178,7 +151,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
     return total
 
 
-def _finished(subject: Subject, log: SolveLog, solver: Solver) -> Outcome:
+def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
     """Solves whose coordinate ascent used all its sweeps; one that met the tolerance in the very last counts too."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
@@ -213,11 +186,10 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
             for r, t in states[::2]:
                 seen = {bundle.features[j]: int(values[p, j]) for j in order[:t]}
                 log_partition = exact(model, Evidence.of(model, seen)).log_partition
-                above = np.array([bound[p, r, v] > log_partition + SLACK + read.packed.tie])
+                above = bound[p, r, v] > log_partition + SLACK + read.packed.tie
                 case = f"{bundle.name}, model {entity}, patient {subject.patients[chosen[p]]}, t = {t}"
                 found, expected = f"ELBO {bound[p, r, v]:.12g}", f"at most log Z = {log_partition:.12g}"
-                failure = Failure(case, found, expected)
-                total += Outcome.of(above, lambda _, failure=failure: failure)
+                total += Outcome(1, 1, (Failure(case, found, expected),)) if above else Outcome(1)
     return total
 
 

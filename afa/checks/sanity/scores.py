@@ -41,17 +41,16 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
 
     S is computed from the potentials alone; `altered` changes the bundle that it is computed from.
     """
-    energy = subject.direct_energies(altered(subject.bundle) if altered else None)
+    energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
     read = subject.once(full_readings)
     a, b = read.pairs.T
-    total = _compare(subject, subject.names, "running constant", read.constant[:, 0], energy, read.packed.tie)
+    total = _at_the_end(subject, subject.names, "running constant", energy, read.constant[:, 0], read.packed.tie)
     total += _readable_constants(subject, energy, read.packed.tie)
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
         # the binary task of an entity is the duel of its two classes, whose difference is S
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
-        bound = read.elbo[:, 0, [0]] - read.elbo[:, 0, [1]]
-        total += _compare(subject, names, "two_elbo", bound, direct, 2 * read.packed.tie)
+        total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
     return total
 
@@ -78,27 +77,22 @@ def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome
             for feature in subject.orders[p, 0]:
                 evidence = evidence.observe(int(feature), int(subject.values[p, feature]))
             found[p, v] = evidence.constant
-    whole = _compare(subject, subject.names, "running constant (readable)", found, energy, tie)
+    whole = _at_the_end(subject, subject.names, "running constant (readable)", energy, found, tie)
     return replace(whole, cases=len(chosen) * energy.shape[1])
 
 
 def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, direct: Floats) -> Outcome:
     tie = 4 * read.packed.tie
-    sign = np.where(np.abs(direct) <= tie, 0.0, np.sign(direct))
-    means = _compare(subject, names, "linearity", read.mean[:, 0], direct, tie)
-    return means + _compare(subject, names, "stack_a", read.stack_a[:, 0], sign, 0.0)
+    means = _at_the_end(subject, names, "linearity", direct, read.mean[:, 0], tie)
+    return means + _at_the_end(subject, names, "stack_a", _signs(direct, tie), read.stack_a[:, 0], 0.0)
 
 
-def _compare(
-    subject: Subject, names: Sequence[str], what: str, found: Floats, expected: Floats, tolerance: float
+def _at_the_end(
+    subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
 ) -> Outcome:
-    """Cases by patient and entity or pair; not a number is never equal."""
-
-    def describe(p: int, v: int) -> Failure:
-        case = f"{names[v]}, patient {subject.patients[p]}, t = {len(subject.bundle.features)}"
-        return Failure(case, f"{what} {found[p, v]:.12g}", f"{expected[p, v]:.12g} from the potentials")
-
-    return Outcome.of(~(np.abs(found - expected) <= tolerance + ROUNDING), describe)
+    """Numbers of all patients at full observation, both arrays (P, N) or (P, Q), against the potentials."""
+    alike = partial(_alike, subject, names, [len(subject.bundle.features)], said=" from the potentials")
+    return alike(what, direct[:, None], found[:, None], tolerance + ROUNDING)
 
 
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
@@ -240,7 +234,7 @@ def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
     """More than the largest |S| added to every S_v: no duel moves, every binary decision becomes 1."""
     bundle = subject.bundle
     added = np.zeros(len(bundle.entities))
-    added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.direct_energies()).max(initial=0.0))
+    added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.energies).max(initial=0.0))
     plain, shifted = (_read(subject, each) for each in (bundle, replace(bundle, priors=bundle.priors + added)))
     total = _same_decisions(subject, plain, shifted, [f"{pair}, equal priors added" for pair in subject.pairs])
     for v, entity in enumerate(bundle.entities if everywhere else ()):
@@ -286,18 +280,19 @@ def _signs(values: Floats, tie: float) -> Floats:
 def _alike(
     subject: Subject,
     names: Sequence[str],
-    rounds: NDArray[np.int64],
+    rounds: Sequence[int] | NDArray[np.int64],
     what: str,
     expected: NDArray[Any],
     found: NDArray[Any],
     tolerance: float = 0.0,
+    said: str = ", as without the gauge",
 ) -> Outcome:
-    """Cases by patient, round and duel, both arrays (P, R, Q)."""
-    chosen = subject.some(PATIENTS)
+    """Cases by patient, round and duel, both arrays (P, R, Q), of all or some patients; not a number never is equal."""
+    chosen = subject.some(len(found))
 
     def describe(p: int, r: int, q: int) -> Failure:
         case = f"{names[q]}, patient {subject.patients[chosen[p]]}, t = {rounds[r]}"
-        return Failure(case, f"{what} {found[p, r, q]:.12g}", f"{expected[p, r, q]:.12g}, as without the gauge")
+        return Failure(case, f"{what} {found[p, r, q]:.12g}", f"{expected[p, r, q]:.12g}{said}")
 
     difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
     return Outcome.of(~(difference <= tolerance), describe)

@@ -63,7 +63,7 @@ def test_synthetic_subjects_are_the_same_each_time_and_hold_ties_and_an_empty_pa
     assert [one.bundle.digest for one in SYNTHETIC] == [one.bundle.digest for one in again]
     assert all(np.array_equal(one.values, other.values) for one, other in zip(SYNTHETIC, again, strict=True))
     assert all(not subject.values[-1].any() for subject in SYNTHETIC)
-    energy = SYNTHETIC[0].direct_energies()
+    energy = SYNTHETIC[0].energies
     assert np.array_equal(energy[:, 0], energy[:, -1])
 
 
@@ -72,7 +72,7 @@ def test_energies_from_the_potentials_alone_are_those_of_the_model() -> None:
         expected = [
             [subject.bundle.mrf(entity).energy(x) for entity in subject.bundle.entities] for x in subject.values
         ]
-        np.testing.assert_allclose(subject.direct_energies(), expected, atol=1e-12)
+        np.testing.assert_allclose(subject.energies, expected, atol=1e-12)
 
 
 def test_a_changed_potential_is_reported_with_entity_patient_round_and_both_numbers() -> None:
