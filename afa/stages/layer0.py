@@ -7,7 +7,6 @@ And what it gains for the first choices. Both sides of this lift are followed wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from afa.layer0 import (
     CRITERIA,
     RULES,
     SOUND,
-    Certificates,
     Partition,
     centroid_certificates,
     completion_bounds,
@@ -108,28 +106,11 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     return tables
 
 
-@dataclass(frozen=True, eq=False)
-class FullObservation:
-    """What is true of P patients once everything is measured.
-
-    energy : (P, N) S_v(x). top : (P, N) whether an entity is among the k best by Copeland (decisions.md S6). tie : a
-    difference of energies of at most this magnitude is a tie.
-    """
-
-    energy: Floats
-    top: NDArray[np.bool_]
-    tie: float
-
-
-def full_observation(bundle: Bundle, values: NDArray[np.int8], k: int) -> FullObservation:
-    """Energies and top-k of profiles (P, M) in {-1, 0, +1}."""
-    energy = bundle.energies(values)
+def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
+    """(P, N) whether an entity is among the k best of each patient by Copeland (decisions.md S6), energy (P, N)."""
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
-    top = np.zeros(energy.shape, dtype=bool)
-    for p, scores in enumerate(energy):
-        best = ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k]
-        top[p] = np.isin(bundle.entities, best)
-    return FullObservation(energy, top, tie)
+    best = [ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k] for scores in energy]
+    return np.array([np.isin(bundle.entities, names) for names in best])
 
 
 def layer0_tables(
@@ -139,7 +120,8 @@ def layer0_tables(
 
     Raises `PlannerError` where k is not below the number of entities.
     """
-    entities, truth = parameters(bundle), full_observation(bundle, cohort.values, k)
+    entities, energy = parameters(bundle), bundle.energies(cohort.values)
+    top, tie = top_k(bundle, energy, k), tie_of([bundle.mrf(entity) for entity in bundle.entities])
     sound = sound_certificates(entities, k, bounds=completion_bounds(bundle))
     variants, patients, clusters = [], [], []
     removed: dict[tuple[int, str, str], tuple[str, ...]] = {}
@@ -152,8 +134,25 @@ def layer0_tables(
         ]
         for criterion, rule, certificates in (*of_centroids, (SOUND, "k", sound)):
             keys: dict[str, Any] = {"n_clusters": count, "criterion": criterion, "rule": rule}
-            variants.append(keys | _totals(certificates, parted, truth))
-            patients.append(_by_patient(certificates, truth, cohort.patients).assign(**keys))
+            out, (better, worse) = certificates.out, np.nonzero(certificates.beats)
+            lead = energy[:, better] - energy[:, worse]
+            of_all = {
+                "entities": len(out),
+                "needed": certificates.needed,
+                "most_dominators": int(certificates.dominators.max()),
+                "clusters_out": int(certificates.clusters_out(parted.label).sum()),
+                "entities_out": int(out.sum()),
+                "contradicted": int((top.any(axis=0) & out).sum()),
+            }
+            of_patients = {
+                "patient": cohort.patients,
+                "certificates": int(out.sum()),
+                "false_certificates": (top & out).sum(axis=1),
+                "duels": (np.abs(lead) > tie).sum(axis=1),
+                "false_duels": (lead < -tie).sum(axis=1),
+            }
+            variants.append(keys | of_all)
+            patients.append(pd.DataFrame(of_patients).assign(**keys))
             removed[count, criterion, rule] = certificates.eliminated
     tables = {
         "layer0": pd.DataFrame(variants),
@@ -164,49 +163,21 @@ def layer0_tables(
     return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
-def _totals(certificates: Certificates, parted: Partition, truth: FullObservation) -> dict[str, int]:
-    out = certificates.out
-    return {
-        "entities": len(out),
-        "needed": certificates.needed,
-        "most_dominators": int(certificates.dominators.max()),
-        "clusters_out": int(certificates.clusters_out(parted.label).sum()),
-        "entities_out": int(out.sum()),
-        "contradicted": int((truth.top.any(axis=0) & out).sum()),
-    }
-
-
-def _by_patient(certificates: Certificates, truth: FullObservation, patients: Sequence[str]) -> pd.DataFrame:
-    better, worse = np.nonzero(certificates.beats)
-    lead = truth.energy[:, better] - truth.energy[:, worse]
-    return pd.DataFrame(
-        {
-            "patient": list(patients),
-            "certificates": int(certificates.out.sum()),
-            "false_certificates": (truth.top & certificates.out).sum(axis=1),
-            "duels": (np.abs(lead) > truth.tie).sum(axis=1),
-            "false_duels": (lead < -truth.tie).sum(axis=1),
-        }
-    )
-
-
 def _cluster_table(parted: Partition) -> pd.DataFrame:
     within, between = parted.activation
-    constants = [cluster.lipschitz("f2") for cluster in parted.clusters]
     alike = ("radius", "spread", "score", "converged", "contraction")
-    return pd.DataFrame(
-        {
-            "n_clusters": len(parted.clusters),
-            "cluster": [cluster.members[0] for cluster in parted.clusters],
-            "members": [len(cluster.members) for cluster in parted.clusters],
-            **{name: [getattr(cluster, name) for cluster in parted.clusters] for name in alike},
-            "eligible_f2": [constant is not None for constant in constants],
-            "lipschitz_f2": np.array(constants, dtype=np.float64),
-            "gap": parted.gap,
-            "separation": parted.separation,
-            "within": within,
-            "between": between,
-        }
+    table = pd.DataFrame({name: [getattr(cluster, name) for cluster in parted.clusters] for name in alike})
+    constants = pd.Series([cluster.lipschitz("f2") for cluster in parted.clusters], dtype="float64")
+    return table.assign(
+        n_clusters=len(table),
+        cluster=[cluster.members[0] for cluster in parted.clusters],
+        members=[len(cluster.members) for cluster in parted.clusters],
+        eligible_f2=constants.notna(),
+        lipschitz_f2=constants,
+        gap=parted.gap,
+        separation=parted.separation,
+        within=within,
+        between=between,
     )
 
 
@@ -283,41 +254,28 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """What is removed, what of that is wrong, and what it adds to `greedy`."""
-    yield _removed(tables["layer0"])
-    yield _false(tables["patients"], resampled)
-    yield _gap_to_greedy(tables["lift"], resampled)
-
-
-def _removed(layer0: pd.DataFrame) -> pd.DataFrame:
-    """Clusters and entities removed, and the share of the certificates that some patient contradicts."""
+    """What is removed, what of that is wrong, and what it adds to `greedy` by t; intervals over patients."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
-    total = layer0.groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
-    share = total["contradicted"] / total["entities_out"].replace(0, np.nan)
-    parts = [
-        total[ELIMINATION].assign(metric="count", value=total["clusters_out"], n=total["n_clusters"]),
-        total[ELIMINATION].assign(
-            metric="count", quantity="entities", value=total["entities_out"], n=total["entities"]
-        ),
-        total[ELIMINATION].assign(metric="rate", quantity="contradicted", value=share, n=total["entities_out"]),
-    ]
-    return named(pd.concat(parts, ignore_index=True))
-
-
-def _false(patients: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Shares of certificates, of patients and of dominations that are wrong, with intervals over patients."""
-    rows = []
+    total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
+    contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
+    for metric, quantity, value, n in (
+        ("count", None, total["clusters_out"], total["n_clusters"]),
+        ("count", "entities", total["entities_out"], total["entities"]),
+        ("rate", "contradicted", contradicted, total["entities_out"]),
+    ):
+        yield named(total[ELIMINATION].assign(metric=metric, quantity=quantity, value=value, n=n))
+    patients = tables["patients"].assign(harmed=tables["patients"]["false_certificates"] > 0, one=1)
     for (criterion, rule), each in patients.groupby(ELIMINATION, sort=False):
-        harmed = (each["false_certificates"] > 0).astype(np.int64)
-        counted = each.assign(harmed=harmed, one=1)
         for quantity, false, of in (
             (None, "false_certificates", "certificates"),
             ("harmed", "harmed", "one"),
             ("duels", "false_duels", "duels"),
         ):
-            table = resampled.share(counted, false, of, by=None)
-            rows.append(table.assign(quantity=quantity, criterion=str(criterion), rule=str(rule)))
-    return named(pd.concat(rows, ignore_index=True).assign(metric="rate"))
+            share = resampled.share(each, false, of, by=None).assign(metric="rate", quantity=quantity)
+            yield named(share.assign(criterion=str(criterion), rule=str(rule)))
+    for (criterion, rule), each in tables["lift"].groupby(ELIMINATION, sort=False):
+        gap = resampled.gap(_calls(each, "right", resampled), _calls(each, "right_greedy", resampled))
+        yield by_t(gap).assign(metric="gap", reference=f"{criterion}_{rule}", **FOLLOWED)
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
@@ -333,15 +291,6 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["metric", "quantity", "value"]).assign(n=len(clusters))
 
 
-def _gap_to_greedy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """By t, what each criterion and rule adds to the sign accuracy of `greedy`; intervals over patients."""
-    rows = []
-    for (criterion, rule), each in lift.groupby(ELIMINATION, sort=False):
-        gap = resampled.gap(_calls(each, "right", resampled), _calls(each, "right_greedy", resampled))
-        rows.append(by_t(gap).assign(reference=f"{criterion}_{rule}"))
-    return pd.concat(rows, ignore_index=True).assign(metric="gap", **FOLLOWED)
-
-
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Sign accuracy of `greedy` by t, which is the same beside every criterion and rule."""
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
@@ -350,7 +299,7 @@ def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
     """Of each configuration the right calls and the duels, (P, T) each."""
-    each = (resampled.sums(table, right, "duels") for _, table in lift.groupby("bundle", sort=False))
+    each = [resampled.sums(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
     return [(calls, duels) for calls, duels in each]
 
 

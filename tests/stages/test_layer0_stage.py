@@ -21,7 +21,7 @@ from afa.layer0 import centroid_certificates, partition, sound_certificates
 from afa.planner import TopKPlanner
 from afa.stages import layer0 as layer0_stage
 from afa.stages import layer0_synthetic
-from afa.stages.layer0 import Removed, full_observation, layer0_tables
+from afa.stages.layer0 import Removed, layer0_tables, top_k
 from afa.stages.layer0_synthetic import layer0_portfolio
 from afa.stages.layer0_synthetic.portfolio import load_portfolio, simulated_bundle, simulated_cohort
 from afa.stages.settings import Bootstrap, Inference, Layer0
@@ -95,8 +95,8 @@ def chosen(table: pd.DataFrame, **keys: object) -> pd.DataFrame:
 def test_the_top_k_at_full_observation_is_that_of_a_planner_that_saw_everything(bundle_tiny: Bundle) -> None:
     values = np.random.default_rng(1).integers(-1, 2, (8, len(bundle_tiny.features))).astype(np.int8)
     values[0] = 0
-    truth = full_observation(bundle_tiny, values, 2)
-    for row, top in zip(values, truth.top, strict=True):
+    found = top_k(bundle_tiny, bundle_tiny.energies(values), 2)
+    for row, top in zip(values, found, strict=True):
         planner = TopKPlanner(bundle_tiny, k=2, score="wald")
         for feature, value in zip(bundle_tiny.features, row.tolist(), strict=True):
             planner.observe(feature, value)
@@ -158,7 +158,7 @@ def test_a_certificate_is_contradicted_where_any_patient_has_the_entity_in_its_t
     bundle: Bundle, cohort: Cohort, tables: dict[str, pd.DataFrame]
 ) -> None:
     certificates = centroid_certificates(partition(parameters(bundle), 7), 2, rule="k")
-    top = full_observation(bundle, cohort.values, 2).top
+    top = top_k(bundle, bundle.energies(cohort.values), 2)
     expected = sum(top[:, bundle.index(name)].any() for name in certificates.eliminated)
     row = chosen(tables["layer0"], n_clusters=7, criterion="f1", rule="k").iloc[0]
     assert (row["entities_out"], row["contradicted"]) == (len(certificates.eliminated), expected)
@@ -368,7 +368,7 @@ def test_patients_have_their_true_entities_and_profiles_that_favour_them() -> No
     true = cohort.labels.to_numpy(dtype=bool)
     assert len(cohort.patients) == 200
     assert (true.sum(axis=1) == config.n_true).all()
-    energy = full_observation(bundle, cohort.values, 5).energy
+    energy = bundle.energies(cohort.values)
     assert energy[true].mean() > energy[~true].mean() + 5
 
 
