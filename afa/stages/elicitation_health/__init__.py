@@ -146,8 +146,7 @@ def elicitation_health(
     ElicitationError : the bundle has a unary sign that no answer of the record gives.
 
     """
-    genes = _with_answers_of_genes(gene_signs(bundle, cohort, draws=draws), answers)
-    pairs = _with_answers_of_pairs(pair_signs(bundle, cohort), answers)
+    genes, pairs = _with_answers(gene_signs(bundle, cohort, draws=draws), pair_signs(bundle, cohort), answers)
     tables: dict[str, pd.DataFrame] = {}
     if answers is not None:
         check_of_record(bundle, answers)
@@ -160,7 +159,10 @@ def elicitation_health(
         label_draws(bundle, cohort, genes, {**strata, **by_frequency, **_by_lit_prob(genes)}, draws=draws),
         correlation_draws(bundle, cohort, pairs, _by_lit_prob(pairs), draws=draws),
     ]
-    tables |= {"genes": genes, "pairs": pairs, "entities": _entities(bundle, cohort)}
+    labels = labels_of(bundle, cohort)
+    counts = {"positive": (labels == 1).sum(axis=0), "negative": (labels == 0).sum(axis=0)}
+    counts |= {"unaries": (bundle.unary != 0).sum(axis=1), "couplings": np.diff(bundle.packed.pointer)}
+    tables |= {"genes": genes, "pairs": pairs, "entities": pd.DataFrame({"entity": bundle.entities, **counts})}
     tables["draws"] = pd.concat([table for table in drawn if len(table)], ignore_index=True)
     return {name: tables.get(name, pd.DataFrame()).reindex(columns=held.split()[:-2]) for name, held in COLUMNS.items()}
 
@@ -181,43 +183,22 @@ def _halves(values: pd.Series, upper: Cases, lower: Cases) -> Masks:
     return {upper: above.to_numpy(bool), lower: (~above & known.notna()).to_numpy(bool)}
 
 
-def _with_answers_of_genes(genes: pd.DataFrame, answers: Answers | None) -> pd.DataFrame:
+def _with_answers(
+    genes: pd.DataFrame, pairs: pd.DataFrame, answers: Answers | None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Genes and pairs with what a record says of them, missing where there is none."""
     if answers is None:
-        return genes.assign(lit_prob=np.nan, named_by=np.nan, phenotypes=np.nan)
-    named = answers.named
-    own = named.groupby(["entity", "feature", "sign"], as_index=False).agg(
-        lit_prob=("lit_prob", "mean"), named_by=("run", "nunique")
-    )
+        return genes.assign(lit_prob=np.nan, named_by=np.nan, phenotypes=np.nan), pairs.assign(lit_prob=np.nan)
+    named, gene, pair = answers.named, ["entity", "feature", "sign"], ["feature_a", "feature_b"]
+    own = named.groupby(gene, as_index=False).agg(lit_prob=("lit_prob", "mean"), named_by=("run", "nunique"))
+    joined = genes.merge(own, on=gene, how="left", validate="one_to_one")
     named_for = named.groupby("feature")["entity"].nunique()
-    joined = genes.merge(own, on=["entity", "feature", "sign"], how="left", validate="one_to_one")
-    return joined.assign(phenotypes=joined["feature"].map(named_for))
-
-
-def _with_answers_of_pairs(pairs: pd.DataFrame, answers: Answers | None) -> pd.DataFrame:
-    if answers is None:
-        return pairs.assign(lit_prob=np.nan)
-    keys = ["entity", "feature_a", "feature_b"]
-    judged = answers.judged.groupby([*keys, "sign"], as_index=False).agg(lit_prob=("lit_prob", "mean"))
-    swapped = pairs["feature_a"] > pairs["feature_b"]
-    ordered = pairs[["entity", "sign"]].assign(
-        feature_a=pairs["feature_a"].where(~swapped, pairs["feature_b"]),
-        feature_b=pairs["feature_b"].where(~swapped, pairs["feature_a"]),
-    )
-    found = ordered.merge(judged, on=[*keys, "sign"], how="left", validate="one_to_one")
-    return pairs.assign(lit_prob=found["lit_prob"].to_numpy(np.float64))
-
-
-def _entities(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
-    known = labels_of(bundle, cohort)
-    return pd.DataFrame(
-        {
-            "entity": bundle.entities,
-            "unaries": (bundle.unary != 0).sum(axis=1),
-            "couplings": np.diff(bundle.packed.pointer),
-            "positive": (known == 1).sum(axis=0),
-            "negative": (known == 0).sum(axis=0),
-        }
-    )
+    judged = answers.judged.groupby(["entity", *pair, "sign"], as_index=False).agg(lit_prob=("lit_prob", "mean"))
+    ordered = pairs[["entity", "sign"]].copy()
+    ordered[pair] = np.sort(pairs[pair].to_numpy(dtype=str), axis=1)
+    found = ordered.merge(judged, on=["entity", *pair, "sign"], how="left", validate="one_to_one")
+    of_pairs = pairs.assign(lit_prob=found["lit_prob"].to_numpy(np.float64))
+    return joined.assign(phenotypes=joined["feature"].map(named_for)), of_pairs
 
 
 def lit_prob_bin(lit_prob: pd.Series) -> pd.Series:

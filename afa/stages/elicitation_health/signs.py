@@ -7,12 +7,12 @@ cohort (`correlations`)? All sums are of whole numbers, so that signs and ties a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -37,6 +37,7 @@ class Cases(NamedTuple):
     stratum: str = ""
     variant: str = ""
     level: float | None = None
+    entity: str = ""
 
 
 Masks = Mapping[Cases, NDArray[np.bool_]]
@@ -120,13 +121,13 @@ def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFr
         product = signs[:, ends[own, 0]] * signs[:, ends[own, 1]]
         by_chance[:, own] = product * known["sign"].to_numpy()[own] > 0
     weights = patient_weights(len(bundle.entities), resamples=draws, purpose=EXPERIMENT)
-    tables = []
+    counts: dict[tuple[str, Cases], tuple[ArrayLike, ArrayLike]] = {}
     for cases, mask in masks.items():
-        counts = [np.bincount(entity, weights=part, minlength=len(bundle.entities)) for part in (right & mask, mask)]
-        tables.append(_drawn("observed", cases, [counts[0].sum()], [counts[1].sum()]))
-        tables.append(_drawn("resampled", cases, weights @ counts[0], weights @ counts[1]))
-        tables.append(_drawn("shuffled", cases, by_chance[:, mask].sum(axis=1), np.full(draws, mask.sum())))
-    return _labelled(tables, "unary_signs")
+        by_entity = [np.bincount(entity, weights=part, minlength=len(bundle.entities)) for part in (right & mask, mask)]
+        counts["observed", cases] = [by_entity[0].sum()], [by_entity[1].sum()]
+        counts["resampled", cases] = weights @ by_entity[0], weights @ by_entity[1]
+        counts["shuffled", cases] = by_chance[:, mask].sum(axis=1), np.full(draws, mask.sum())
+    return _table("unary_signs", counts)
 
 
 def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Masks, *, draws: int) -> pd.DataFrame:
@@ -138,11 +139,11 @@ def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Mas
     weights = patient_weights(len(cohort.patients), resamples=draws, purpose=EXPERIMENT)
     shuffled = _shuffles(cohort, draws)
     outcome = {kind: np.zeros((1 if kind == "observed" else draws, len(genes)), dtype=np.int8) for kind in KINDS}
-    place = {name: index for index, name in enumerate(bundle.features)}
+    place, masks = pd.Index(bundle.features).get_indexer(pd.Index(genes["feature"])), dict(strata)
     for entity, rows in genes.groupby("entity", sort=False).indices.items():
+        masks[Cases(entity=str(entity))] = (genes["entity"] == entity).to_numpy(bool)
         one, zero = _classes(cohort, str(entity))
-        values = cohort.values[:, genes["feature"].iloc[rows].map(place).to_numpy(np.int64)]
-        signs = genes["sign"].to_numpy(np.int64)[rows]
+        values, signs = cohort.values[:, place[rows]], genes["sign"].to_numpy(np.int64)[rows]
         classes = {
             "observed": (one[None], zero[None]),
             "resampled": (weights * one, weights * zero),
@@ -150,13 +151,8 @@ def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Mas
         }
         for kind, (positive, negative) in classes.items():
             outcome[kind][:, rows] = np.sign(_scores(values, positive, negative) * signs)
-    tables = []
-    for kind, calls in outcome.items():
-        for cases, mask in strata.items():
-            tables.append(_of_calls(kind, cases, calls[:, mask]))
-        for entity, rows in genes.groupby("entity", sort=False).indices.items():
-            tables.append(_of_calls(kind, Cases(), calls[:, rows]).assign(entity=str(entity)))
-    return _labelled(tables, "labels")
+    by_cases = {(kind, cases): calls[:, mask] for kind, calls in outcome.items() for cases, mask in masks.items()}
+    return _table("labels", {key: ((own > 0).sum(axis=1), (own != 0).sum(axis=1)) for key, own in by_cases.items()})
 
 
 def correlation_draws(
@@ -173,11 +169,6 @@ def correlation_draws(
     masks = {**_pair_masks(pairs), **strata}
     counts = {(kind, cases): np.zeros((2, 1 if kind == "observed" else draws)) for kind in KINDS for cases in masks}
 
-    def count(kind: str, calls: NDArray[np.int8], block: slice) -> None:
-        for cases, mask in masks.items():
-            own = calls[:, mask[block]]
-            counts[kind, cases] += [(own > 0).sum(axis=1), (own != 0).sum(axis=1)]
-
     everyone = np.ones((1, len(values)))
     correlated = np.stack([np.sign(_covariance(everyone, values[:, [j]], values)[0]) for j in range(values.shape[1])])
     generator = generator_of(EXPERIMENT, "correlations")
@@ -185,18 +176,22 @@ def correlation_draws(
     for start in range(0, len(pairs), BLOCK):
         block = slice(start, start + BLOCK)
         row, column = ends[block].T
-        count("observed", _calls(correlated[row, column] * sign[block])[None], block)
-        drawn = _covariance(weights, values[:, row], values[:, column])
-        count("resampled", _calls(drawn * sign[block]), block)
-        count("shuffled", _calls(correlated[moved[:, row], moved[:, column]] * sign[block]), block)
-    tables = [_drawn(kind, cases, right, n) for (kind, cases), (right, n) in counts.items()]
-    return _labelled(tables, "correlations")
+        found = {
+            "observed": correlated[row, column][None],
+            "resampled": _covariance(weights, values[:, row], values[:, column]),
+            "shuffled": correlated[moved[:, row], moved[:, column]],
+        }
+        calls = {kind: np.sign(each * sign[block]).astype(np.int8) for kind, each in found.items()}
+        for (kind, cases), counted in counts.items():
+            own = calls[kind][:, masks[cases][block]]
+            counted += [(own > 0).sum(axis=1), (own < 0).sum(axis=1)]
+    return _table("correlations", {key: (right, right + wrong) for key, (right, wrong) in counts.items()})
 
 
 def _ends(bundle: Bundle, pairs: pd.DataFrame) -> NDArray[np.int64]:
     """(n, 2) the places of the genes of pairs."""
-    place = {name: index for index, name in enumerate(bundle.features)}
-    return np.column_stack([pairs[name].map(place).to_numpy(np.int64) for name in ("feature_a", "feature_b")])
+    features = pd.Index(bundle.features)
+    return np.column_stack([features.get_indexer(pd.Index(pairs[name])) for name in ("feature_a", "feature_b")])
 
 
 def _covariance(weights: Floats, one: Floats, other: Floats) -> Floats:
@@ -237,23 +232,15 @@ def _pair_masks(pairs: pd.DataFrame) -> dict[Cases, NDArray[np.bool_]]:
     return {Cases(): np.ones(len(pairs), dtype=bool), Cases("same"): sign > 0, Cases("opposite"): sign < 0}
 
 
-def _calls(products: Floats) -> NDArray[np.int8]:
-    return np.sign(products).astype(np.int8)
-
-
-def _of_calls(kind: str, cases: Cases, calls: NDArray[np.int8]) -> pd.DataFrame:
-    return _drawn(kind, cases, (calls > 0).sum(axis=1), (calls != 0).sum(axis=1))
-
-
-def _drawn(kind: str, cases: Cases, right: Iterable[float], n: Iterable[float]) -> pd.DataFrame:
-    counts = {"right": np.asarray(right, dtype=np.int64), "n": np.asarray(n, dtype=np.int64)}
-    table = pd.DataFrame(counts).assign(kind=kind, **cases._asdict(), entity="")
-    return table.assign(draw=range(len(table)))
-
-
-def _labelled(tables: list[pd.DataFrame] | Iterator[pd.DataFrame], target: str) -> pd.DataFrame:
-    whole = pd.concat(tables, ignore_index=True).assign(target=target)
-    return whole.astype({"level": np.float64})
+def _table(target: str, counts: Mapping[tuple[str, Cases], tuple[ArrayLike, ArrayLike]]) -> pd.DataFrame:
+    """By kind and cases, draw after draw: signs that are right, and those that the data decide."""
+    tables = []
+    for (kind, cases), pair in counts.items():
+        table = pd.DataFrame(
+            dict(zip(("right", "n"), (np.asarray(each, dtype=np.int64) for each in pair), strict=True))
+        )
+        tables.append(table.assign(kind=kind, draw=range(len(table)), **cases._asdict()))
+    return pd.concat(tables, ignore_index=True).assign(target=target).astype({"level": np.float64})
 
 
 Row = dict[str, Any]
@@ -269,14 +256,13 @@ HALVES = (
 
 def rows_of_draws(draws: pd.DataFrame, target: str, confidence: float) -> Iterator[Row]:
     """Signs that are right, as observed and against the shuffles."""
-    keys = ["stratum", "variant", "level", "entity"]
-    for key, part in draws.groupby(keys, sort=False, dropna=False):
+    for key, part in draws.groupby(list(Cases._fields), sort=False, dropna=False):
         shares, n = _by_kind(part)
         if not n:
             continue
         value = float(shares["observed"][0])
         low, high = (ends[0] for ends in interval(shares["resampled"][:, None], confidence=confidence))
-        of: Row = {"target": target, **dict(zip(keys, key, strict=True)), "n": n}
+        of: Row = {"target": target, **dict(zip(Cases._fields, key, strict=True)), "n": n}
         yield {**of, "metric": "rate", "value": value, "low": low, "high": high}
         chance = shares["shuffled"][~np.isnan(shares["shuffled"])]
         if of["stratum"] not in AGAINST_CHANCE or of["variant"] or not len(chance):
@@ -291,15 +277,11 @@ def rows_of_draws(draws: pd.DataFrame, target: str, confidence: float) -> Iterat
         of_variant = draws[draws["variant"] == variant]
         halves = [of_variant[of_variant["stratum"] == stratum] for stratum in strata]
         if all(len(half) for half in halves):
-            of = {"target": target, "stratum": difference, "variant": variant}
-            yield {**of, "metric": "gap", **_gap_of_halves(halves, confidence)}
-
-
-def _gap_of_halves(halves: Sequence[pd.DataFrame], confidence: float) -> Row:
-    (upper, n_upper), (lower, n_lower) = (_by_kind(half) for half in halves)
-    low, high = interval((upper["resampled"] - lower["resampled"])[:, None], confidence=confidence)
-    value = float(upper["observed"][0] - lower["observed"][0])
-    return {"value": value, "low": low[0], "high": high[0], "n": n_upper + n_lower}
+            (upper, n_upper), (lower, n_lower) = map(_by_kind, halves)
+            low, high = interval((upper["resampled"] - lower["resampled"])[:, None], confidence=confidence)
+            value = float(upper["observed"][0] - lower["observed"][0])
+            of = {"target": target, "stratum": difference, "variant": variant, "n": n_upper + n_lower}
+            yield {**of, "metric": "gap", "value": value, "low": low[0], "high": high[0]}
 
 
 def _by_kind(draws: pd.DataFrame) -> tuple[dict[str, Floats], int]:
