@@ -52,8 +52,6 @@ class Settings(Section):
 OWN = {
     "called": Column("count", "duels with a winner whose bracket lies on one side of 0"),
     "magnitude": Column("nats", "absolute D at full observation, to two digits; 0 a tie"),
-    "never": Column("count", "those of them not called before full observation"),
-    "never_support": Column("count", "those not called before the last feature of their own two supports"),
     "step": Column("observations", "features of the duel's own two supports observed so far"),
 }
 STAGE = Stage(

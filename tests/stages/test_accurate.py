@@ -13,7 +13,7 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.preference import linearity, two_elbo
 from afa.stages.accurate import Settings, run, summarise
-from afa.stages.accurate.inference import Scores, States, evidence_of, log_z, sampled_state
+from afa.stages.accurate.inference import States, evidence_of, log_z, sampled_state, scores_of
 from afa.stages.settings import Bootstrap, Closure, Inference
 from afa.stats.summary import headline
 
@@ -195,7 +195,7 @@ def test_scores_of_given_values_are_energies():
     mrf = model.mrf("v1")
     evidence = evidence_of(mrf, here.observed[0, 1], here.values[0])
     draws = np.random.default_rng(0).integers(-1, 2, (5, len(evidence.free))).astype(np.int8)
-    found = Scores.of(model, evidence).of_values(draws)
+    found = scores_of(model, evidence, draws)
     for draw, scores in zip(draws, found, strict=True):
         x = evidence.values.copy()
         x[evidence.free] = draw

@@ -30,12 +30,12 @@ from afa.stages.accurate.inference import (
     Seen,
     States,
     all_exact,
+    checked_duels,
     entity_expectations,
     entity_log_zs,
     linearity_duels,
     log_z,
     log_z_duels,
-    sampling_checks,
 )
 from afa.stages.base import Column, Rounds, Section, Stage, described
 from afa.stages.inputs import top_k_size
@@ -68,33 +68,14 @@ class Settings(Section):
 
 
 OWN = {
-    "exact": Column("nats", "log Z of what is observed, exactly"),
-    "sampled": Column("nats", "the same by annealed importance sampling"),
-    "error": Column(
-        "nats", "standard error of the sampled number; 0 where it is exact, infinite where chains disagree"
-    ),
-    "effective": Column("count", "effective chains; missing where it is exact"),
     "duels": Column("count", "duels of which both entities are solved exactly"),
-    "open": Column("count", "those that sampling leaves open: within two standard errors of 0"),
     "changed": Column("count", "the others that sampling decides otherwise, a tie against a decision one half"),
-    "apart": Column("nats", "sum over duels of the absolute difference of sampled and exact"),
     "within": Column("count", "duels whose difference is at most two standard errors"),
-    "mean_field": Column("nats", "score by mean-field: of class or entity a over b"),
-    "accurate": Column("nats", "the same by exact inference, or by all sampled chains"),
-    "first": Column("nats", "the same by the first half of the chains; the exact one where nothing is sampled"),
-    "second": Column("nats", "the same by the second half"),
     "shared": Column("count", "members of the top k by mean-field that are in it by accurate inference"),
     "shared_runs": Column("count", "members by one accurate run that are in it by the other"),
-    "right_mean_field": Column("count", "members by mean-field that are in the top k at full observation"),
-    "right_accurate": Column("count", "members by accurate inference that are"),
     "inference": Column("", "how: exact or annealed"),
     "quantity": Column("", "what is solved: log_partition or moments"),
     "coupling": Column("", "the closure: differential or shared"),
-    "mean_field_posterior": Column("nats", "log-odds by mean-field less their value at no observation"),
-    "accurate_posterior": Column("nats", "the same by exact inference, or by all sampled chains"),
-    "first_posterior": Column("nats", "the same by the first half of the chains"),
-    "second_posterior": Column("nats", "the same by the second half"),
-    "error_posterior": Column("nats", "standard error of the accurate ones; 0 where they are exact"),
 }
 STAGE = Stage(
     settings=("accurate", "top_k", "closure.strength", "inference"),
@@ -102,7 +83,6 @@ STAGE = Stage(
     duels=True,
     tables=described(
         OWN,
-        check="patient t entity exact sampled error effective cohort bundle",
         checked_duels="patient t method duels open changed apart within cohort bundle",
         duels="patient t entity_a entity_b mean_field accurate first second error method cohort bundle",
         sets="patient t k shared shared_runs right_mean_field right_accurate method cohort bundle",
@@ -144,7 +124,7 @@ def run(
     Where log Z of some entity is too large for exact inference before any observation, everything is of these first
     patients alone: a sampled state takes a thousand times as long as an exact one.
 
-    Returns six tables, all by (patient, t), t being 0, `rounds` and M.
+    Returns five tables, all by (patient, t), t being 0, `rounds` and M.
 
     `duels`, by (method, entity_a, entity_b): scores in nats. `two_elbo` is a difference of ELBOs by `mean_field` and
     log Z_a - log Z_b as `accurate`; `linearity` is mu_D (eq:mu-D) with the moments of either. `error`: standard error
@@ -160,8 +140,7 @@ def run(
     `solves`, by (entity, quantity): whether `log_partition` and `moments` are exact or annealed (`inference`); `error`
     of the log-partition in nats, `effective` chains.
 
-    `check`, by entity, of states that are solved exactly and sampled too, with the same chains and steps: log Z in
-    nats, `exact` and `sampled`, the latter's standard `error`, and `effective` chains. `checked_duels`, by method:
+    `checked_duels`, by method, of states that are solved exactly and sampled too, with the same chains and steps:
     `duels` of two entities that are exact; `open`, those whose sampled difference is within two standard errors of 0;
     `changed`, those of the others that sampling calls otherwise, a tie against a decision being one half; `apart`, the
     sum of the absolute differences in nats; `within`, duels where it is at most two standard errors.
@@ -191,7 +170,7 @@ def run(
         "sets": pd.concat(sets, ignore_index=True),
         "tasks": _tasks(bundle, states, accurate, closure.strength, solver, threads),
         "solves": pd.concat(solves, ignore_index=True),
-        **sampling_checks(bundle, few.first(CHECKED), log_zs, expected, accurate, threads),
+        "checked_duels": checked_duels(bundle, few.first(CHECKED), log_zs, expected, accurate, threads),
     }
 
 

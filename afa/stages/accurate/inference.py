@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
@@ -64,29 +64,24 @@ def log_z(
     codes = np.where(observed[:, support], values[:, support], UNOBSERVED).astype(np.int8)
     _, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     row = row.reshape(-1)
+    seen, known = observed[first], values[first]
     value, error = np.empty((len(RUNS), len(first))), np.zeros(len(first))
     effective = np.full(len(first), np.nan)
-    plan = elimination_plan(mrf)
+    exactly = partial(log_partitions, mrf, factors=(1.0,), plan=elimination_plan(mrf), limit=effort.limit)
+
+    def one_by_one(begin: int, end: int) -> None:
+        for i in range(begin, end):
+            try:
+                value[:, i] = exactly(seen[[i]], known[[i]], threads=1)[0, 0]
+            except InferenceError:
+                sampled = sampled_state(mrf, name, seen[i], known[i], effort)
+                value[:, i] = log_partitions_of(sampled)
+                error[i], effective[i] = sampled.error, sampled.effective
+
     try:
-        value[:] = log_partitions(
-            mrf, observed[first], values[first], factors=(1.0,), plan=plan, limit=effort.limit, threads=threads
-        )[:, 0]
+        value[:] = exactly(seen, known, threads=threads)[:, 0]
     except InferenceError:  # of one state or more: each is judged by itself
-
-        def work(begin: int, end: int) -> None:
-            for i in range(begin, end):
-                state = np.s_[first[i] : first[i] + 1]
-                try:
-                    found = log_partitions(
-                        mrf, observed[state], values[state], factors=(1.0,), plan=plan, limit=effort.limit, threads=1
-                    )
-                    value[:, i] = found[0, 0]
-                except InferenceError:
-                    sampled = sampled_state(mrf, name, observed[first[i]], values[first[i]], effort)
-                    value[:, i] = log_partitions_of(sampled)
-                    error[i], effective[i] = sampled.error, sampled.effective
-
-        in_threads(work, len(first), threads)
+        in_threads(one_by_one, len(first), threads)
     uniform = (~observed).sum(axis=1)
     return LogZ(value[:, row] + LOG3 * (uniform - uniform[first][row]), error[row], effective[row])
 
@@ -116,53 +111,16 @@ def log_partitions_of(found: Annealed) -> list[float]:
     return [found.log_partition, *(found.log_partition + part for part in parts)]
 
 
-@dataclass(frozen=True)
-class Scores:
-    """All N scores of a bundle in one state, as functions of the n free features of one entity.
+def scores_of(bundle: Bundle, evidence: Evidence, values: Values) -> Floats:
+    """(K, N) S_v at K values (K, n) of the free features in `evidence`, in nats.
 
-    constant : (N,) expectations of what no free feature takes part in; features that are neither observed nor free have
-    expectation 0. field : (N, n). j, l, owner, value : (E,) couplings between two free features, and whose they are.
+    Features that are neither observed nor free have expectation 0.
     """
-
-    constant: Floats
-    field: Floats
-    j: NDArray[np.int64]
-    l: NDArray[np.int64]  # noqa: E741 - the paper's name of the other feature
-    owner: NDArray[np.int64]
-    value: Floats
-
-    @classmethod
-    def of(cls, bundle: Bundle, evidence: Evidence) -> Scores:
-        """Of the observations in `evidence` and the features that are free in it."""
-        free, packed, n = evidence.free, bundle.packed, len(bundle.entities)
-        place = np.full(len(bundle.features), -1)
-        place[free] = np.arange(len(free))
-        known = evidence.values.astype(np.float64)
-        owner = packed.owner
-        j, l = place[packed.row], place[packed.column]  # noqa: E741
-        constant = bundle.priors + np.einsum("vj,j->v", bundle.unary, known)
-        constant += np.bincount(owner, packed.value * known[packed.row] * known[packed.column], n)
-        field = bundle.unary[:, free].copy()
-        for here, other in ((j, packed.column), (l, packed.row)):
-            chosen = (here >= 0) & (known[other] != 0)
-            np.add.at(field, (owner[chosen], here[chosen]), packed.value[chosen] * known[other[chosen]])
-        inside = (j >= 0) & (l >= 0)
-        return cls(constant, field, j[inside], l[inside], owner[inside], packed.value[inside])
-
-    def expected(self, first: Floats, pairs: Floats) -> Floats:
-        """(N,) expectations under moments (n,) and pair moments (n, n) of the free features, in nats."""
-        quadratic = np.bincount(self.owner, self.value * pairs[self.j, self.l], len(self.constant))
-        found: Floats = self.constant + np.einsum("vj,j->v", self.field, first) + quadratic
-        return found
-
-    def of_values(self, values: NDArray[np.int8]) -> Floats:
-        """(K, N) the scores at K values of the free features, (K, n)."""
-        x = values.astype(np.float64)
-        shape = (len(self.constant), len(self.owner))
-        sums = sp.csr_array((self.value, (self.owner, np.arange(len(self.owner)))), shape=shape)
-        quadratic = (sums @ (x[:, self.j] * x[:, self.l]).T).T
-        found: Floats = self.constant + np.einsum("kj,vj->kv", x, self.field) + quadratic
-        return found
+    x = np.tile(evidence.values.astype(np.float64), (len(values), 1))
+    x[:, evidence.free] = values
+    parts = [bundle.packed.of(v) for v in range(len(bundle.entities))]
+    quadratic = [(x[:, row] * x[:, column]) @ value for row, column, value in parts]
+    return np.asarray(bundle.priors + x @ bundle.unary.T + np.stack(quadratic, axis=1))
 
 
 class Expected(NamedTuple):
@@ -182,23 +140,26 @@ def expected_scores(
     bundle: Bundle, entity: str, mrf: PairwiseMRF, observed: Seen, values: Values, effort: Settings
 ) -> Expected:
     """All scores under the model `mrf` of `entity`, exactly where its pair moments take few enough operations."""
-    evidence = evidence_of(mrf, observed, values)
-    scores = Scores.of(bundle, evidence)
+    evidence, packed = evidence_of(mrf, observed, values), bundle.packed
     if estimate(mrf, evidence, pairs=True).operations > effort.limit:
-        return sampled_scores(scores, bundle.index(entity), sampled_state(mrf, entity, observed, values, effort))
-    first, pairs = pair_moments(mrf, evidence)
-    exact = scores.expected(first[evidence.free], pairs)
+        return sampled_scores(bundle, entity, evidence, sampled_state(mrf, entity, observed, values, effort))
+    moments, of_free = pair_moments(mrf, evidence)
+    first = moments + evidence.values
+    pairs = np.outer(first, first)
+    pairs[np.ix_(evidence.free, evidence.free)] = of_free
+    quadratic = np.bincount(packed.owner, packed.value * pairs[packed.row, packed.column], len(bundle.entities))
+    exact = bundle.priors + bundle.unary @ first + quadratic
     return Expected(np.tile(exact, (len(RUNS), 1)), np.zeros(len(exact)), np.array(np.nan))
 
 
-def sampled_scores(scores: Scores, own: int, found: Annealed) -> Expected:
-    """All scores under the sampled chains of the entity with index `own`; errors by the delta method."""
-    each = scores.of_values(found.values)
+def sampled_scores(bundle: Bundle, entity: str, evidence: Evidence, found: Annealed) -> Expected:
+    """All scores under the sampled chains of an entity; errors by the delta method."""
+    each = scores_of(bundle, evidence, found.values)
     value = [np.einsum("k,kv->v", found.weights, each)]
     for half in halves(found):
         weights = found.weights[half] / found.weights[half].sum()
         value.append(np.einsum("k,kv->v", weights, each[half]))
-    beyond = each[:, [own]] - each
+    beyond = each[:, [bundle.index(entity)]] - each
     about = found.weights[:, None] * (beyond - np.einsum("k,kv->v", found.weights, beyond))
     variance: Floats = np.einsum("kv,kv->v", about, about)
     if not np.isfinite(found.error):
@@ -281,7 +242,7 @@ def entity_samples(bundle: Bundle, states: States, effort: Settings, threads: in
     def sampled(entity: str, observed: Seen, values: Values) -> tuple[Any, ...]:
         mrf = bundle.mrf(entity)
         found = sampled_state(mrf, entity, observed, values, effort)
-        scores = sampled_scores(Scores.of(bundle, evidence_of(mrf, observed, values)), bundle.index(entity), found)
+        scores = sampled_scores(bundle, entity, evidence_of(mrf, observed, values), found)
         return log_partitions_of(found), found.error, *scores
 
     log_zs, error, value, variance, effective = in_every_state(bundle, states, sampled, threads)
@@ -322,9 +283,9 @@ def linearity_duels(found: Expected, pairs: Pairs) -> tuple[Floats, Floats]:
     return difference, 0.5 * np.sqrt(found.variance[..., a, b] + found.variance[..., b, a])
 
 
-def sampling_checks(
+def checked_duels(
     bundle: Bundle, states: States, log_zs: LogZ, expected: Expected, effort: Settings, threads: int | None
-) -> dict[str, pd.DataFrame]:
+) -> pd.DataFrame:
     """What sampling gets wrong where the exact answer is known: the null of everything that rests on it.
 
     A decision that the two make otherwise is the sampler's, and not mean-field's. `log_zs` and `expected` are the
@@ -333,13 +294,6 @@ def sampling_checks(
     n, pairs = len(states.names), all_pairs(len(bundle.entities))
     sampled_z, sampled_scores = entity_samples(bundle, states, effort, threads)
     known_z, known_scores = log_zs.error[:n] == 0, np.isnan(expected.effective[:n])
-    table = rows_of(**states.axes, entity=bundle.entities).assign(
-        exact=log_zs.value[0, :n].ravel(),
-        sampled=sampled_z.value[0].ravel(),
-        error=sampled_z.error.ravel(),
-        effective=sampled_z.effective.ravel(),
-    )
-    tables = {"check": table[known_z.ravel()]}
     duels = []
     for method, (accurate, _), (sampled, error), known in (
         ("two_elbo", log_z_duels(log_zs, pairs), log_z_duels(sampled_z, pairs), known_z),
@@ -358,5 +312,5 @@ def sampling_checks(
         }
         sums = {name: each.sum(axis=-1).ravel() for name, each in counted.items()}
         duels.append(rows_of(**states.axes).assign(method=method, **sums))
-    tables["checked_duels"] = pd.concat(duels, ignore_index=True)
-    return {name: each[each["t"] < states.rounds[-1]].reset_index(drop=True) for name, each in tables.items()}
+    whole = pd.concat(duels, ignore_index=True)
+    return whole[whole["t"] < states.rounds[-1]].reset_index(drop=True)
