@@ -8,7 +8,9 @@ and are formed in `summarise`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -64,24 +66,26 @@ METHODS = ("linearity", "wald")
 SELECTING, MEASURING = "selecting", "measuring"
 EARLY = 50
 """The last round that the early definitions look at."""
+ALL = sys.maxsize
+"""Full observation, of however many features."""
 
 
 class Definition(NamedTuple):
     """What makes a patient chaotic: the score whose signs flip, until which round; and the round of the magnitude."""
 
     score: str
-    flips_until: int | None
-    magnitude_at: int | None
+    flips_until: int = ALL
+    magnitude_at: int = ALL
 
 
 DEFINITIONS: Mapping[str, Definition] = {
-    "wald": Definition("wald", None, None),
-    "wald_50": Definition("wald", EARLY, None),
-    "linearity": Definition("linearity", None, None),
+    "wald": Definition("wald"),
+    "wald_50": Definition("wald", EARLY),
+    "linearity": Definition("linearity"),
     # the only one that is known before a run is over
     "early_50": Definition("wald", EARLY, EARLY),
 }
-"""None is full observation. The first is the definition of decisions.md A10, the others stand beside it."""
+"""The first is the definition of decisions.md A10, the others stand beside it."""
 
 Mask = NDArray[np.bool_]
 BETWEEN = "chaotic_minus_non_chaotic"
@@ -134,48 +138,31 @@ def run(
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
     sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
     parts: dict[str, list[pd.DataFrame]] = {"flips": [], "rounds": [], "duels": []}
-    signs_each = len(SCORES) * len(seeds) * (len(bundle.features) + 1) * len(all_pairs(len(bundle.entities)))
+    last = len(bundle.features)
+    signs_each = len(SCORES) * len(seeds) * (last + 1) * len(all_pairs(len(bundle.entities)))
     for rows in blocks(max(1, len(patients)), signs_each):
         names, values = [cohort.patients[p] for p in patients[rows]], cohort.values[list(patients[rows])]
         orders = random_orders(bundle.features, names, seeds)
         paths = sign_paths(bundle, values, orders, solver=Solver(**dict(inference)), threads=threads)
         winners = paths.signs["wald"][:, 0, -1]
-        for seed_set, among in sets.items():
-            signs = {method: paths.signs[method][:, among] for method in METHODS}
-            parts["flips"] += _flips(bundle, values, orders[:, among], signs, names, seed_set)
-            parts["rounds"] += _rounds(signs, winners, names, seed_set)
         parts["duels"].append(duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel()))
+        of_patients = pd.DataFrame({"patient": names, "nonzero": np.count_nonzero(values, axis=1)})
+        for seed_set, among in sets.items():
+            signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
+            for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
+                flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
+                # at full observation all orders have seen the same
+                distinct = of_set if magnitude_at < last else of_set[:, :1]
+                table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
+                table["runs"] = of_set.shape[1] * winners.shape[1]
+                parts["flips"].append(table.assign(magnitude=magnitudes(bundle, values, distinct, magnitude_at)))
+            for method, of_method in signs.items():
+                counts = right_by_kind(of_method, winners, of_method[:, :, 0])
+                right, duels = (counts[kind].reshape(*of_method.shape[:3]).sum(axis=1) for kind in ("right", "duels"))
+                table = rows_of(patient=names, t=range(last + 1)).assign(seed_set=seed_set, method=method)
+                parts["rounds"].append(table.assign(right=right.ravel(), duels=duels.ravel().astype(np.int32)))
     whole = {name: pd.concat(tables, ignore_index=True) for name, tables in parts.items()}
     return {name: table.sort_values("patient", kind="stable", ignore_index=True) for name, table in whole.items()}
-
-
-def _flips(
-    bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
-    signs: Mapping[str, Signs],
-    names: Sequence[str],
-    seed_set: str,
-) -> Iterator[pd.DataFrame]:
-    for name, definition in DEFINITIONS.items():
-        of_score = signs[definition.score]
-        flips = count_flips(of_score[:, :, : _round(definition.flips_until, bundle) + 1])
-        # at full observation all orders have seen the same
-        distinct = orders[:, :1] if definition.magnitude_at is None else orders
-        table = {
-            "patient": list(names),
-            "seed_set": seed_set,
-            "definition": name,
-            "flips": flips.sum(axis=1),
-            "runs": orders.shape[1] * of_score.shape[3],
-            "magnitude": magnitudes(bundle, values, distinct, _round(definition.magnitude_at, bundle)),
-            "nonzero": np.count_nonzero(values, axis=1),
-        }
-        yield pd.DataFrame(table)
-
-
-def _round(t: int | None, bundle: Bundle) -> int:
-    return len(bundle.features) if t is None else min(t, len(bundle.features))
 
 
 def count_flips(signs: Signs) -> NDArray[np.int64]:
@@ -205,15 +192,6 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
     each = np.abs(energy[:, first] - energy[:, second]).mean(axis=1)
     mean: Floats = each.reshape(x.shape[:2]).mean(axis=1)
     return mean
-
-
-def _rounds(signs: Mapping[str, Signs], winners: Signs, names: Sequence[str], seed_set: str) -> Iterator[pd.DataFrame]:
-    for method, of_method in signs.items():
-        n_patients, n_orders, n_rounds, _ = of_method.shape
-        counts = right_by_kind(of_method, winners, of_method[:, :, 0])
-        right, duels = (counts[name].reshape(n_patients, n_orders, n_rounds).sum(axis=1) for name in ("right", "duels"))
-        table = rows_of(patient=names, t=range(n_rounds)).assign(seed_set=seed_set, method=method)
-        yield table.assign(right=right.ravel(), duels=duels.ravel().astype(np.int32))
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -276,37 +254,33 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     first has, which is what `found` would be by chance; `rank_correlation`, Spearman's of the flips.
     """
     patients = list(strata["patient"].unique())
-    rows = []
+    every, rows = np.ones((len(patients), 1)), []
     for variant, reference, stratum in COMPARISONS:
         first, definition = _cell(strata, variant, SELECTING, patients), variant if reference == "itself" else PLAIN
         second = _cell(strata, definition, MEASURING if stratum else SELECTING, patients)
-        for quantity, row in _stability(first, second, resampled):
-            metric = "correlation" if quantity == "rank_correlation" else "rate"
-            rows.append(
-                row.assign(metric=metric, quantity=quantity, stratum=stratum, variant=variant, reference=reference)
-            )
+        a, b = (table["chaotic"].to_numpy(float)[:, None] for table in (first, second))
+        found = {
+            "agreement": resampled.mean([((a == b).astype(float), every)]),
+            "chance": resampled.statistic(partial(_chance, a, b), len(patients)),
+            "found": resampled.mean([(a * b, b)]),
+            "flagged": resampled.mean([(a, every)]),
+            "rank_correlation": _rank_correlation(first["flips"], second["flips"], resampled),
+        }
+        for quantity, row in found.items():
+            of = row.assign(quantity=quantity, stratum=stratum, variant=variant, reference=reference)
+            rows.append(of.assign(metric="correlation" if quantity == "rank_correlation" else "rate"))
     return pd.concat(rows, ignore_index=True)
+
+
+def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
+    """(R, 1) how often two unrelated memberships (P, 1) of these sizes agree."""
+    share_a, share_b = (weights @ mask / weights.sum(axis=1, keepdims=True) for mask in (first, second))
+    return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
 
 
 def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> pd.DataFrame:
     chosen = strata[(strata["definition"] == definition) & (strata["seed_set"] == seed_set)]
     return chosen.set_index("patient").loc[list(patients)]
-
-
-def _stability(first: pd.DataFrame, second: pd.DataFrame, resampled: Resampled) -> Iterator[tuple[str, pd.DataFrame]]:
-    a, b = (table["chaotic"].to_numpy(float) for table in (first, second))
-    every = np.ones((len(a), 1))
-
-    def chance(weights: Floats) -> Floats:
-        share_a, share_b = (weights @ mask / weights.sum(axis=1) for mask in (a, b))
-        unrelated: Floats = share_a * share_b + (1 - share_a) * (1 - share_b)
-        return unrelated
-
-    yield "agreement", resampled.mean([((a == b).astype(float)[:, None], every)])
-    yield "chance", resampled.statistic(chance, len(a))
-    yield "found", resampled.mean([((a * b)[:, None], b[:, None])])
-    yield "flagged", resampled.mean([(a[:, None], every)])
-    yield "rank_correlation", _rank_correlation(first["flips"], second["flips"], resampled)
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
