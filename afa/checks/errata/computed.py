@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -228,11 +227,13 @@ def support_met(bundle: Bundle) -> list[Row]:
 
 def pooled_start(bundle: Bundle, solver: Solver, most_duels: int) -> list[Row]:
     """Item 20: how two gauges correlate over duels with nothing observed, where no patient enters."""
-    start = cache(lambda model: mean_field(model, solver=solver).elbo)
+    duels = chosen_duels(bundle, most_duels)
+    entities = {id(model): model for duel in duels for model in duel}
+    own = {key: mean_field(model, solver=solver).elbo for key, model in entities.items()}
     values = []
-    for a, b in chosen_duels(bundle, most_duels):
-        one, zero, of_a, of_b = map(start, (*half_potentials(a - b), a, b))
-        values.append((one - zero, of_a - of_b))
+    for a, b in duels:
+        one, zero = (mean_field(model, solver=solver).elbo for model in half_potentials(a - b))
+        values.append((one - zero, own[id(a)] - own[id(b)]))
     closed, true = np.array(values, dtype=np.float64).reshape(-1, 2).T
     if len(closed) <= 2 or np.ptp(closed) <= EXACT or np.ptp(true) <= EXACT:
         waits_for = "duels whose two_elbo differs before any observation"

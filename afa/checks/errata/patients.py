@@ -295,11 +295,11 @@ def duel_readings(bundle: Bundle, cohort: Cohort, states: Sequence[State], solve
         scores = {
             "mixture": read.mean[0, 0],
             "product": product_scores(bundle, read, state.order[: state.t], values[0])[a, b],
-            "score": read.mean[0, 1],
+            "score": read.mean[0, -1],
         }
         settled = {name: np.where(np.abs(each) <= tie, 0.0, each) for name, each in scores.items()}
         budget, between = (read.sums[0, 0, :, Duel._fields.index(name)] for name in ("budget", "between"))
-        final = {"score": settled.pop("score"), "constant": read.constant[0, 1, a] - read.constant[0, 1, b]}
+        final = {"score": settled.pop("score"), "constant": read.constant[0, -1, a] - read.constant[0, -1, b]}
         case = {"patient": state.patient, **settled, "stack_a": read.stack_a[0, 0], "tight": budget, "between": between}
         cases.append(pd.DataFrame(case))
         finals.setdefault(state.patient, pd.DataFrame(final))
