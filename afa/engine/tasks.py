@@ -106,19 +106,25 @@ def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) 
     )
 
 
-def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64]) -> TaskPaths:
-    """Follow P patients along R given orders each.
+def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64], *, threads: int = 1) -> TaskPaths:
+    """Follow P patients along R given orders each; the same numbers for any number of threads.
 
     values : (P, M) in {-1, 0, +1}. orders : (P, R, M), each a permutation of the features.
     """
     found = follow(
-        task.bundle, values, orders, READ, only_changes=True, gamma=task.gamma, solver=task.solver, threads=1
+        task.bundle, values, orders, READ, only_changes=True, gamma=task.gamma, solver=task.solver, threads=threads
     )
     return _steps(task, found)
 
 
 def follow_gain(
-    task: Task, values: NDArray[np.int8], *, gain: str, target: str | None = None, last_step: int | None = None
+    task: Task,
+    values: NDArray[np.int8],
+    *,
+    gain: str,
+    target: str | None = None,
+    last_step: int | None = None,
+    threads: int = 1,
 ) -> TaskPaths:
     """Follow P patients, values (P, M), as `greedy` chooses by a gain of `afa.gain`; one order each.
 
@@ -137,7 +143,7 @@ def follow_gain(
         only_changes=True,
         gamma=task.gamma,
         solver=task.solver,
-        threads=1,
+        threads=threads,
     )
     paths = _steps(task, Followed._make(array[:, None] for array in found))
     lacking = len(task.bundle.support(task.bundle.entities[0])) + 1 - paths.t.shape[2]

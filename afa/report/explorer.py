@@ -9,7 +9,7 @@ page as text.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.course import CERTAIN, CHOICE, MOMENTS, RANKS, SCORES, Followed
-from afa.engine.follow import follow
+from afa.engine.course import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
+from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.errors import ConfigError, Fault, SanityError
 from afa.files import write_text
@@ -125,21 +125,15 @@ def explore(
     shown = next((i for i, run in enumerate(runs) if run[:2] == SHOWN_FIRST), 0)
     names = spread_patients(parts[runs[shown]], cohort.patients, most)
     rows = [cohort.patients.index(name) for name in names]
-    walked = [
-        _cell(bundle, cohort.values[rows], names, run, part, k=k, solver=solver, threads=threads)
-        for run, part in parts.items()
-    ]
-    way = Way(runs[shown].rule, runs[shown].gain, RANKED[0])
-    planners = [
-        planner_of(bundle, way, k, Gauge("differential"), solver, None, patient=name, seed=runs[shown].seed)
-        for name in names
-    ]
-    explored = explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows])
+    settings: dict[str, Any] = {"k": k, "solver": solver, "threads": threads}
+    walked = [_cell(bundle, cohort.values[rows], names, run, part, settings) for run, part in parts.items()]
+    way, gauge = Way(runs[shown].rule, runs[shown].gain, RANKED[0]), Gauge("differential")
+    planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=runs[shown].seed) for name in names]
     by = " with ".join(filter(None, runs[shown][:2]))
+    named = {"schedule": schedule, "cells": [run._asdict() for run in runs], "shown": shown}
     chosen = f"Spread evenly over the steps at which {by} certifies the top {k}, earliest and latest included."
-    cells = [run._asdict() for run in runs]
-    explored.summary.update(scores=list(RANKED), schedule=schedule, cells=cells, shown=shown, chosen=chosen)
-    return explored
+    named |= {"scores": list(RANKED), "chosen": chosen}
+    return explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows], named)
 
 
 def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Sequence[int]) -> dict[str, Any]:
@@ -187,12 +181,9 @@ def _cell(
     names: Sequence[str],
     run: Run,
     part: pd.DataFrame,
-    *,
-    k: int,
-    solver: Solver,
-    threads: int | None,
+    settings: Mapping[str, Any],
 ) -> Walked:
-    """One run of some patients along the choices of the table; `part` has its rows."""
+    """One run of some patients along the choices of the table; `part` has its rows, settings are of `by_engine`."""
     where = f"table choices, {' '.join(filter(None, run[:2]))}, seed {run.seed}"
     shape = len(names), len(bundle.features) + 1
     place = {name: i for i, name in enumerate(names)}
@@ -206,12 +197,11 @@ def _cell(
     orders = np.array(asked, dtype=np.int64).reshape(shape)[:, 1:]
     permuted = np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(shape[1] - 1), (shape[0], 1)))
     _check(permuted, where, "other features", "each feature of the bundle once", again)
-    settings: dict[str, Any] = {"k": k, "ranks": RANKED, "solver": solver, "threads": threads}
-    found = follow(bundle, values, orders, READ, gain=run.gain or None, target=TARGET.get(run.gain), **settings)
-    walked = walked_of(found, bundle, k)
+    walked = by_engine(bundle, values, run.gain, orders, **settings)
+    expected = f"those of this bundle, cohort and k = {settings['k']}"
     for column in ("resolved", "certified"):
         same = np.array_equal(part[column].to_numpy().reshape(shape), getattr(walked, column))
-        _check(same, f"{where}, column {column}", "other numbers", f"those of this bundle, cohort and k = {k}", again)
+        _check(same, f"{where}, column {column}", "other numbers", expected, again)
     kept = walked.certified[:, 1:] | ~walked.certified[:, :-1]
     if not kept.all():
         step = "this is a fault of the program: report the bundle and this patient"
@@ -220,8 +210,27 @@ def _cell(
     return walked._replace(fallback=part["fallback"].to_numpy(dtype=bool).reshape(shape)[:, 1:])
 
 
-def walked_of(found: Followed, bundle: Bundle, k: int) -> Walked:
-    """What `READ` reads along some orders."""
+def by_engine(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    gain: str,
+    orders: NDArray[np.int64] | None,
+    *,
+    k: int,
+    allocation: str = "random",
+    **settings: Any,
+) -> Walked:
+    """B patients, values (B, M), as a rule chooses by a gain, "" for none; or along orders (B, M).
+
+    settings : of `afa.engine.follow.course_of`.
+    """
+    settings |= {"gain": gain or None, "target": TARGET.get(gain), "k": k, "ranks": RANKED}
+    if orders is None:
+        found = choose(bundle, values, READ, allocation=allocation, **settings)
+    else:
+        found = follow(bundle, values, orders, READ, **settings)
+        asked = np.take_along_axis(values, orders, axis=1) != MISSING
+        found = found._replace(order=np.where(asked, orders, -1))
     inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), k)
     path, row = np.ogrid[: len(inside), : inside.shape[1]]
 
@@ -254,8 +263,9 @@ def explored_of(
     runs: Sequence[Walked],
     planners: Sequence[TopKPlanner],
     measured: NDArray[np.int8],
+    named: Mapping[str, Any],
 ) -> Explored:
-    """Some patients of a cohort, by their rows, along some runs; the summary without what names the runs.
+    """Some patients of a cohort, by their rows, along some runs; `named` is what the summary says of these.
 
     planners : one for each patient, not asked yet, that goes the way of the run that is shown first. measured : (B, M)
     their values, `MISSING` where there is none.
@@ -265,7 +275,7 @@ def explored_of(
     for i, row in enumerate(rows):
         values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
         found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs]})
-    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k, "explained": EXPLAINED}, found)
+    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k, "explained": EXPLAINED, **named}, found)
 
 
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:

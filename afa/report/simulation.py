@@ -25,19 +25,16 @@ from afa.closure import Closure
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.csvfile import marked_table
 from afa.engine.course import MISSING
-from afa.engine.follow import choose, follow
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_csv
 from afa.inference.meanfield import Solver
-from afa.mrf import Floats
-from afa.orders import random_order
+from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
-from afa.report.explorer import RANKED, READ, Explored, Walked, boundary_of, evenly, explored_of, walked_of
-from afa.stages.allocation.tables import TARGET
+from afa.report.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of
 from afa.stages.simulate import Simulation, ways_of
 from afa.stages.simulate import simulate as followed
-from afa.stages.simulate.walks import Gauge, Way, is_compiled, measured_first, planner_of, prices_of, ranked, steps
+from afa.stages.simulate.walks import Gauge, Way, is_compiled, measured_first, planned, planner_of, prices_of, ranked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,72 +71,47 @@ def explore_simulation(
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
     prices, solver = prices_of(bundle, costs), Solver()
     scores = EXPLICIT_SCORES if gauge.coupling == "explicit" else RANKED
-    walked = []
     if gauge.coupling != "explicit":
         bundle = bundle.contrasts()
 
     def planners(way: Way, seed: int) -> list[TopKPlanner]:
         return [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]
 
+    walked = []
     for way, seed in runs:
         if is_compiled(bundle, way, gauge, prices):
-            walked.append(_by_engine(bundle, values, names, way, seed, k=k, solver=solver, threads=threads))
-            continue
-        asked = zip(planners(way, seed), values, strict=True)
-        each = [_by_planner(planner, row, scores, way) for planner, row in asked]
-        walked.append(Walked(*map(np.stack, zip(*each, strict=True))))
-    explored = explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values)
+            orders = random_orders(bundle.features, names, [seed])[:, 0]
+            given = measured_first(orders, values) if way.allocation == "random" else None
+            settings: dict[str, Any] = {"allocation": way.allocation, "k": k, "solver": solver, "threads": threads}
+            walked.append(by_engine(bundle, values, way.gain, given, **settings))
+        else:
+            walked.append(_by_planners(planners(way, seed), values, scores, way))
     several = len({way.score for way, _ in runs}) > 1
     cells = [
         {"rule": f"{way.allocation} by {way.score}" if several else way.allocation, "gain": way.gain, "seed": seed}
         for way, seed in runs
     ]
     chosen = f"{len(names)} of {n} patients, evenly by name."
-    explored.summary.update(scores=list(scores), schedule="every", cells=cells, shown=0, chosen=chosen)
-    return explored
+    named = {"scores": list(scores), "schedule": "every", "cells": cells, "shown": 0, "chosen": chosen}
+    return explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values, named)
 
 
-def _by_engine(
-    bundle: Bundle,
-    values: NDArray[np.int8],
-    names: Sequence[str],
-    way: Way,
-    seed: int,
-    *,
-    k: int,
-    solver: Solver,
-    threads: int,
-) -> Walked:
-    of_gain = {"gain": way.gain or None, "target": TARGET.get(way.gain)}
-    settings: dict[str, Any] = of_gain | {"k": k, "ranks": RANKED, "solver": solver, "threads": threads}
-    if way.allocation != "random":
-        return walked_of(choose(bundle, values, READ, allocation=way.allocation, **settings), bundle, k)
-    orders = np.array([random_order(bundle.features, patient=name, seed=seed) for name in names])
-    orders = measured_first(orders, values)
-    walked = walked_of(follow(bundle, values, orders, READ, **settings), bundle, k)
-    return walked._replace(order=np.where(np.take_along_axis(values, orders, axis=1) == MISSING, -1, orders))
-
-
-def _by_planner(planner: TopKPlanner, values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """One patient, values (M,), as a planner asks; the arrays of `Walked` without their first axis."""
-    m = len(values)
-    order, worth, fallback = np.full(m, -1), np.zeros(m), np.zeros(m, dtype=np.bool_)
-    resolved, certified = np.zeros(m + 1, dtype=np.int64), np.zeros(m + 1, dtype=np.bool_)
-    names, margin = name_places(planner.bundle.entities), np.zeros(m + 1)
-    place = np.zeros((m + 1, len(scores), len(names)), dtype=np.int16)
+def _by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
+    """B patients, values (B, M), as planners ask, one each."""
     weighs = bool(way.gain) and ":" not in way.allocation
-    ahead: Floats = np.zeros(m)
-    for t, taken in enumerate(steps(planner, values)):
-        if taken >= 0:
-            order[t - 1], worth[t - 1] = taken, ahead[taken]
+
+    def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
         view, asked = planner._view(), planner.suggest()
         ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
-        fallback[t : t + 1] = weighs and asked is not None and asked.over is None
-        resolved[t], certified[t] = view.resolved.sum(), view.certified
+        worth = ahead[view.features.index(asked.features[0])] if asked else 0.0
+        fallback = weighs and asked is not None and asked.over is None
         found = [ranked(planner, score) for score in scores]
-        place[t] = [of_score for _, of_score in found]
-        margin[t] = found[0][0][boundary_of(place[t, 0], names, planner.k)]
-    return Walked(order, worth, fallback, resolved, certified, place, margin)
+        place = np.array([of_score for _, of_score in found], dtype=np.int16)
+        margin = found[0][0][boundary_of(place[0], name_places(view.entities), planner.k)]
+        return worth, fallback, view.resolved.sum(), view.certified, place, margin
+
+    told, worth, fallback, *by_round = planned(planners, values, read)
+    return Walked(told[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
 
 
 def write_simulation(

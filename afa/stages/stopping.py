@@ -27,7 +27,7 @@ from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import closures_beside, note, top_k_size
-from afa.stages.simulate.walks import Gauge, Way, planned_truth, planner_of, steps
+from afa.stages.simulate.walks import Gauge, Way, planned, planned_truth, planner_of
 from afa.stages.topk import Targets
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.resampling import first_where, quartiles_of_rounds
@@ -184,15 +184,14 @@ def watch_planners(
     planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
 ) -> Watched:
     """Follow P patients, values (P, M), by a planner each, along orders (P, M) or as the planners choose."""
-    read: list[list[tuple[Any, ...]]] = []
-    for i, planner in enumerate(planners):
-        read.append([])
-        for _ in steps(planner, values[i], None if orders is None else orders[i]):
-            posterior = 0.0 if planner.undecided() else planner.answer_probability()
-            inside = np.isin(planner.bundle.entities, planner.top_k())
-            certain, probability = planner.certified(), planner.boundary_probability()
-            read[-1].append((inside, certain, probability, posterior, planner.largest_gain()))
-    return Watched(*(np.array([[seen[field] for seen in rounds] for rounds in read]) for field in range(5)))
+
+    def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
+        posterior = 0.0 if planner.undecided() else planner.answer_probability()
+        inside = np.isin(planner.bundle.entities, planner.top_k())
+        certain, probability = planner.certified(), planner.boundary_probability()
+        return inside, certain, probability, posterior, planner.largest_gain()
+
+    return Watched(*planned(planners, values, read, orders)[1:])
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:

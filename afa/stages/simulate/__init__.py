@@ -26,17 +26,15 @@ from afa.planner.options import gauge_of
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.inputs import check_encoding, check_possible, labels_of
 from afa.stages.labels.tasks import settled
-from afa.stages.simulate.binary import BinaryTask, check_binary
+from afa.stages.simulate.binary import BinaryTask
 from afa.stages.simulate.walks import (
     CHOOSES_WITHOUT_GAIN,
     DRAWN,
     IN_UNITS,
-    Asked,
     Gauge,
     TopKTask,
     Walk,
     Way,
-    planner_of,
     prices_of,
 )
 from afa.stats.accuracy import ranking, share_of
@@ -115,17 +113,18 @@ def simulate(
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
     n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
-    shared = Asked(
-        bundle=bundle,
-        patients=cohort.patients,
-        values=values,
-        labels=labels if entity is None else asked,
-        prices=prices_of(bundle, costs),
-        gauge=gauge,
-        solver=solver or Solver(),
-        threads=threads,
-    )
-    setting = _setting(shared, ways, k=k, entity=entity)
+    given: dict[str, Any] = {"bundle": bundle, "patients": cohort.patients, "values": values, "gauge": gauge}
+    given |= {"prices": prices_of(bundle, costs), "solver": solver or Solver(), "threads": threads}
+    setting: TopKTask | BinaryTask
+    if entity is not None:
+        setting = BinaryTask(**given, labels=asked, entity=entity)
+    elif len(bundle.entities) < 2:
+        step = "add entities, or ask for the one with --entity"
+        raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
+    else:
+        setting = TopKTask(**given, labels=labels, k=k)
+    for way in ways:
+        setting.check(way)
     resampled = patient_weights(n_patients, resamples=resamples, purpose="simulate")
     weights = np.concatenate([np.ones((1, n_patients)), resampled])
     has_labels = bool((~np.isnan(asked)).any())
@@ -138,21 +137,6 @@ def simulate(
             sums.add(setting.walk(seen, way, seed, tick), weights[:, rows], keep_scores=has_labels)
     every = {**runs, (CONSTANT, seeds[0]): constant}
     return Simulation(curves(every, weights, asked, len(bundle.features) + 1, confidence), features_needed(runs))
-
-
-def _setting(shared: Asked, ways: Sequence[Way], *, k: int, entity: str | None) -> TopKTask | BinaryTask:
-    """The setting that was asked for, every way of which can be gone."""
-    bundle, given = shared.bundle, vars(shared)
-    if entity is not None:
-        for way in ways:
-            check_binary(way, bundle, entity, shared.gauge, shared.solver)
-        return BinaryTask(**given, entity=entity)
-    if len(bundle.entities) < 2:
-        step = "add entities, or ask for the one with --entity"
-        raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
-    for way in ways:
-        planner_of(bundle, way, k, shared.gauge, shared.solver)
-    return TopKTask(**given, k=k)
 
 
 CURVES = ("allocation", "gain", "score", "seed", "t", "metric", "value", "low", "high", "n")

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads
 from afa.engine.course import MISSING
 from afa.engine.paths import watch_task
 from afa.engine.tasks import (
@@ -31,20 +30,18 @@ from afa.engine.tasks import (
     task_of,
 )
 from afa.errors import ConfigError, Fault
-from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.planner import BinaryPlanner
 from afa.stages.simulate.walks import (
     DRAWN,
     Asked,
-    Gauge,
     Walk,
     Way,
     ends,
     measured_first,
+    planned,
     spent_until,
-    steps,
     tell,
     weighs_items,
 )
@@ -52,7 +49,6 @@ from afa.stages.simulate.walks import (
 BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
 """With one duel there is nothing to allocate: every rule that weighs duels chooses as `greedy` does."""
 
-SCORES = METHODS
 DECIDES = "two_elbo"
 """The score whose calibrated sign is the decision; others are only what the gain `f_target` is of."""
 
@@ -157,48 +153,64 @@ class BinaryTask(Asked):
         return Walk(parts, needed, spent_until(needed, paths.order, self.prices), paths.scores)
 
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
-        orders = self._orders(seen, way, seed)
+        orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if self.gauge.coupling != "explicit":
-            given = orders if way.allocation in DRAWN else None
+            given = orders if drawn else None
             found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.threads)
             return BinaryPaths(orders, found.log_odds, found.certain)
-        last_round = len(self.bundle.features)
-        scores = np.zeros((len(orders), last_round + 1))
-        certified = np.zeros(scores.shape, dtype=np.bool_)
-
-        def work(first: int, last: int) -> None:
-            values = seen.values[first:last]
-            if way.allocation in DRAWN:
-                paths = follow_orders(task, values, orders[first:last, None])
-            else:
-                paths = follow_gain(task, values, gain=gain, target=target)
-            rounds, called = paths.t[:, 0], paths.calls[:, 0, :, CERTIFIED] != 0
-            scores[first:last] = _by_round(rounds, getattr(paths, way.score)[:, 0], last_round)
-            certified[first:last] = _by_round(rounds, called, last_round)
-
-        in_threads(work, len(seen.names), self.threads)
-        return BinaryPaths(orders, scores, certified)
+        if drawn:
+            paths = follow_orders(task, seen.values, orders[:, None], threads=self.threads)
+        else:
+            paths = follow_gain(task, seen.values, gain=gain, threads=self.threads)
+        every = np.arange(len(self.bundle.features) + 1)
+        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # of the last feature that matters by then
+        called = paths.calls[:, 0, :, CERTIFIED] != 0
+        scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
+        return BinaryPaths(orders, scores, np.take_along_axis(called, step, axis=1))
 
     def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> BinaryPaths:
-        drawn = self._orders(seen, way, seed)
-        order, scores = drawn.copy(), np.zeros((len(drawn), drawn.shape[1] + 1))
-        certified = np.zeros(scores.shape, dtype=np.bool_)
-        for patient, values in enumerate(seen.values):
-            planner = self._planner(way)
-            given = drawn[patient] if way.allocation in DRAWN else None
-            for t, taken in enumerate(steps(planner, values, given)):
-                order[patient, t - 1] = taken  # of t = 0 the last, which is written again
-                certified[patient, t] = planner.resolved()
-                if self.gauge.coupling == "explicit":
-                    scores[patient, t] = planner.score()
-                elif planner.decision():
-                    scores[patient, t] = planner.log_odds()
-            tick(1)
-        return BinaryPaths(order, scores, certified)
+        orders = self._orders(seen, way, seed) if way.allocation in DRAWN else None
+
+        def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
+            if self.gauge.coupling == "explicit":
+                return planner.score(), planner.resolved()
+            return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
+
+        planners = (self._planner(way) for _ in seen.names)
+        told, *found = planned(planners, seen.values, read, orders, tick)
+        return BinaryPaths(told[:, 1:], *found)
 
     def _planner(self, way: Way) -> BinaryPlanner:
-        return planner_of(self.bundle, self.entity, way, self.gauge, self.solver)
+        """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""
+        return BinaryPlanner(
+            self.bundle,
+            entity=self.entity,
+            score=way.score,
+            gain=way.gain or "wald_magnitude",
+            allocation="greedy" if way.allocation in DRAWN else way.allocation,
+            solver=self.solver,
+            coupling=self.gauge.coupling,
+            tau=self.gauge.tau,
+        )
+
+    def check(self, way: Way) -> None:
+        """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
+        explicit = self.gauge.coupling == "explicit"
+        if way.allocation not in BINARY_RULES:
+            expected, step = f"with --entity one of {', '.join(BINARY_RULES)}", "greedy stands for the others"
+            raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
+        scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
+        if way.score not in scores:
+            expected = f"with --entity {' or '.join(scores)}"
+            raise ConfigError(Fault("--score", repr(way.score), expected, "leave it out, or choose one of these"))
+        if way.gain == "f_target" and way.score == "wald":
+            raise ConfigError(Fault("--gain", "f_target of wald", "a score that expects something", "choose another"))
+        if self.gauge.holds is not None:
+            found, expected = repr(self.gauge.holds), "none where one entity is asked for"
+            raise ConfigError(Fault("holds", found, expected, "leave it out"))
+        if explicit or self.gauge.tau is not None:
+            self._planner(way)
 
     def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:
         """(B, M) random orders; under `random_own` the entity's own features come first, in the same order."""
@@ -208,43 +220,6 @@ class BinaryTask(Asked):
             own = np.isin(np.arange(len(features)), self.bundle.support(self.entity))
             orders = np.take_along_axis(orders, np.argsort(~own[orders], axis=1, kind="stable"), axis=1)
         return measured_first(orders, seen.values)
-
-
-def planner_of(bundle: Bundle, entity: str, way: Way, gauge: Gauge, solver: Solver) -> BinaryPlanner:
-    """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""
-    return BinaryPlanner(
-        bundle,
-        entity=entity,
-        score=way.score,
-        gain=way.gain or "wald_magnitude",
-        allocation="greedy" if way.allocation in DRAWN else way.allocation,
-        solver=solver,
-        coupling=gauge.coupling,
-        tau=gauge.tau,
-    )
-
-
-def check_binary(way: Way, bundle: Bundle, entity: str, gauge: Gauge, solver: Solver) -> None:
-    """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
-    if way.allocation not in BINARY_RULES:
-        expected, step = f"with --entity one of {', '.join(BINARY_RULES)}", "greedy stands for the others"
-        raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
-    scores = SCORES if way.gain == "f_target" or gauge.coupling == "explicit" else (DECIDES,)
-    if way.score not in scores:
-        expected = f"with --entity {' or '.join(scores)}"
-        raise ConfigError(Fault("--score", repr(way.score), expected, "leave it out, or choose one of these"))
-    if way.gain == "f_target" and way.score == "wald":
-        raise ConfigError(Fault("--gain", "f_target of wald", "a score that expects something", "choose another score"))
-    if gauge.holds is not None:
-        raise ConfigError(Fault("holds", repr(gauge.holds), "none where one entity is asked for", "leave it out"))
-    if gauge.coupling == "explicit" or gauge.tau is not None:
-        planner_of(bundle, entity, way, gauge, solver)
-
-
-def _by_round(rounds: NDArray[np.int32], steps: NDArray, last_round: int) -> NDArray:  # type: ignore[type-arg]
-    """(B, M + 1) what holds after t observations, from values (B, s + 1) by step made at `rounds`."""
-    step = (rounds[:, :, None] <= np.arange(last_round + 1)).sum(axis=1) - 1
-    return np.take_along_axis(steps, step, axis=1)
 
 
 def _right(signs: NDArray[np.int8], target: NDArray[np.int8], among: NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -8,10 +8,10 @@ costs. What of a patient was not measured is never asked for (docs/decisions.md,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,15 @@ from afa.engine.rules import COMPILED, NONE
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.planner import BinaryPlanner, TopKPlanner
+from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.rulenames import WITHOUT_GAIN
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.topk import Targets, clinical_k
 from afa.stats.accuracy import overlap, precisions_by_prevalence
 from afa.stats.resampling import first_where
+
+AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
 DRAWN = ("random", "random_own")
@@ -163,7 +165,7 @@ class TopKTask(Asked):
         if self.gauge.coupling != "explicit":
             return full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.solver)
         way = Way("random", "", "two_elbo")
-        return planned_truth(values, [self._planner(way, "", 0) for _ in values])
+        return planned_truth(values, [self._planner(way) for _ in values])
 
     def constant(self, seen: Seen) -> Walk:
         """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
@@ -220,24 +222,22 @@ class TopKTask(Asked):
         return Paths(paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified)
 
     def _planned(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
-        bundle, pairs = self.bundle, all_pairs(len(self.bundle.entities))
-        shape = len(seen.names), len(bundle.features) + 1
-        order = np.zeros((shape[0], shape[1] - 1), dtype=np.int64)
-        right, certified = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
-        place = np.zeros((*shape, len(bundle.entities)), dtype=np.int64)
-        for patient, name in enumerate(seen.names):
-            planner, winner = self._planner(way, name, seed), seen.truth.winner[patient]
-            for t, taken in enumerate(steps(planner, seen.values[patient])):
-                order[patient, t - 1] = taken  # of t = 0 the last, which is written again
-                scores, place[patient, t] = ranked(planner)
-                calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
-                right[patient, t] = (0.5 * (1 + calls * winner))[winner != 0].sum()
-                certified[patient, t] = planner.certified()
-            tick(1)
-        return Paths(order, right, place, certified)
+        pairs = all_pairs(len(self.bundle.entities))
 
-    def _planner(self, way: Way, name: str, seed: int) -> TopKPlanner:
+        def read(planner: TopKPlanner, patient: int) -> tuple[Any, ...]:
+            (scores, place), winner = ranked(planner), seen.truth.winner[patient]
+            calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
+            return (0.5 * (1 + calls * winner))[winner != 0].sum(), place, planner.certified()
+
+        planners = (self._planner(way, name, seed) for name in seen.names)
+        told, *found = planned(planners, seen.values, read, tick=tick)
+        return Paths(told[:, 1:], *found)
+
+    def _planner(self, way: Way, name: str = "", seed: int = 0) -> TopKPlanner:
         return planner_of(self.bundle, way, self.k, self.gauge, self.solver, self.prices, patient=name, seed=seed)
+
+    check = _planner
+    """A `PlannerError`, or the `ConfigError` of a custom rule, where no planner goes this way."""
 
 
 def is_compiled(bundle: Bundle, way: Way, gauge: Gauge, prices: Floats | None) -> bool:
@@ -251,16 +251,14 @@ def weighs_items(bundle: Bundle, way: Way, prices: Floats | None) -> bool:
     return way.allocation not in DRAWN and (prices is not None or bool(measurements_of(bundle)))
 
 
-def tell(planner: TopKPlanner | BinaryPlanner, values: NDArray[np.int8]) -> None:
+def tell(planner: Planner, values: NDArray[np.int8]) -> None:
     """Tell a planner all that was measured of a patient, values (M,)."""
     known = {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}
     if known:
         planner.observe_all(known)
 
 
-def steps(
-    planner: TopKPlanner | BinaryPlanner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None
-) -> Iterator[int]:
+def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None) -> Iterator[int]:
     """Ask and tell a planner until all is known of a patient, values (M,); M + 1 times what was told last, or -1.
 
     order : what it is given instead of what it asks for, as long as it may be asked for.
@@ -278,6 +276,26 @@ def steps(
             continue
         planner.observe(feature, int(values[place[feature]]))
         yield place[feature]
+
+
+def planned(
+    planners: Iterable[AnyPlanner],
+    values: NDArray[np.int8],
+    read: Callable[[AnyPlanner, int], tuple[Any, ...]],
+    orders: NDArray[np.int64] | None = None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> list[NDArray[Any]]:
+    """Follow B patients, values (B, M), by a planner each: arrays (B, M + 1, ...) by t, from 0 to M.
+
+    The first is the feature that was told last, -1 for none; then come the numbers of `read`, given a planner and the
+    place of its patient. orders : (B, M) what planners are given; they choose unless it is. tick : as of `simulate`.
+    """
+    seen: list[list[tuple[Any, ...]]] = []
+    for patient, planner in enumerate(planners):
+        told = steps(planner, values[patient], None if orders is None else orders[patient])
+        seen.append([(feature, *read(planner, patient)) for feature in told])
+        tick(1)
+    return [np.array([[found[field] for found in rounds] for rounds in seen]) for field in range(len(seen[0][0]))]
 
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
@@ -345,12 +363,11 @@ def spent_until(needed: Mapping[str, Floats], order: NDArray[np.int64], prices: 
     """What the features up to a round cost, (B,) by criterion, of rounds (B,) and orders (B, M); nothing unpriced."""
     if prices is None:
         return {}
-    spent = np.concatenate([np.zeros((len(order), 1)), np.cumsum(prices[order], axis=1)], axis=1)
-    until = {}
+    spent, until = np.concatenate([np.zeros((len(order), 1)), np.cumsum(prices[order], axis=1)], axis=1), {}
     for criterion, rounds in needed.items():
         reached = np.isfinite(rounds)
-        until[criterion] = rounds.copy()
-        until[criterion][reached] = spent[reached, rounds[reached].astype(np.int64)]
+        last = np.where(reached, rounds, 0).astype(np.int64)
+        until[criterion] = np.where(reached, spent[np.arange(len(order)), last], rounds)
     return until
 
 
