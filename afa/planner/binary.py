@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from scipy.special import expit
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
-from afa.closure import STRENGTH, Closure, closed_bundle
+from afa.closure import STRENGTH, closed_bundle
 from afa.errors import Fault, PlannerError
-from afa.inference.meanfield import Solver
 from afa.planner.base import Planner
-from afa.planner.menu import Costs, Panels
-from afa.planner.options import INFORMATION, Options, Stop, bundle_given, explicit_of, gauge_of
+from afa.planner.options import INFORMATION, Given, Options, bundle_given, explicit_of, gauge_of, listing_options
 
 
 class BinaryPlanner(Planner):
@@ -42,6 +39,7 @@ class BinaryPlanner(Planner):
 
     calibrated = True
 
+    @listing_options
     def __init__(
         self,
         bundle: Bundle | str | Path,
@@ -49,44 +47,18 @@ class BinaryPlanner(Planner):
         entity: str,
         score: str = "two_elbo",
         gain: str = "cmi",
-        target: str | None = None,
         allocation: str | Rule | None = None,
-        inference: str = "mean_field",
-        solver: Solver | None = None,
-        start: str = "uniform",
-        look_ahead: str = "same",
-        costs: Costs = None,
-        panels: Panels = None,
-        first: Sequence[str] = (),
-        stop: Stop | Callable[[Planner], str | bool | None] | None = None,
-        patient: str = "",
-        seed: int = 0,
-        coupling: Closure | None = None,
         strength: float = STRENGTH,
-        tau: float | str | None = None,
+        **options: Unpack[Given],
     ) -> None:
         self.entity = entity
-        options = Options(
-            score=score,
-            gain=gain,
-            target=target,
-            allocation=allocation or (INFORMATION if gain == INFORMATION else "greedy"),
-            inference=inference,
-            solver=solver,
-            start=start,
-            look_ahead=look_ahead,
-            costs=costs,
-            panels=panels,
-            first=first,
-            stop=stop,
-            patient=patient,
-            seed=seed,
-        )
+        allocation = allocation or (INFORMATION if gain == INFORMATION else "greedy")
+        checked = Options(score=score, gain=gain, allocation=allocation, **options)
         bundle = bundle_given(bundle)
-        gauge = gauge_of(bundle, coupling)
-        explicit = explicit_of(bundle, options, gauge, entity=entity, tau=tau)
+        gauge = gauge_of(bundle, checked.coupling)
+        explicit = explicit_of(bundle, checked, gauge, entity=entity)
         models = closed_bundle(bundle, entity, "shared" if gauge == "shared" else "differential", strength)
-        super().__init__(models, options, explicit, k=1, entity=entity, coupling=gauge, strength=strength)
+        super().__init__(models, checked, explicit, k=1, entity=entity, coupling=gauge, strength=strength)
         self.asked_of = bundle
 
     def score(self) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
+from inspect import signature
 from math import inf
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, get_args
 
 from afa.allocate import RULES, Rule
 from afa.allocate.information import Information
@@ -107,14 +108,10 @@ class Stop:
         return vars(self) | {"own": self.own is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """As given to a planner; what they mean is said at `TopKPlanner`. A wrong one raises a `PlannerError`."""
+class Given(TypedDict, total=False):
+    """The options of both planners that mean the same to both; `TopKPlanner` says what."""
 
-    score: str
-    gain: str
     target: str | None
-    allocation: str | Rule
     inference: str
     solver: Solver | None
     start: str
@@ -125,6 +122,30 @@ class Options:
     stop: Stop | Callable[[Planner], str | bool | None] | None
     patient: str
     seed: int
+    coupling: Closure | None
+    tau: float | str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of both planners, those of `Given` with their defaults. A wrong one raises a `PlannerError`."""
+
+    score: str
+    gain: str
+    allocation: str | Rule
+    target: str | None = None
+    inference: str = "mean_field"
+    solver: Solver | None = None
+    start: str = "uniform"
+    look_ahead: str = "same"
+    costs: Costs = None
+    panels: Panels = None
+    first: Sequence[str] = ()
+    stop: Stop | Callable[[Planner], str | bool | None] | None = None
+    patient: str = ""
+    seed: int = 0
+    coupling: Closure | None = None
+    tau: float | str | None = None
 
     def __post_init__(self) -> None:
         if self.score == "kl":
@@ -241,27 +262,21 @@ class Explicit(NamedTuple):
 
 
 def explicit_of(
-    bundle: Bundle,
-    options: Options,
-    gauge: str,
-    *,
-    entity: str | None = None,
-    holds: str | None = None,
-    tau: float | str | None = None,
+    bundle: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
 ) -> Explicit | None:
     """The explicit gauge, or None where `gauge` is another; a `PlannerError` where an option does not go with either.
 
-    entity : the question; None for the top k. holds : as the bundle says unless given. tau : how far log-odds are
-    believed, a number, 1 unless given, or `EFFECTIVE` (docs/decisions.md, F16).
+    entity : the question; None for the top k. holds : as the bundle says unless given. `tau` of the options : how far
+    log-odds are believed, a number, 1 unless given, or `EFFECTIVE` (docs/decisions.md, F16).
     """
     if gauge != "explicit":
-        for name, given in (("holds", holds), ("tau", tau)):
+        for name, given in (("holds", holds), ("tau", options.tau)):
             if given is not None:
                 found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
                 raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
         return None
     holds = holds or ("several" if bundle.rates is None else bundle.rates.holds)
-    tau = 1.0 if tau is None else tau
+    tau = 1.0 if options.tau is None else options.tau
     one_of("holds", holds, HOLDS)
     one_of("score", options.score, EXPLICIT_SCORES)
     one_of("gain", options.gain, EXPLICIT_GAINS)
@@ -309,3 +324,15 @@ def one_of(option: str, given: str, known: Sequence[str]) -> None:
     """Refuse an option of the planner that is not among the known ones."""
     if given not in known:
         raise PlannerError(Fault(f"planner option {option}", repr(given), " or ".join(known), "choose one of these"))
+
+
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def listing_options(init: Init) -> Init:
+    """The `__init__` of a planner with a signature that lists what `**options` can be."""
+    own, every = signature(init), signature(Options).parameters
+    named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    further = [each for name, each in every.items() if name not in own.parameters]
+    vars(init)["__signature__"] = own.replace(parameters=[*named, *further])
+    return init

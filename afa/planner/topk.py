@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from numbers import Integral
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -12,20 +12,27 @@ from scipy.special import expit, softmax
 from afa.allocate import Rule
 from afa.allocate.base import name_places
 from afa.bundle import Bundle
-from afa.closure import Closure
 from afa.copeland import copeland_wins
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import AS_PROBABLE
 from afa.engine.patient import Patient
 from afa.engine.ranks import ranks_of
 from afa.errors import Fault, PlannerError
-from afa.inference.meanfield import Solver
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.explicit import ImpliedPatient
-from afa.planner.menu import Costs, Panels
-from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Options, Stop, bundle_given, explicit_of, gauge_of, one_of
+from afa.planner.options import (
+    ALL_DUELS_UP_TO,
+    INFORMATION,
+    Given,
+    Options,
+    bundle_given,
+    explicit_of,
+    gauge_of,
+    listing_options,
+    one_of,
+)
 from afa.preference import gaussian_sign
 
 
@@ -76,6 +83,7 @@ class TopKPlanner(Planner):
 
     """
 
+    @listing_options
     def __init__(
         self,
         bundle: Bundle | str | Path,
@@ -83,22 +91,10 @@ class TopKPlanner(Planner):
         k: int = 1,
         score: str | None = None,
         gain: str | None = None,
-        target: str | None = None,
         allocation: str | Rule | None = None,
-        inference: str = "mean_field",
-        solver: Solver | None = None,
-        start: str = "uniform",
-        look_ahead: str = "same",
         layer0: str | None = None,
-        costs: Costs = None,
-        panels: Panels = None,
-        first: Sequence[str] = (),
-        stop: Stop | Callable[[Planner], str | bool | None] | None = None,
-        patient: str = "",
-        seed: int = 0,
-        coupling: Closure | None = None,
         holds: str | None = None,
-        tau: float | str | None = None,
+        **options: Unpack[Given],
     ) -> None:
         bundle = bundle_given(bundle)
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):
@@ -107,7 +103,7 @@ class TopKPlanner(Planner):
                 step = f"ask whether it holds: BinaryPlanner, or --entity {bundle.entities[0]}"
                 raise PlannerError(Fault(f"bundle {bundle.name}", "one entity", "two or more to rank", step))
             raise PlannerError(Fault("planner option k", repr(k), expected, "choose a whole number of these"))
-        asked_of, gauge = bundle, gauge_of(bundle, coupling)
+        asked_of, gauge = bundle, gauge_of(bundle, options.get("coupling"))
         if gauge == "shared":
             found, step = "'shared': a ranking has no two classes", "leave it out"
             raise PlannerError(Fault("planner option coupling", found, "differential or explicit", step))
@@ -118,7 +114,7 @@ class TopKPlanner(Planner):
             if gauge == "explicit":
                 expected = "none where the bundle says how often"
                 raise PlannerError(Fault("planner option layer0", repr(layer0), expected, "leave it out"))
-            bundle = without_eliminated(bundle, k, criterion=layer0, solver=solver)
+            bundle = without_eliminated(bundle, k, criterion=layer0, solver=options.get("solver"))
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
         gain = gain or (INFORMATION if bundle.implies else "cmi")
@@ -126,25 +122,11 @@ class TopKPlanner(Planner):
             allocation = INFORMATION
         elif allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
-        options = Options(
-            score=score or ("two_elbo" if gauge == "explicit" else "linearity"),
-            gain=gain,
-            target=target,
-            allocation=allocation,
-            inference=inference,
-            solver=solver,
-            start=start,
-            look_ahead=look_ahead,
-            costs=costs,
-            panels=panels,
-            first=first,
-            stop=stop,
-            patient=patient,
-            seed=seed,
-        )
-        explicit = explicit_of(bundle, options, gauge, holds=holds, tau=tau)
+        score = score or ("two_elbo" if gauge == "explicit" else "linearity")
+        checked = Options(score=score, gain=gain, allocation=allocation, **options)
+        explicit = explicit_of(bundle, checked, gauge, holds=holds)
         self.holds: str | None = explicit.holds if explicit else None
-        super().__init__(bundle, options, explicit, k=int(k), layer0=layer0)
+        super().__init__(bundle, checked, explicit, k=int(k), layer0=layer0)
         self.settings["k"] = int(k)
         self.asked_of = asked_of
 
