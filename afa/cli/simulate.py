@@ -69,14 +69,13 @@ def simulate(
     json: options.AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
-    from rich.console import Console
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
     from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
-    from afa.report.simulation import CARD, FILES, explore_simulation, labels_table, needed_table, write_simulation
+    from afa.report.simulation import CARD, FILES, explore_simulation, labels_text, needed_text, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
 
@@ -165,9 +164,9 @@ def simulate(
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
-    Console().print(needed_table(made.features_needed, len(given.bundle.features)))
-    if (against := labels_table(made.curves)) is not None:
-        Console().print(against)
+    typer.echo(f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}")
+    if against := labels_text(made.curves):
+        typer.echo(against)
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
 
 

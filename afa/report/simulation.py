@@ -15,8 +15,6 @@ import numpy as np
 import pandas as pd
 import yaml
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 import afa
 from afa.allocate.base import name_places
@@ -46,6 +44,7 @@ FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", 
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
 LABELLED = {"label_auroc": "AUROC", "label_p_at_k": "share of the k best that have the label"}
 SHOWN_ROUNDS = (0, 1, 2, 3, 5, 10, 20, 50, 100)
+HEADS = {"allocation": "rule", "q25": "25 %", "q75": "75 %", "p90": "90 %"}
 CRITERIA = {"settled": "answer settled", "certified": "answer certified", "sign_95": "95 % of duels right"}
 
 
@@ -146,44 +145,29 @@ def write_simulation(
         (temporary / CARD).write_text(text, encoding="utf-8")
 
 
-def needed_table(needed: pd.DataFrame, n_features: int) -> Table:
-    """`features_needed` for a terminal, criterion by criterion."""
+def needed_text(needed: pd.DataFrame) -> str:
+    """`features_needed` as people read it, criterion by criterion."""
+    shown = pd.concat([rows for _, rows in needed.groupby(["criterion", "counted"], sort=False)])
+    until = shown["criterion"].map(CRITERIA) + np.where(shown["counted"] == "cost", ", cost", "")
+    never = shown["never"].map("{:.0%}".format, na_action="ignore")
+    shown = shown.assign(until=until.mask(until.duplicated(), ""), never=never).rename(columns=HEADS)
     varied = [name for name in ("gain", "score") if len(set(needed[name]) - {""}) > 1]
-    table = Table(title=f"Features needed, of {n_features}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("until", "rule", *varied):
-        table.add_column(name)
-    for name in ("25 %", "median", "75 %", "90 %", "never"):
-        table.add_column(name, justify="right")
-    for (criterion, counted), rows in needed.groupby(["criterion", "counted"], sort=False):
-        for place, row in enumerate(rows.to_dict(orient="records")):
-            numbers = ["-" if pd.isna(row[name]) else f"{row[name]:g}" for name in ("q25", "median", "q75", "p90")]
-            never = "-" if pd.isna(row["never"]) else f"{row['never']:.0%}"
-            first = CRITERIA[str(criterion)] + (", cost" if counted == "cost" else "") if place == 0 else ""
-            table.add_row(first, row["allocation"], *(row[name] for name in varied), *numbers, never)
-        table.add_section()
-    return table
+    columns = ["until", "rule", *varied, "25 %", "median", "75 %", "90 %", "never"]
+    return shown[columns].to_string(index=False, na_rep="-", float_format="{:g}".format)
 
 
-def labels_table(curves: pd.DataFrame) -> Table | None:
-    """What labels say of the answers after some numbers of features, for a terminal; None without labels."""
+def labels_text(curves: pd.DataFrame) -> str:
+    """What labels say of the answers after some numbers of features, as people read it; empty without labels."""
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
-        return None
-    rows = curves[(curves["metric"] == found[0]) & curves["seed"].isna()]
+        return ""
+    rows = curves[(curves["metric"] == found[0]) & curves["seed"].isna()].rename(columns=HEADS)
     last = int(rows["t"].max())
-    shown = [*(t for t in SHOWN_ROUNDS if t < last), last]
+    ways = [name for name in ("rule", "gain", "score") if name == "rule" or rows[name].nunique() > 2]
+    at = rows.set_index([*ways, "t"])["value"].unstack("t", sort=False)
+    at = at[[*(t for t in SHOWN_ROUNDS if t < last), last]].rename_axis(columns=None).reset_index()
     title = f"Against the labels: {LABELLED[found[0]]}, by the number of features"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, min_width=len(title))
-    ways = [name for name in ("allocation", "gain", "score") if name == "allocation" or rows[name].nunique() > 2]
-    for name in ways:
-        table.add_column("rule" if name == "allocation" else name)
-    for t in shown:
-        table.add_column(str(t), justify="right")
-    for way, values in rows.groupby(ways, sort=False, dropna=False):
-        at = values.set_index("t")["value"]
-        names = pd.Series(way, dtype=object).fillna("").astype(str)
-        table.add_row(*names, *(f"{at[t]:.2f}" for t in shown))
-    return table
+    return f"{title}\n{at.to_string(index=False, float_format='{:.2f}'.format)}"
 
 
 @dataclass(frozen=True, repr=False)
