@@ -80,9 +80,7 @@ class Question(options.Task):
             if self.phenopacket is not None:
                 found, step = f"{session}, which has its own steps", "leave it out, or name another session"
                 raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
-            given = vars(self) | chosen | {"panels": panels}
-            by_option = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-            return resumed_planner(session, bundle, by_option)
+            return resumed_planner(session, bundle, vars(self) | chosen | {"panels": panels})
         planner = new_planner(
             bundle,
             k=self.k,

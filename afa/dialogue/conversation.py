@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, RootModel
 
 import afa
-from afa.dialogue.sessions import Keeper, all_or_nothing
+from afa.dialogue.sessions import Keeper, kept_or_taken_back
 from afa.dialogue.words import (
     answer_of,
     feature_named,
@@ -119,12 +119,9 @@ class Conversation:
             if request.do == "quit":
                 self.ended = True
                 return {}
-            with all_or_nothing(self.planner):
-                before = self.planner.actions
+            with kept_or_taken_back(self.planner, self.keeper):
                 more = self._carry_out(request)
                 answer = {"ok": True, **self._present(), **more}
-                if self.planner.actions != before:
-                    self.keeper.keep(self.planner)
         except AfaError as error:
             return refused(error.faults[0])
         return answer
@@ -139,34 +136,29 @@ class Conversation:
                 planner.correct(feature_named(planner, request.feature), request.value)
             case _Skip():
                 planner.skip(feature_named(planner, request.feature))
-            case _Show(do="undo"):
-                undone = planner.undo()
-                return {"undone": {"kind": undone.kind, "features": undone.features, "values": undone.values}}
-            case _:
-                return self._look(request)
-        return {}
-
-    def _look(self, request: Any) -> dict[str, Any]:
-        """What a request that changes nothing asks to see, beside what every answer holds."""
-        planner = self.planner
-        match request:
-            case _Show(do="ranking"):
-                if not isinstance(planner, TopKPlanner):
-                    found = "a ranking asked of one entity's planner"
-                    raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
-                return {"ranking": standings(planner), "resolved": planner.resolved()}
-            case _Show(do="history"):
-                return {"history": history_of(planner.actions)}
-            case _Show(do="view"):
-                return {"view": self._view()}
             case _Explain():
                 others = [item.name for item in planner.runners_up()]
                 return {"candidates": self._candidates(request.most), "runners_up": others}
             case _Save():
                 self.keeper.save_copy(planner, request.file)
                 return {"saved": request.file}
-            case _:
-                return {}
+            case _Show():
+                verbs = {"undo": self._undo, "ranking": self._ranking, "view": self._view, "history": self._history}
+                return verbs[request.do]() if request.do in verbs else {}
+        return {}
+
+    def _undo(self) -> dict[str, Any]:
+        undone = self.planner.undo()
+        return {"undone": {"kind": undone.kind, "features": undone.features, "values": undone.values}}
+
+    def _history(self) -> dict[str, Any]:
+        return {"history": history_of(self.planner.actions)}
+
+    def _ranking(self) -> dict[str, Any]:
+        if not isinstance(self.planner, TopKPlanner):
+            found = "a ranking asked of one entity's planner"
+            raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
+        return {"ranking": standings(self.planner), "resolved": self.planner.resolved()}
 
     def _values(self, request: _Observe) -> dict[str, int]:
         values = {feature_named(self.planner, name): value for name, value in request.values.items()}
@@ -197,7 +189,7 @@ class Conversation:
         planner = self.planner
         closed = planner.observed.keys() | planner.skipped
         item = planner.suggest()
-        return {
+        view = {
             "posterior": posterior_of(planner),
             "of": f"Posterior probability, {posterior_is_of(planner)}",
             "values": planner.observed,
@@ -209,6 +201,7 @@ class Conversation:
             "priced": planner.priced,
             "panels": list(planner.panels),
         }
+        return {"view": view}
 
     def _candidates(self, most: int) -> list[dict[Any, Any]]:
         rows = self.planner.explain(most).to_dict(orient="records")

@@ -5,9 +5,7 @@ A session is open in one process at a time, and never written over by accident.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,15 +21,6 @@ from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.session import load_session, save_session
 from afa.yamlfile import Strict, check_model, read_mapping
 
-KEPT_AS = {
-    **{
-        name: name
-        for name in ("k", "entity", "coupling", "score", "gain", "allocation", "first", "patient", "holds", "tau")
-    },
-    **{name: f"stop.{name}" for name in ("budget", "certain", "posterior", "probability")},
-    "min-gain": "stop.gain",
-}
-"""Options of `afa plan`, and the settings of a session that hold them."""
 PATIENCE = 5.0
 """Seconds to wait for another process that has the same session open."""
 
@@ -100,19 +89,20 @@ def new_planner(
 def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
     """The planner of a session file, whose own settings hold; an option `given` beside it must say the same.
 
-    given : by the name of the option, None where it was not given; `--panels` as `Panels`.
+    given : by the option's name with underscores, None where it was not given; `panels` as `Panels`.
     """
-    named = given.get("--allocation") or ""
+    named = given.get("allocation") or ""
     planner = load_session(path, bundle, allocation=rule_of(named)() if ":" in named else None)
-    stored = planner.settings | {f"stop.{name}": value for name, value in planner.settings["stop"].items()}
-    stored["allocation"] = stored["allocation"] or named
-    asked = {name: (given.get(f"--{name}"), stored.get(key)) for name, key in KEPT_AS.items()}
-    other = {f"--{name} {new}": str(old) for name, (new, old) in asked.items() if new not in (None, old)}
-    panels, costs = given.get("--panels"), given.get("--costs")
+    settings, stop = planner.settings, planner.settings["stop"]
+    stored = {**stop, **settings, "min_gain": stop["gain"], "allocation": settings["allocation"] or named}
+    asked = {name: value for name, value in given.items() if name not in ("panels", "costs") and value is not None}
+    differ = {name: value for name, value in asked.items() if value != stored.get(name)}
+    other = {f"--{name.replace('_', '-')} {value}": str(stored.get(name)) for name, value in differ.items()}
+    panels, costs = given.get("panels"), given.get("costs")
     if panels is not None or costs is not None:
         features = {name: list(members) for name, members in panels.features.items()} if panels else {}
         menu = features, _costs(bundle, "equal" if costs == "equal" else None, panels)
-        if menu != (stored["panels"], stored["costs"]):
+        if menu != (settings["panels"], settings["costs"]):
             other["--panels or --costs"] = "its own panels and costs"
     if other:
         step = "leave these out, or name a session file that does not exist yet"
@@ -197,11 +187,16 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
     if path is None:
         yield Keeper()
         return
+    from filelock import FileLock, Timeout  # noqa: PLC0415 (what keeps no session does without)
+
     target = path.resolve()
-    lock = target.with_name(f".{target.name}.lock")
+    lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=PATIENCE, mode=0o600)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        claim = _claim(lock, path)
+        lock.acquire()
+    except Timeout:
+        expected, step = "one process for a session", "quit it there, or name another file"
+        raise PlannerError(Fault(str(path), "another process that has it open", expected, step)) from None
     except OSError as error:
         found = error.strerror or "an error"
         raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
@@ -209,45 +204,24 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
         yield Keeper(path)
     finally:
         with suppress(OSError):  # its folder may be gone, or a file by now
-            lock.unlink()
-        os.close(claim)
+            Path(lock.lock_file).unlink()
+        lock.release()
 
 
 @contextmanager
-def all_or_nothing(planner: Planner) -> Iterator[None]:
-    """Take back what was done with the planner where an error ends the block, so that a refusal changes nothing."""
+def kept_or_taken_back(planner: Planner, keeper: Keeper) -> Iterator[None]:
+    """Keep what is done with the planner in the block; after an error nothing of it was done."""
     before = planner.actions
     try:
         yield
+        if planner.actions != before:
+            keeper.keep(planner)
     except AfaError:
         if len(planner.actions) > len(before):
             planner.undo()
         elif len(planner.actions) < len(before):
             planner.repeat(before[len(planner.actions) :])
         raise
-
-
-def _claim(lock: Path, path: Path) -> int:
-    """A handle on the lock file, locked; one that its owner removed in the meantime does not count."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            if time.monotonic() > end:
-                expected = "one process for a session"
-                step = "quit it there, or name another file"
-                raise PlannerError(Fault(str(path), "another process that has it open", expected, step)) from None
-            time.sleep(0.05)
-            continue
-        except OSError:  # a file system without locks: `Keeper.keep` compares before it writes
-            return handle
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), lock.stat()):
-                return handle
-        os.close(handle)
 
 
 def _contents(path: Path) -> bytes | None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from afa.csvfile import number
-from afa.dialogue.sessions import Keeper, all_or_nothing
+from afa.dialogue.sessions import Keeper, kept_or_taken_back
 from afa.dialogue.words import (
     READ_AS,
     WRITTEN,
@@ -88,7 +88,8 @@ class Terminal:
             if line in ("quit", "q", "exit"):
                 return
             try:
-                self._hear(line, item)
+                with kept_or_taken_back(self.planner, self.keeper):
+                    self._hear(line, item)
             except AfaError as error:
                 for fault in error.faults:
                     self._say(f"[red]{escape(str(fault))}[/red]")
@@ -153,13 +154,14 @@ class Terminal:
                 self.keeper.save_copy(self.planner, file)
                 self._say(f"saved as {escape(file)}")
             case ["undo" | "u"]:
-                self._step(self._undo)
+                undone = self.planner.undo()
+                self._say(f"taken back: {undone.kind} {escape(', '.join(undone.features))}")
             case ["skip" | "s"]:
-                self._step(lambda: self.planner.skip(_asked(item).name))
+                self.planner.skip(_asked(item).name)
             case ["skip" | "s", *name]:
-                self._step(lambda: self._skip(feature_named(self.planner, " ".join(name))))
+                self._skip(feature_named(self.planner, " ".join(name)))
             case ["fix", *name, value] if name:
-                self._step(lambda: self._fix(feature_named(self.planner, " ".join(name)), value))
+                self._fix(feature_named(self.planner, " ".join(name)), value)
             case _ if pairs := _pairs(words):
                 self._observe(self._named_values(pairs))
             case _:
@@ -171,10 +173,6 @@ class Terminal:
         if known:
             self._say("  " + escape(", ".join(f"{name} = {value}" for name, value in known.items())))
             self._observe(known)
-
-    def _undo(self) -> None:
-        undone = self.planner.undo()
-        self._say(f"taken back: {undone.kind} {escape(', '.join(undone.features))}")
 
     def _skip(self, name: str) -> None:
         if (value := self.planner.observed.get(name)) is not None:
@@ -235,13 +233,7 @@ class Terminal:
             if (earlier := self.planner.observed.get(name)) is not None:
                 found, step = f"the earlier value {earlier}", f"write fix {name} {value} to replace it, or undo"
                 raise PlannerError(Fault(f"feature {name}", found, "a feature without a value", step))
-        self._step(lambda: self.planner.observe_all(values))
-
-    def _step(self, step: Callable[[], None]) -> None:
-        """Take a step and keep it, or neither."""
-        with all_or_nothing(self.planner):
-            step()
-            self.keeper.keep(self.planner)
+        self.planner.observe_all(values)
 
     def _why(self) -> None:
         table = self.planner.explain()

@@ -148,7 +148,7 @@ def write_simulation(
 def needed_text(needed: pd.DataFrame) -> str:
     """`features_needed` as people read it, criterion by criterion."""
     shown = pd.concat([rows for _, rows in needed.groupby(["criterion", "counted"], sort=False)])
-    until = shown["criterion"].map(CRITERIA) + np.where(shown["counted"] == "cost", ", cost", "")
+    until: pd.Series[str] = shown["criterion"].map(CRITERIA) + np.where(shown["counted"] == "cost", ", cost", "")
     never = shown["never"].map("{:.0%}".format, na_action="ignore")
     shown = shown.assign(until=until.mask(until.duplicated(), ""), never=never).rename(columns=HEADS)
     varied = [name for name in ("gain", "score") if len(set(needed[name]) - {""}) > 1]

@@ -40,18 +40,19 @@ def test_other_settings_beside_an_earlier_session_are_refused_and_the_same_are_n
         new_planner(bundle_tiny, **asked, stop=Stop(certain=True, gain=0.1), costs="equal", score="wald"),
         tmp_path / "s.yaml",
     )
-    given = {"--k": 1, "--panels": panels, "--costs": "equal", "--score": "wald", "--min-gain": 0.1, "--budget": None}
+    given = {"k": 1, "panels": panels, "costs": "equal", "score": "wald", "min_gain": 0.1, "budget": None}
     assert resumed_planner(tmp_path / "s.yaml", bundle_tiny, given).k == 1
     for other in (
-        {"--k": 2},
-        {"--certain": False},
-        {"--min-gain": 0.2},
-        {"--entity": "fistula"},
-        {"--panels": Panels({"mucus": ("MUC2",)}, {})},
-        {"--panels": Panels(panels.features, {"mucus": 8.0})},
-        {"--costs": "own"},
+        {"k": 2},
+        {"certain": False},
+        {"min_gain": 0.2},
+        {"entity": "fistula"},
+        {"panels": Panels({"mucus": ("MUC2",)}, {})},
+        {"panels": Panels(panels.features, {"mucus": 8.0})},
+        {"costs": "own"},
     ):
-        name = "--panels or --costs" if {"--panels", "--costs"} & other.keys() else next(iter(other))
+        name = "--" + next(iter(other)).replace("_", "-")
+        name = "--panels or --costs" if {"panels", "costs"} & other.keys() else name
         with pytest.raises(PlannerError, match=f"an earlier session, and {name}"):
             resumed_planner(tmp_path / "s.yaml", bundle_tiny, given | other)
 
