@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from afa.bundle import Bundle
     from afa.cohort.tables import Given
     from afa.report.explorer import Explored
-    from afa.stages.simulate.walks import Gauge
+    from afa.stages.simulate.walks import Setting
 
 TOP_K_RULES = "priority_all,greedy,largest_unary,random"
 BINARY_RULES = "greedy,largest_unary,random_own,random"
@@ -91,11 +91,11 @@ def simulate(
         )
         return
     check_place(out, FILES, CARD)
-    if task.k is None and task.entity is None and len(model.entities) == 1:
-        task = replace(task, entity=model.entities[0])
-    entity, gauge = task.entity, _gauge(model, task, confidence)
+    drawn = tuple(range(seed, seed + seeds))
+    setting = replace(_setting(model, task, confidence), costs=costs, seeds=drawn, resamples=resamples, threads=threads)
+    entity = setting.entity
     gains = words("--gain", gain, DUEL_GAINS)
-    scores = words("--score", score or ("two_elbo" if entity or gauge.coupling == "explicit" else "linearity"), SCORES)
+    scores = words("--score", score or ("two_elbo" if entity or setting.explicit else "linearity"), SCORES)
     usual = BINARY_RULES if entity else TOP_K_RULES
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
@@ -108,26 +108,9 @@ def simulate(
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     if sys.stderr.isatty() and (waited_for := prepare()) != LOADING:
         typer.echo(waited_for, err=True)
-    drawn = list(range(seed, seed + seeds))
-    walks = len(runs_of(ways, drawn)) * len(chosen.patients)
-    with tqdm(total=walks, unit="walk", disable=None) as bar:
-        made = simulate(
-            given.bundle,
-            chosen,
-            ways,
-            k=task.k or 1,
-            entity=entity,
-            coupling=task.coupling,
-            holds=task.holds,
-            tau=gauge.tau,
-            measured=measured,
-            costs=costs,
-            seeds=drawn,
-            resamples=resamples,
-            confidence=confidence,
-            threads=threads,
-            tick=bar.update,
-        )
+    runs = runs_of(ways, drawn)
+    with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
+        made = simulate(given.bundle, chosen, ways, setting, measured=measured, tick=bar.update)
     card = {
         "bundle": {"name": model.name, "version": model.version, "digest": model.digest},
         "features": {"used": len(given.bundle.features), "dropped": list(given.dropped)},
@@ -140,25 +123,14 @@ def simulate(
             "not_measured": int((~measured).sum()),
             "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
         },
-        "setting": _setting(given, gauge, task),
+        "setting": _told(given.bundle, setting),
         "ways": [way._asdict() for way in ways],
         "costs": costs,
-        "seeds": drawn,
+        "seeds": list(drawn),
         "resamples": resamples,
         "confidence": confidence,
     }
-    explored = partial(
-        explore_simulation,
-        given.bundle,
-        chosen,
-        runs_of(ways, drawn),
-        k=task.k or 1,
-        gauge=gauge,
-        most=explorer,
-        measured=measured,
-        costs=costs,
-        threads=threads,
-    )
+    explored = partial(explore_simulation, given.bundle, chosen, runs, setting, most=explorer, measured=measured)
     draw, write_page = _drawing(say, explored if explorer and entity is None else None)
     write_simulation(made, card, out, draw, write_page)
     if json:
@@ -170,32 +142,33 @@ def simulate(
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
 
 
-def _gauge(model: Bundle, task: options.Task, confidence: float) -> Gauge:
-    """How the bundle is taken, by options that go together; a `ConfigError` names those that do not."""
+def _setting(model: Bundle, task: options.Task, confidence: float) -> Setting:
+    """What is asked, by options that go together; a `ConfigError` names those that do not."""
     from afa.planner.options import gauge_of, tau_of
-    from afa.stages.simulate.walks import Gauge
+    from afa.stages.simulate.walks import Setting
 
     if task.k is not None and task.entity is not None:
         raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
-    closure = gauge_of(model, task.coupling)
-    if closure == "shared" and task.entity is None:
+    entity = task.entity or (model.entities[0] if task.k is None and len(model.entities) == 1 else None)
+    asked: dict[str, Any] = {"k": task.k or 1, "entity": entity, "coupling": gauge_of(model, task.coupling)}
+    if asked["coupling"] == "shared" and entity is None:
         expected = "--entity beside it: a ranking has no two classes"
-        raise ConfigError(Fault("--coupling", closure, expected, "name an entity, or leave it out"))
-    return Gauge(closure, task.holds, tau_of(task.tau))
+        raise ConfigError(Fault("--coupling", "shared", expected, "name an entity, or leave it out"))
+    return Setting(**asked, holds=task.holds, tau=tau_of(task.tau), confidence=confidence)
 
 
-def _setting(given: Given, gauge: Gauge, task: options.Task) -> dict[str, object]:
+def _told(bundle: Bundle, setting: Setting) -> dict[str, object]:
     """What was asked, for the card; of the explicit gauge all that it takes."""
-    setting: dict[str, object] = {"entity": task.entity} if task.entity else {"k": task.k or 1}
-    if task.entity or gauge.coupling == "explicit":
-        setting["coupling"] = gauge.coupling
-    if gauge.coupling == "explicit":
-        if not task.entity:
-            setting["holds"] = task.holds or (given.bundle.rates.holds if given.bundle.rates else "several")
-        setting["tau"] = 1.0 if gauge.tau is None else gauge.tau
-    return setting
+    told: dict[str, object] = {"entity": setting.entity} if setting.entity else {"k": setting.k}
+    if setting.entity or setting.explicit:
+        told["coupling"] = setting.coupling
+    if setting.explicit and not setting.entity:
+        told["holds"] = setting.holds or (bundle.rates.holds if bundle.rates else "several")
+    if setting.explicit:
+        told["tau"] = 1.0 if setting.tau is None else setting.tau
+    return told
 
 
 def _simulate_implied(

@@ -31,7 +31,7 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.planner import TopKPlanner
 from afa.stages.allocation.tables import TARGET
-from afa.stages.simulate.walks import Gauge, Way, planner_of, steps
+from afa.stages.simulate.walks import Setting, Way, planner_of, steps
 
 MOST_PATIENTS = 40
 EVERY = "every"
@@ -127,8 +127,9 @@ def explore(
     rows = [cohort.patients.index(name) for name in names]
     settings: dict[str, Any] = {"k": k, "solver": solver, "threads": threads}
     walked = [_cell(bundle, cohort.values[rows], names, run, part, settings) for run, part in parts.items()]
-    way, gauge = Way(runs[shown].rule, runs[shown].gain, RANKED[0]), Gauge("differential")
-    planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=runs[shown].seed) for name in names]
+    way, seed = Way(runs[shown].rule, runs[shown].gain, RANKED[0]), runs[shown].seed
+    setting = Setting(k=k, coupling="differential", costs="equal", solver=solver)
+    planners = [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
     by = " with ".join(filter(None, runs[shown][:2]))
     named = {"schedule": schedule, "cells": [run._asdict() for run in runs], "shown": shown}
     chosen = f"Spread evenly over the steps at which {by} certifies the top {k}, earliest and latest included."

@@ -6,7 +6,7 @@ That is tables, figure, explorer page, card; and its short table for the termina
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,13 @@ from afa.csvfile import marked_table
 from afa.engine.course import MISSING
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_csv
-from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
 from afa.report.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of
 from afa.stages.simulate import Simulation, ways_of
 from afa.stages.simulate import simulate as followed
-from afa.stages.simulate.walks import Gauge, Way, is_compiled, measured_first, planned, planner_of, prices_of, ranked
+from afa.stages.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,36 +51,33 @@ def explore_simulation(
     bundle: Bundle,
     cohort: Cohort,
     runs: Sequence[tuple[Way, int]],
+    setting: Setting,
     *,
-    k: int,
-    gauge: Gauge,
     most: int,
     measured: NDArray[np.bool_],
-    costs: str,
-    threads: int,
 ) -> Explored:
     """Steps of at most `most` patients, evenly by name, along every run, a way and a seed, for the explorer page.
 
-    measured, costs : as of `afa.stages.simulate.simulate`. gauge : with a closure that is known.
+    setting, measured : as of `afa.stages.simulate.simulate`.
     """
-    n = len(cohort.patients)
+    n, setting = len(cohort.patients), replace(setting, coupling=gauge_of(bundle, setting.coupling))
     rows = evenly(n, most)
     names = [cohort.patients[row] for row in rows]
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
-    prices, solver = prices_of(bundle, costs), Solver()
-    scores = EXPLICIT_SCORES if gauge.coupling == "explicit" else RANKED
-    if gauge.coupling != "explicit":
+    scores = EXPLICIT_SCORES if setting.explicit else RANKED
+    if not setting.explicit:
         bundle = bundle.contrasts()
 
     def planners(way: Way, seed: int) -> list[TopKPlanner]:
-        return [planner_of(bundle, way, k, gauge, solver, prices, patient=name, seed=seed) for name in names]
+        return [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
 
     walked = []
     for way, seed in runs:
-        if is_compiled(bundle, way, gauge, prices):
+        if is_compiled(bundle, way, setting):
             orders = random_orders(bundle.features, names, [seed])[:, 0]
             given = measured_first(orders, values) if way.allocation == "random" else None
-            settings: dict[str, Any] = {"allocation": way.allocation, "k": k, "solver": solver, "threads": threads}
+            settings: dict[str, Any] = {"allocation": way.allocation, "k": setting.k, "solver": setting.solver}
+            settings["threads"] = setting.threads
             walked.append(by_engine(bundle, values, way.gain, given, **settings))
         else:
             walked.append(_by_planners(planners(way, seed), values, scores, way))
@@ -273,22 +269,19 @@ def simulate(
     cohort = Cohort("table X", model.features, names, values, labels)
     usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
     ways = ways_of(rules or (BINARY_RULES if entity else TOP_K_RULES), [gain], [score or usual])
-    made = followed(
-        model,
-        cohort,
-        ways,
+    setting = Setting(
         k=k,
         entity=entity,
         coupling=coupling,
         holds=holds,
         tau=tau,
-        measured=there,
         costs=costs,
         seeds=seeds,
         resamples=resamples,
         confidence=confidence,
         threads=threads,
     )
+    made = followed(model, cohort, ways, setting, measured=there)
     asked = f"is it {entity}?" if entity else f"top {k}"
     title = f"bundle {model.name}, {asked}; {len(names)} patients, {len(model.features)} features"
     return Simulated(*made, names, tuple(map(str, measured.index[~known])), float(1 - there.mean()), title)

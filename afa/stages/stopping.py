@@ -27,7 +27,7 @@ from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import closures_beside, note, top_k_size
-from afa.stages.simulate.walks import Gauge, Way, planned, planned_truth, planner_of
+from afa.stages.simulate.walks import Setting, Way, planned, planned_truth, planner_of
 from afa.stages.topk import Targets
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.resampling import first_where, quartiles_of_rounds
@@ -119,11 +119,12 @@ def run(
     random = random_orders(bundle.features, names, [stopping.seed])[:, 0]
     unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
     explicit, duels = closure.coupling == "explicit", bundle.contrasts()
-    gauge, asked = Gauge("explicit" if explicit else None), ASKED if explicit else ASKED._replace(score="linearity")
     rules = [rule for rule in stopping.rules if rule != RANDOM]
     orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
+    setting = Setting(k=k, coupling="explicit" if explicit else None, costs="equal", solver=solver)
+    asked = ASKED if explicit else ASKED._replace(score="linearity")
     if explicit:
-        truth = planned_truth(values, [planner_of(bundle, asked, k, gauge, solver) for _ in names])
+        truth = planned_truth(values, [planner_of(bundle, asked, setting) for _ in names])
     else:
         truth = full_observation(duels, values, solver=solver)
         orders = stored_orders(allocation.folder, bundle, names, rules) if rules else {}
@@ -138,7 +139,7 @@ def run(
     for rule, order in {**orders, RANDOM: random}.items():
         if explicit or order is None:
             way = asked._replace(allocation=rule)
-            planners = [planner_of(bundle, way, k, gauge, solver, patient=name, seed=stopping.seed) for name in names]
+            planners = [planner_of(bundle, way, setting, patient=name, seed=stopping.seed) for name in names]
             watched = watch_planners(planners, values, order)
         else:
             watched = watch(duels, values, order, k=k, solver=solver, threads=threads)

@@ -25,7 +25,7 @@ from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.simulation import write_simulation
 from afa.stages.simulate import areas_of, simulate, some_patients, ways_of
 from afa.stages.simulate.binary import BINARY_RULES
-from afa.stages.simulate.walks import Way, rounds_until
+from afa.stages.simulate.walks import Setting, Way, rounds_until
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 
@@ -77,7 +77,7 @@ def of_bundle(costs, way):
 )
 def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, score, k, costs):
     ways = ways_of(["priority_all", "greedy", "lucb", "largest_unary", "random"], ["cmi"], [score])
-    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, k=k, costs=costs, seeds=(7,), resamples=100)
+    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(k=k, costs=costs, seeds=(7,), resamples=100))
     full = {
         name: np.array([bundle_tiny.mrf(v).energy(np.array(values)) for v in bundle_tiny.entities])
         for name, values in PATIENTS.items()
@@ -124,9 +124,8 @@ def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, ent
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi"], ["two_elbo"])
     labels = {"bleeding": [1, 0, 0, pd.NA], "diarrhea": [1, 0, 1, pd.NA], "fistula": [0, 1, 1, pd.NA]}
     patients = cohort(bundle_tiny, labels)
-    made = simulate(
-        bundle_tiny, patients, ways, entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100
-    )
+    setting = Setting(entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100)
+    made = simulate(bundle_tiny, patients, ways, setting)
     of_label = [2 * label - 1 for label in labels[entity][:3]]
     for way in ways:
         options = {"entity": entity, "allocation": way.allocation, "seed": 3, "coupling": coupling}
@@ -158,9 +157,8 @@ def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, ent
 
 def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bundle_tiny):
     """`diarrhea` has three features of its own, so that its answer stands after three."""
-    made = simulate(
-        bundle_tiny, cohort(bundle_tiny), [Way("random_own", "", "two_elbo")], entity="diarrhea", seeds=range(20)
-    )
+    setting = Setting(entity="diarrhea", seeds=range(20))
+    made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random_own", "", "two_elbo")], setting)
     assert bundle_tiny.support("diarrhea").tolist() == [0, 3]
     assert share(made.curves, Way("random_own", "", "two_elbo"), "settled")[2:].tolist() == [1.0] * 4
     assert made.features_needed["p90"].max() <= 2
@@ -169,7 +167,7 @@ def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bu
 def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bundle_tiny):
     own, known = "afa.allocate.greedy:Greedy", "greedy"
     ways = ways_of([own, known], ["cmi"], ["linearity"])
-    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, k=2, costs="equal", resamples=100)
+    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(k=2, costs="equal", resamples=100))
     one, other = (made.curves[made.curves["allocation"] == rule].drop(columns="allocation") for rule in (own, known))
     assert len(one) == 6 * 4
     pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
@@ -179,7 +177,7 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
     """Two labelled entities make k' = 1; a patient without a positive label is left out."""
     labels = {"bleeding": [1, 1, 0, 0], "diarrhea": [0, 0, 1, 0]}
     way = Way("greedy", "cmi", "linearity")
-    made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], k=2, resamples=100)
+    made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], Setting(k=2, resamples=100))
     energies = {n: [bundle_tiny.mrf(v).energy(np.array(x)) for v in labels] for n, x in PATIENTS.items()}
     right = [labels[list(labels)[int(np.argmax(energies[n]))]][i] for i, n in enumerate(PATIENTS)][:3]
     assert share(made.curves, way, "label_p_at_k")[-1] == pytest.approx(np.mean(right))
@@ -190,7 +188,8 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
 
 def test_the_constant_answers_are_the_usual_winner_and_the_usual_top_k(bundle_tiny):
     patients = {"a": PATIENTS["p1"], "b": PATIENTS["p1"], "c": PATIENTS["p3"]}
-    made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [Way("random", "", "linearity")], k=1, resamples=100)
+    way = Way("random", "", "linearity")
+    made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [way], Setting(k=1, resamples=100))
     same = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p1"])) for v in bundle_tiny.entities]
     other = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p3"])) for v in bundle_tiny.entities]
     alike = sum((same[a] - same[b]) * (other[a] - other[b]) > 0 for a, b in ((0, 1), (0, 2), (1, 2)))
@@ -229,9 +228,9 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
     bundle, patients = many
     score = "linearity" if "k" in setting else "two_elbo"
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
-    first = simulate(bundle, patients, ways, seeds=(0, 1), resamples=200, **setting)
+    first = simulate(bundle, patients, ways, Setting(seeds=(0, 1), resamples=200, **setting))
     monkeypatch.setattr("afa.stages.simulate.walks.BLOCK", 3)
-    second = simulate(bundle, patients, ways, seeds=(0, 1), resamples=200, threads=3, **setting)
+    second = simulate(bundle, patients, ways, Setting(seeds=(0, 1), resamples=200, threads=3, **setting))
     for one, other in zip(first, second, strict=True):
         assert one.to_csv() == other.to_csv()
 
@@ -239,7 +238,7 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
 def test_seeds_stand_by_themselves_and_together(many):
     bundle, patients = many
     way = Way("random", "", "linearity")
-    made = simulate(bundle, patients, [way], k=2, seeds=(4, 9), resamples=200).curves
+    made = simulate(bundle, patients, [way], Setting(k=2, seeds=(4, 9), resamples=200)).curves
     chosen = made[(made["allocation"] == "random") & (made["metric"] == "sign_accuracy")]
     by_seed = {seed: chosen[chosen["seed"] == seed]["value"].to_numpy() for seed in (4, 9)}
     assert not np.array_equal(by_seed[4], by_seed[9])
@@ -275,14 +274,15 @@ def test_some_patients_are_drawn_by_name_alone(many):
 )
 def test_a_way_that_cannot_be_gone_is_named_before_anyone_is_followed(bundle_tiny, ways, setting, words):
     with pytest.raises(AfaError, match=words):
-        simulate(bundle_tiny, cohort(bundle_tiny), ways, **setting)
+        simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(**setting))
 
 
 def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     single = bundle_tiny.restrict_entities(["fistula"])
     with pytest.raises(AfaError, match="--entity"):
-        simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")])
-    simulate(single, cohort(single), ways_of(BINARY_RULES, ["cmi"], ["two_elbo"]), entity="fistula", resamples=100)
+        simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")], Setting())
+    ways = ways_of(BINARY_RULES, ["cmi"], ["two_elbo"])
+    simulate(single, cohort(single), ways, Setting(entity="fistula", resamples=100))
 
 
 def run(*arguments):
@@ -308,7 +308,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
 
 
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path):
-    made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], k=1, resamples=100)
+    made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], Setting(k=1, resamples=100))
     card = {"bundle": {"name": "tiny"}, "cohort": {"name": "mine", "simulated_on": 4}, "setting": {"k": 1}}
     write_simulation(made, card, tmp_path / "out", None)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}

@@ -19,7 +19,7 @@ from afa.inference.meanfield import Solver
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.stages.simulate import simulate
 from afa.stages.simulate.binary import BinaryTask
-from afa.stages.simulate.walks import Gauge, TopKTask, Way
+from afa.stages.simulate.walks import Setting, TopKTask, Way
 
 SEEDS = st.integers(0, 2**32 - 1)
 TIGHT = Solver(tolerance=1e-12, max_iterations=2000)
@@ -38,13 +38,13 @@ def patients_of(case, rng, n=3):
 
 
 def task_of(kind, bundle, names, values, labels, **asked):
-    asked = {"patients": names, "values": values, "labels": labels, **asked}
-    return kind(bundle=bundle, prices=None, solver=TIGHT, threads=1, **asked)
+    setting = Setting(**{"costs": "equal", "solver": TIGHT, **asked})
+    return kind(bundle=bundle, patients=names, values=values, labels=labels, setting=setting)
 
 
-def asked(case, names, values, entity="v0", gauge=Gauge("explicit")):  # noqa: B008 (a tuple)
+def asked(case, names, values, entity="v0"):
     no_labels = np.full(len(values), np.nan)
-    return task_of(BinaryTask, case.bundle, names, values, no_labels, entity=entity, gauge=gauge)
+    return task_of(BinaryTask, case.bundle, names, values, no_labels, entity=entity, coupling="explicit")
 
 
 @settings(max_examples=15)
@@ -88,8 +88,8 @@ def test_the_top_k_is_that_of_planners_told_all_that_was_measured(seed, holds):
     rng = np.random.default_rng(seed)
     case = rated(rng, n=3, m=4)
     names, values = patients_of(case, rng)
-    labels, gauge = np.full((3, 3), np.nan), Gauge("explicit", holds=holds)
-    task = task_of(TopKTask, case.bundle, names, values, labels, k=1, gauge=gauge)
+    labels = np.full((3, 3), np.nan)
+    task = task_of(TopKTask, case.bundle, names, values, labels, k=1, coupling="explicit", holds=holds)
     seen = task.look(slice(0, 3))
     for i, row in enumerate(values):
         planner = TopKPlanner(case.bundle, k=1, holds=holds, solver=TIGHT)
@@ -116,7 +116,7 @@ def test_a_value_that_cannot_be_or_is_encoded_otherwise_is_refused(tmp_path):
     labels = pd.DataFrame(index=["a"])
     other = Cohort("c", fevers.features, ("a",), values, labels, {"encoding": {"reference": "cohort"}})
     with pytest.raises(AfaError, match="found values encoded by cohort; expected by ranges"):
-        simulate(by_ranges, other, [GREEDY], k=1, resamples=10)
+        simulate(by_ranges, other, [GREEDY], Setting(k=1, resamples=10))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_features_of_one_measurement_are_asked_for_as_the_planner_does(coupling)
         bundle = replace(case.bundle, rates=rates)
         values = rng.integers(-1, 2, (4, 6)).astype(np.int8)
         names, labels = tuple(f"p{i}" for i in range(4)), np.full(4, np.nan)
-        task = task_of(BinaryTask, bundle, names, values, labels, entity="v0", gauge=Gauge(coupling))
+        task = task_of(BinaryTask, bundle, names, values, labels, entity="v0", coupling=coupling)
         scores = task.walk(task.look(slice(0, 4)), GREEDY, 0, nobody).scores
         for row, found in zip(values, scores, strict=True):
             planner = BinaryPlanner(bundle, entity="v0", coupling=coupling, solver=TIGHT)
@@ -197,8 +197,8 @@ def test_gaps_of_a_bundle_of_directions_count_nothing_at_the_end(bundle_tiny):
 def test_probabilities_of_the_end_are_those_of_the_planner(tmp_path):
     fevers = load_bundle(written(tmp_path / "fevers", FEVERS | {"groups.csv": "feature,measurement,exclusive\n"}))
     values = np.array([[1, 0, MISSING, 1]], dtype=np.int8)
-    nobody_knows, gauge = np.array([np.nan]), Gauge("explicit")
-    task = task_of(BinaryTask, fevers, ("a",), values, nobody_knows, entity="flu", gauge=gauge)
+    nobody_knows = np.array([np.nan])
+    task = task_of(BinaryTask, fevers, ("a",), values, nobody_knows, entity="flu", coupling="explicit")
     scores = task.walk(task.look(slice(0, 1)), GREEDY, 0, nobody).scores
     by_hand = np.log([0.6 / 0.2, 0.8 / 0.7, 0.9 / 0.3]).sum()
     assert expit(scores[0, -1]) == pytest.approx(expit(by_hand), abs=1e-9)

@@ -25,7 +25,7 @@ from afa.report import explorer
 from afa.report.explorer import RANKED, explorer_page, safe_json, settled_from, spread_patients
 from afa.report.simulation import explore_simulation
 from afa.stages.simulate import runs_of, ways_of
-from afa.stages.simulate.walks import Gauge
+from afa.stages.simulate.walks import Setting
 from afa.stats.tables import write_tables
 
 ROOT = Path(__file__).parents[2]
@@ -131,12 +131,13 @@ def test_the_steps_are_the_planners_on_any_bundle(bundle, seed, data):
     assert_planners_steps(bundle, explored_of(bundle, cohort, choices, k=k), k)
 
 
-def assert_simulated_steps(bundle, people, gauge, costs, score, k=1):
+def assert_simulated_steps(bundle, people, coupling, costs, score, k=1):
     """What the explorer shows of simulated patients with gaps is what a planner says that is asked and told by hand."""
     rng = np.random.default_rng(2)
     there = rng.random(people.values.shape) < 0.7
     runs = runs_of(ways_of(["priority_all", "greedy", "largest_unary", "random"], ["cmi"], [score]), (3, 4))
-    shown = explore_simulation(bundle, people, runs, k=k, gauge=gauge, most=3, measured=there, costs=costs, threads=1)
+    setting = Setting(k=k, coupling=coupling, costs=costs)
+    shown = explore_simulation(bundle, people, runs, setting, most=3, measured=there)
     summary, place = shown.summary, shown.summary["scores"].index(score)
     assert [patient["name"] for patient in summary["patients"]] == ["p0", "p2", "p4"]
     for i, patient in enumerate(summary["patients"]):
@@ -149,7 +150,7 @@ def assert_simulated_steps(bundle, people, gauge, costs, score, k=1):
                 score=score,
                 gain=way.gain or "cmi",
                 allocation=way.allocation,
-                coupling=gauge.coupling,
+                coupling=coupling,
                 costs=None if own else "equal",
                 patient=patient["name"],
                 seed=seed,
@@ -176,14 +177,14 @@ def assert_simulated_steps(bundle, people, gauge, costs, score, k=1):
 
 @pytest.mark.parametrize(("costs", "score"), [("equal", "linearity"), ("own", "linearity"), ("equal", "two_elbo")])
 def test_a_simulation_on_directions_is_explored_as_planners_walk_it(bundle_tiny, costs, score):
-    assert_simulated_steps(bundle_tiny, drawn(bundle_tiny, patients=5), Gauge("differential"), costs, score)
+    assert_simulated_steps(bundle_tiny, drawn(bundle_tiny, patients=5), "differential", costs, score)
 
 
 def test_a_simulation_on_how_often_is_explored_as_planners_walk_it():
     rng = np.random.default_rng(3)
     case = rated(rng, n=4, m=6)
     people = cohort_of(case.bundle, [case.values(rng) for _ in range(5)])
-    assert_simulated_steps(case.bundle, people, Gauge("explicit"), "equal", "two_elbo")
+    assert_simulated_steps(case.bundle, people, "explicit", "equal", "two_elbo")
 
 
 def test_the_set_settles_after_the_last_round_in_which_it_is_another():

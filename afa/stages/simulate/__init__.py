@@ -5,6 +5,7 @@ Patients are followed block by block, so that memory grows with their number onl
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -15,11 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.closure import Closure
 from afa.cohort.cohort import Cohort
 from afa.engine.course import MISSING
 from afa.errors import BundleError, Fault
-from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_order
 from afa.planner.options import gauge_of
@@ -31,11 +30,10 @@ from afa.stages.simulate.walks import (
     CHOOSES_WITHOUT_GAIN,
     DRAWN,
     IN_UNITS,
-    Gauge,
+    Setting,
     TopKTask,
     Walk,
     Way,
-    prices_of,
 )
 from afa.stats.accuracy import ranking, share_of
 from afa.stats.resampling import patient_weights, with_interval
@@ -72,27 +70,15 @@ def simulate(
     bundle: Bundle,
     cohort: Cohort,
     ways: Sequence[Way],
+    setting: Setting,
     *,
-    k: int = 1,
-    entity: str | None = None,
-    coupling: Closure | None = None,
-    holds: str | None = None,
-    tau: float | str | None = None,
     measured: NDArray[np.bool_] | None = None,
-    costs: str = "own",
-    seeds: Sequence[int] = (0,),
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    solver: Solver | None = None,
-    threads: int = 1,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
     """Follow the patients of a cohort on the bundle's features through every way; the same for any number of threads.
 
-    The top-k setting with `k` entities, or with `entity` the binary one.
-    coupling, holds, tau : as of the planners. measured : (P, M) which values of the cohort were; all unless given.
-    costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. Rules that draw their order are followed
-    once for each seed. `tick` is called with how many walks of a patient are done.
+    The top-k setting, or with an entity the binary one. measured : (P, M) which values of the cohort were; all unless
+    given. `tick` is called with how many walks of a patient are done.
 
     Raises
     ------
@@ -104,8 +90,8 @@ def simulate(
     if bundle.implies:
         found, step = "implications (implies.csv)", "give phenopackets to `afa simulate`"
         raise BundleError(Fault(f"bundle {bundle.name}", found, "none on a table of values", step))
-    gauge = Gauge(gauge_of(bundle, coupling), holds=holds, tau=tau)
-    if gauge.coupling == "explicit":
+    entity, setting = setting.entity, replace(setting, coupling=gauge_of(bundle, setting.coupling))
+    if setting.explicit:
         check_encoding(bundle, cohort)
     elif entity is None:
         bundle = bundle.contrasts()
@@ -113,30 +99,27 @@ def simulate(
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
     n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
-    given: dict[str, Any] = {"bundle": bundle, "patients": cohort.patients, "values": values, "gauge": gauge}
-    given |= {"prices": prices_of(bundle, costs), "solver": solver or Solver(), "threads": threads}
-    setting: TopKTask | BinaryTask
-    if entity is not None:
-        setting = BinaryTask(**given, labels=asked, entity=entity)
-    elif len(bundle.entities) < 2:
+    if entity is None and len(bundle.entities) < 2:
         step = "add entities, or ask for the one with --entity"
         raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
-    else:
-        setting = TopKTask(**given, labels=labels, k=k)
+    given: dict[str, Any] = {"bundle": bundle, "patients": cohort.patients, "values": values, "setting": setting}
+    task = TopKTask(**given, labels=labels) if entity is None else BinaryTask(**given, labels=asked)
     for way in ways:
-        setting.check(way)
-    resampled = patient_weights(n_patients, resamples=resamples, purpose="simulate")
+        task.check(way)
+    resampled = patient_weights(n_patients, resamples=setting.resamples, purpose="simulate")
     weights = np.concatenate([np.ones((1, n_patients)), resampled])
     has_labels = bool((~np.isnan(asked)).any())
-    runs = {run: Sums() for run in runs_of(ways, seeds)}
+    runs = {run: Sums() for run in runs_of(ways, setting.seeds)}
     constant = Sums()
-    for rows in setting.blocks:
-        seen: Any = setting.look(rows)
-        constant.add(setting.constant(seen), weights[:, rows], keep_scores=False)
+    for rows in task.blocks:
+        seen: Any = task.look(rows)
+        constant.add(task.constant(seen), weights[:, rows], keep_scores=False)
         for (way, seed), sums in runs.items():
-            sums.add(setting.walk(seen, way, seed, tick), weights[:, rows], keep_scores=has_labels)
-    every = {**runs, (CONSTANT, seeds[0]): constant}
-    return Simulation(curves(every, weights, asked, len(bundle.features) + 1, confidence), features_needed(runs))
+            sums.add(task.walk(seen, way, seed, tick), weights[:, rows], keep_scores=has_labels)
+    every = {**runs, (CONSTANT, setting.seeds[0]): constant}
+    return Simulation(
+        curves(every, weights, asked, len(bundle.features) + 1, setting.confidence), features_needed(runs)
+    )
 
 
 CURVES = ("allocation", "gain", "score", "seed", "t", "metric", "value", "low", "high", "n")
@@ -153,20 +136,19 @@ class Sums:
     needed : by criterion and what is counted, features or cost, one array a block. scores : the same, (B, M + 1) each.
     """
 
-    right: dict[str, Floats] = field(default_factory=dict)
-    total: dict[str, Floats] = field(default_factory=dict)
-    needed: dict[tuple[str, str], list[Floats]] = field(default_factory=dict)
+    right: dict[str, Any] = field(default_factory=lambda: defaultdict(float))
+    total: dict[str, Any] = field(default_factory=lambda: defaultdict(float))
+    needed: dict[tuple[str, str], list[Floats]] = field(default_factory=lambda: defaultdict(list))
     scores: list[Floats] = field(default_factory=list)
     _areas: Floats | None = None
 
     def add(self, walk: Walk, weights: Floats, *, keep_scores: bool) -> None:
         """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
         for metric, (right, total) in walk.parts.items():
-            self.right[metric] = self.right.get(metric, 0.0) + weights @ right
-            self.total[metric] = self.total.get(metric, 0.0) + weights @ total[:, None]
-        for counted, needed in (("features", walk.needed), ("cost", walk.spent)):
-            for criterion, numbers in needed.items():
-                self.needed.setdefault((criterion, counted), []).append(numbers)
+            self.right[metric] += weights @ right
+            self.total[metric] += weights @ total[:, None]
+        for criterion, numbers in walk.needed.items():
+            self.needed[criterion].append(numbers)
         if keep_scores and walk.scores is not None:
             self.scores.append(walk.scores)
 

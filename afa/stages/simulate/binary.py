@@ -41,9 +41,10 @@ from afa.stages.simulate.walks import (
     ends,
     measured_first,
     planned,
-    spent_until,
+    prices_of,
     tell,
     weighs_items,
+    with_costs,
 )
 
 BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
@@ -76,15 +77,18 @@ class BinaryPaths(NamedTuple):
 class BinaryTask(Asked):
     """One entity of a bundle as a task of P patients, labels (P,)."""
 
-    entity: str
+    @property
+    def entity(self) -> str:
+        """The one that is asked for."""
+        return str(self.setting.entity)
 
     @cached_property
     def task(self) -> Task | None:
         """The task laid out; None where only the planner can follow."""
-        coupling, explicit = self.gauge.coupling or "differential", self.gauge.coupling == "explicit"
-        if explicit and (bool(self.bundle.exclusive) or self.gauge.tau not in (None, 1.0)):
+        coupling, tau = self.setting.coupling or "differential", self.setting.tau
+        if self.setting.explicit and (bool(self.bundle.exclusive) or tau not in (None, 1.0)):
             return None
-        return task_of(self.bundle, self.entity, solver=self.solver, coupling=coupling)
+        return task_of(self.bundle, self.entity, solver=self.setting.solver, coupling=coupling)
 
     @cached_property
     def majority(self) -> tuple[int, int]:
@@ -111,9 +115,9 @@ class BinaryTask(Asked):
                     self.entity,
                     values != MISSING,
                     values,
-                    solver=self.solver,
+                    solver=self.setting.solver,
                     coupling="explicit",
-                    threads=self.threads,
+                    threads=self.setting.threads,
                 ).calibrated
             return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
         signs = []
@@ -130,7 +134,7 @@ class BinaryTask(Asked):
             metric: ((target == answer)[:, None].astype(np.float64), (target != 0).astype(np.float64))
             for (metric, target), answer in zip(targets.items(), self.majority, strict=False)
         }
-        return Walk(parts, {}, {})
+        return Walk(parts, {})
 
     @property
     def has_labels(self) -> bool:
@@ -138,7 +142,7 @@ class BinaryTask(Asked):
 
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
-        if self.task is None or weighs_items(self.bundle, way, self.prices):
+        if self.task is None or weighs_items(self.bundle, way, self.setting):
             paths = self._planned(seen, way, seed, tick)
         else:
             paths = self._compiled(self.task, seen, way, seed)
@@ -150,19 +154,19 @@ class BinaryTask(Asked):
             parts["label_accuracy"] = _right(signs, seen.label, seen.label != 0)
             parts["label_sensitivity"] = _right(signs, seen.label, seen.label > 0)
             parts["label_specificity"] = _right(signs, seen.label, seen.label < 0)
-        return Walk(parts, needed, spent_until(needed, paths.order, self.prices), paths.scores)
+        return Walk(parts, with_costs(needed, paths.order, prices_of(self.bundle, self.setting)), paths.scores)
 
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
         orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
-        if self.gauge.coupling != "explicit":
+        if not self.setting.explicit:
             given = orders if drawn else None
-            found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.threads)
+            found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.setting.threads)
             return BinaryPaths(orders, found.log_odds, found.certain)
         if drawn:
-            paths = follow_orders(task, seen.values, orders[:, None], threads=self.threads)
+            paths = follow_orders(task, seen.values, orders[:, None], threads=self.setting.threads)
         else:
-            paths = follow_gain(task, seen.values, gain=gain, threads=self.threads)
+            paths = follow_gain(task, seen.values, gain=gain, threads=self.setting.threads)
         every = np.arange(len(self.bundle.features) + 1)
         step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # of the last feature that matters by then
         called = paths.calls[:, 0, :, CERTIFIED] != 0
@@ -173,7 +177,7 @@ class BinaryTask(Asked):
         orders = self._orders(seen, way, seed) if way.allocation in DRAWN else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
-            if self.gauge.coupling == "explicit":
+            if self.setting.explicit:
                 return planner.score(), planner.resolved()
             return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
 
@@ -189,14 +193,14 @@ class BinaryTask(Asked):
             score=way.score,
             gain=way.gain or "wald_magnitude",
             allocation="greedy" if way.allocation in DRAWN else way.allocation,
-            solver=self.solver,
-            coupling=self.gauge.coupling,
-            tau=self.gauge.tau,
+            solver=self.setting.solver,
+            coupling=self.setting.coupling,
+            tau=self.setting.tau,
         )
 
     def check(self, way: Way) -> None:
         """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
-        explicit = self.gauge.coupling == "explicit"
+        explicit = self.setting.explicit
         if way.allocation not in BINARY_RULES:
             expected, step = f"with --entity one of {', '.join(BINARY_RULES)}", "greedy stands for the others"
             raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
@@ -206,10 +210,10 @@ class BinaryTask(Asked):
             raise ConfigError(Fault("--score", repr(way.score), expected, "leave it out, or choose one of these"))
         if way.gain == "f_target" and way.score == "wald":
             raise ConfigError(Fault("--gain", "f_target of wald", "a score that expects something", "choose another"))
-        if self.gauge.holds is not None:
-            found, expected = repr(self.gauge.holds), "none where one entity is asked for"
+        if self.setting.holds is not None:
+            found, expected = repr(self.setting.holds), "none where one entity is asked for"
             raise ConfigError(Fault("holds", found, expected, "leave it out"))
-        if explicit or self.gauge.tau is not None:
+        if explicit or self.setting.tau is not None:
             self._planner(way)
 
     def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:

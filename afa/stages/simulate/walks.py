@@ -9,7 +9,7 @@ costs. What of a patient was not measured is never asked for (docs/decisions.md,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,26 +57,45 @@ class Way(NamedTuple):
     score: str
 
 
-class Gauge(NamedTuple):
-    """How a bundle is taken: the closure, what holds, how far it is believed; None as planners do (`afa.planner`)."""
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is asked of all patients, and how.
 
+    k, entity : the size of the top set, or the one entity that is asked for. coupling, holds, tau : as of the planners.
+    costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. seeds : of orders drawn at random, each
+    followed once. resamples, confidence : of the intervals. solver : of the mean-field iteration. threads : they change
+    no number.
+    """
+
+    k: int = 1
+    entity: str | None = None
     coupling: Closure | None = None
     holds: str | None = None
     tau: float | str | None = None
+    costs: str = "own"
+    seeds: Sequence[int] = (0,)
+    resamples: int = 1000
+    confidence: float = 0.95
+    solver: Solver = field(default_factory=Solver)
+    threads: int = 1
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the classes are as the bundle states them, where the coupling is known."""
+        return self.coupling == "explicit"
 
 
 class Walk(NamedTuple):
     """What one run shows of B patients, t from 0 to M.
 
     parts : by metric, how much is right (B, M + 1), or (B, 1) where t does not matter, and of how much (B,).
-    needed : by criterion, (B,) features after which it holds for good; inf where never, NaN where it has no meaning.
-    spent : the same in units of cost; empty where all features cost the same.
+    needed : by criterion and what is counted, (B,) the features, or where they differ in cost the units of cost too,
+    after which it holds for good; inf where never, NaN where it has no meaning.
     scores : (B, M + 1) the score itself where there is one number a patient.
     """
 
     parts: Mapping[str, tuple[Floats, Floats]]
-    needed: Mapping[str, Floats]
-    spent: Mapping[str, Floats]
+    needed: Mapping[tuple[str, str], Floats]
     scores: Floats | None = None
 
 
@@ -104,20 +123,13 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
-    """What is asked of P patients, values (P, M), labels (P, ...) in {0, 1, NaN}: `TopKTask` or `BinaryTask`.
-
-    prices : (M,) what features cost, None where they all cost the same or costs are left aside.
-    gauge : with a closure that is known.
-    """
+    """What is asked of P patients, values (P, M), labels (P, ...) in {0, 1, NaN}: `TopKTask` or `BinaryTask`."""
 
     bundle: Bundle
     patients: Sequence[str]
     values: NDArray[np.int8]
     labels: Floats
-    prices: Floats | None
-    gauge: Gauge
-    solver: Solver
-    threads: int
+    setting: Setting
 
     @property
     def blocks(self) -> list[slice]:
@@ -129,12 +141,10 @@ class Asked:
 class TopKTask(Asked):
     """The k most supported entities of P patients, labels (P, N); and what needs no observation."""
 
-    k: int
-
     @cached_property
     def k_labels(self) -> int:
         """The size of the top set among the labelled entities (decisions.md S10)."""
-        return clinical_k(self.labels, self.k)
+        return clinical_k(self.labels, self.setting.k)
 
     @cached_property
     def usual(self) -> tuple[NDArray[np.int8], list[int]]:
@@ -145,7 +155,7 @@ class TopKTask(Asked):
         ]
         wins, often = (np.sum(column, axis=0) for column in zip(*counts, strict=True))
         entities = self.bundle.entities
-        top = sorted(range(len(entities)), key=lambda v: (-often[v], entities[v]))[: self.k]
+        top = sorted(range(len(entities)), key=lambda v: (-often[v], entities[v]))[: self.setting.k]
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
     @cached_property
@@ -155,37 +165,36 @@ class TopKTask(Asked):
         return {f"label_{metric}": share for metric, share in shares.items()}
 
     def look(self, rows: slice) -> Seen:
-        """A block of patients."""
-        truth = self._truth_of(self.values[rows])
-        targets = Targets.of(truth, self.labels[rows], self.k, self.k_labels)
-        return Seen(self.patients[rows], self.values[rows], rows, truth, targets)
-
-    def _truth_of(self, values: NDArray[np.int8]) -> Truth:
-        """At all that was measured: where how often is not said, a value that was not adds nothing, as a 0 does."""
-        if self.gauge.coupling != "explicit":
-            return full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.solver)
-        way = Way("random", "", "two_elbo")
-        return planned_truth(values, [self._planner(way) for _ in values])
+        """A block of patients; where the bundle does not say how often, a value that is missing adds nothing, as 0."""
+        values = self.values[rows]
+        if self.setting.explicit:
+            truth = planned_truth(values, [self._planner(Way("random", "", "two_elbo")) for _ in values])
+        else:
+            truth = full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.setting.solver)
+        targets = Targets.of(truth, self.labels[rows], self.setting.k, self.k_labels)
+        return Seen(self.patients[rows], values, rows, truth, targets)
 
     def constant(self, seen: Seen) -> Walk:
         """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
         (majority, usual), known = self.usual, seen.truth.winner != 0
         right = ((seen.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
         top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
-        shares = {"p_at_k": overlap(top, usual, self.k) / self.k}
+        shares = {"p_at_k": overlap(top, usual, self.setting.k) / self.setting.k}
         shares |= {metric: share[seen.rows] for metric, share in self.by_prevalence.items()}
         parts = {"sign_accuracy": (right, known.sum(axis=1).astype(np.float64))}
-        return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {}, {})
+        return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
-        compiled = is_compiled(self.bundle, way, self.gauge, self.prices)
+        compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
         if compiled:
             tick(len(seen.names))
-        shares = seen.targets.precisions(paths.place.astype(np.int16), self.threads)
+        shares = seen.targets.precisions(paths.place.astype(np.int16), self.setting.threads)
         won = (seen.truth.winner != 0).sum(axis=1).astype(np.float64)
-        ended, needed = ends(self._away_from_last(paths.place), paths.certified)
+        rank = paths.place * len(self.bundle.entities) + name_places(self.bundle.entities)
+        inside = np.argsort(np.argsort(rank, axis=2), axis=2) < self.setting.k
+        ended, needed = ends((inside != inside[:, -1:]).any(axis=2), paths.certified)
         parts = {"sign_accuracy": (paths.right, won), "p_at_k": _share_part(shares["p_at_k"]), **ended}
         if self.k_labels:
             parts["label_p_at_k"] = _share_part(shares["clinical_p_at_k"])
@@ -193,14 +202,7 @@ class TopKTask(Asked):
         part, whole = NEARLY
         below = whole * paths.right < part * paths.right[:, -1:]
         needed["sign_95"] = np.where(won > 0, rounds_until(below), np.nan)
-        return Walk(parts, needed, spent_until(needed, paths.order, self.prices))
-
-    def _away_from_last(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(B, M + 1) whether the top k, as a set, is another than after the last observation."""
-        rank = place * len(self.bundle.entities) + name_places(self.bundle.entities)
-        inside = np.argsort(np.argsort(rank, axis=2), axis=2) < self.k
-        away: NDArray[np.bool_] = (inside != inside[:, -1:]).any(axis=2)
-        return away
+        return Walk(parts, with_costs(needed, paths.order, prices_of(self.bundle, self.setting)))
 
     def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
         bundle, orders = self.bundle, None
@@ -214,9 +216,9 @@ class TopKTask(Asked):
             gain=way.gain or None,
             target="linearity" if way.gain == "f_target" else None,
             orders=orders,
-            k=self.k,
-            solver=self.solver,
-            threads=self.threads,
+            k=self.setting.k,
+            solver=self.setting.solver,
+            threads=self.setting.threads,
         )
         right = paths.right[:, :, 0, 0].astype(np.float64)
         return Paths(paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified)
@@ -234,21 +236,21 @@ class TopKTask(Asked):
         return Paths(told[:, 1:], *found)
 
     def _planner(self, way: Way, name: str = "", seed: int = 0) -> TopKPlanner:
-        return planner_of(self.bundle, way, self.k, self.gauge, self.solver, self.prices, patient=name, seed=seed)
+        return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
 
     check = _planner
     """A `PlannerError`, or the `ConfigError` of a custom rule, where no planner goes this way."""
 
 
-def is_compiled(bundle: Bundle, way: Way, gauge: Gauge, prices: Floats | None) -> bool:
+def is_compiled(bundle: Bundle, way: Way, setting: Setting) -> bool:
     """Whether the compiled engine follows this way; else the planner itself does."""
     known = way.score == "linearity" and way.allocation in COMPILED
-    return known and not weighs_items(bundle, way, prices) and gauge.coupling != "explicit"
+    return known and not weighs_items(bundle, way, setting) and not setting.explicit
 
 
-def weighs_items(bundle: Bundle, way: Way, prices: Floats | None) -> bool:
+def weighs_items(bundle: Bundle, way: Way, setting: Setting) -> bool:
     """Whether a rule looks at costs, or at measurements that several features come from."""
-    return way.allocation not in DRAWN and (prices is not None or bool(measurements_of(bundle)))
+    return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
 
 def tell(planner: Planner, values: NDArray[np.int8]) -> None:
@@ -324,51 +326,44 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
 
 
-def planner_of(
-    bundle: Bundle,
-    way: Way,
-    k: int,
-    gauge: Gauge,
-    solver: Solver,
-    prices: Floats | None = None,
-    *,
-    patient: str = "",
-    seed: int = 0,
-) -> TopKPlanner:
+def planner_of(bundle: Bundle, way: Way, setting: Setting, *, patient: str = "", seed: int = 0) -> TopKPlanner:
     """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a custom rule, where none does."""
     return TopKPlanner(
         bundle,
-        k=k,
+        k=setting.k,
         score=way.score,
         gain=way.gain or "wald_magnitude",
         allocation=rule_of(way.allocation)() if ":" in way.allocation else way.allocation,
-        solver=solver,
-        costs=None if prices is not None and way.allocation not in DRAWN else "equal",
+        solver=setting.solver,
+        costs="equal" if prices_of(bundle, setting) is None or way.allocation in DRAWN else None,
         patient=patient,
         seed=seed,
-        coupling=gauge.coupling,
-        holds=gauge.holds,
-        tau=gauge.tau,
+        coupling=setting.coupling,
+        holds=setting.holds,
+        tau=setting.tau,
     )
 
 
-def prices_of(bundle: Bundle, costs: str) -> Floats | None:
-    """(M,) what the features cost; None where `costs` is `equal`, or they cost the same, so that none is weighed."""
-    if costs == "equal" or bundle.costs is None or bool((bundle.costs == bundle.costs[0]).all()):
+def prices_of(bundle: Bundle, setting: Setting) -> Floats | None:
+    """(M,) what the features cost; None where that is left aside, or they cost the same, so that none is weighed."""
+    if setting.costs == "equal" or bundle.costs is None or bool((bundle.costs == bundle.costs[0]).all()):
         return None
     return bundle.costs
 
 
-def spent_until(needed: Mapping[str, Floats], order: NDArray[np.int64], prices: Floats | None) -> dict[str, Floats]:
-    """What the features up to a round cost, (B,) by criterion, of rounds (B,) and orders (B, M); nothing unpriced."""
+def with_costs(
+    needed: Mapping[str, Floats], order: NDArray[np.int64], prices: Floats | None
+) -> dict[tuple[str, str], Floats]:
+    """What each criterion needs, (B,) rounds, and along orders (B, M) the cost of these unless all prices are equal."""
+    every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
     if prices is None:
-        return {}
-    spent, until = np.concatenate([np.zeros((len(order), 1)), np.cumsum(prices[order], axis=1)], axis=1), {}
+        return every
+    spent = np.concatenate([np.zeros((len(order), 1)), np.cumsum(prices[order], axis=1)], axis=1)
     for criterion, rounds in needed.items():
         reached = np.isfinite(rounds)
         last = np.where(reached, rounds, 0).astype(np.int64)
-        until[criterion] = np.where(reached, spent[np.arange(len(order)), last], rounds)
-    return until
+        every[criterion, "cost"] = np.where(reached, spent[np.arange(len(order)), last], rounds)
+    return every
 
 
 def ends(
