@@ -101,22 +101,6 @@ def test_names_are_text_wherever_they_stand(page):
     assert len(page.find_elements(By.TAG_NAME, "script")) == of_ours + len(PATIENTS)
 
 
-def test_names_are_text_in_what_a_chart_shows_under_the_pointer(page, made):
-    chart = page.find_element(By.ID, "ranks")
-    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
-    names, shown = set(map(readable, ENTITIES)), set()
-    tip = "return document.querySelector('#ranks .tip').textContent"
-    for x in range(70 - chart.size["width"] // 2, chart.size["width"] // 2, 40):
-        for y in range(-110, 110, 10):
-            ActionChains(page, duration=0).move_to_element_with_offset(chart, x, y).perform()
-            shown.add(page.execute_script(tip).partition(": rank")[0])
-        if shown >= names:
-            break
-    assert shown >= names
-    ActionChains(page).move_to_element(page.find_element(By.ID, "title")).perform()
-    assert not page.find_element(By.CSS_SELECTOR, "#ranks .tip").is_displayed()
-
-
 def test_each_step_shows_what_the_data_says(page, made):
     explored = made[0]
     cell = explored.summary["shown"]

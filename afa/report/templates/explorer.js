@@ -287,19 +287,19 @@ function markRow(t) {
 
 /* ---- the reader's hands ---- */
 
+function on(id, event, act) { $(id).addEventListener(event, act); }
+
 function listen() {
-  $("patient").addEventListener("change", () => choose({ patient: Number($("patient").value) }));
-  $("score").addEventListener("change", () => choose({ score: Number($("score").value) }));
-  $("rule").addEventListener("change", () => choose({ cell: fillGains($("rule").value, cells[state.cell].gain) }));
-  $("gain").addEventListener("change", () => choose({ cell: Number($("gain").value) }));
-  $("choices").addEventListener("submit", (event) => event.preventDefault());
-  $("t").addEventListener("input", () => show(Number($("t").value)));
-  $("first").addEventListener("click", () => show(0));
-  $("previous").addEventListener("click", () => show(state.t - 1));
-  $("next").addEventListener("click", () => show(state.t + 1));
-  $("last").addEventListener("click", () => show(last));
+  on("patient", "change", () => choose({ patient: Number($("patient").value) }));
+  on("score", "change", () => choose({ score: Number($("score").value) }));
+  on("rule", "change", () => choose({ cell: fillGains($("rule").value, cells[state.cell].gain) }));
+  on("gain", "change", () => choose({ cell: Number($("gain").value) }));
+  on("choices", "submit", (event) => event.preventDefault());
+  on("t", "input", () => show(Number($("t").value)));
+  const steps = { first: () => 0, previous: () => state.t - 1, next: () => state.t + 1, last: () => last };
+  for (const [id, to] of Object.entries(steps)) on(id, "click", () => show(to()));
   for (const id of ["to-settled", "to-certified"]) {
-    $(id).addEventListener("click", () => { if ($(id).dataset.t !== "") show(Number($(id).dataset.t)); });
+    on(id, "click", () => { if ($(id).dataset.t !== "") show(Number($(id).dataset.t)); });
   }
   $("steps").tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr");

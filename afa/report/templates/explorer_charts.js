@@ -34,6 +34,7 @@ const STYLES = [
 const RESOLVED = { colour: "#0072B2", dash: [] };
 const FOUND = { colour: "#D55E00", dash: [6, 3] };
 const MARKED = 14;
+const XY = { x: "x", y: "y" };
 
 /** What the words of the page mean, each with its sentence. */
 function words() {
@@ -64,31 +65,25 @@ async function stepsOf(patient) {
   return unpackedSteps.get(patient);
 }
 
-/** The order of entities, best first, and the positions that tie with the one before, at every t. */
-function rankingsOf(run, score) {
-  const order = [];
-  const tied = [];
-  const places = [];
-  for (const changes of run.places[score]) {
-    for (let i = 0; i < changes.length; i += 2) places[changes[i]] = changes[i + 1];
-    const now = [...places.keys()].sort((v, w) => places[v] - places[w]); // names settle ties: the sort is stable
-    order.push(now);
-    tied.push(new Set([...now.keys()].filter((i) => i && places[now[i]] === places[now[i - 1]])));
-  }
-  return { order, tied };
+/** What one patient's run says, by t: the order of entities, best first, their ranks, and positions that tie. */
+function pathOf(run, score) {
+  const [places, guiding] = [placesOf(run, score), placesOf(run, 0)];
+  const sorted = (of) => [...of.keys()].sort((v, w) => of[v] - of[w]); // names settle ties: the sort is stable
+  const order = places.map(sorted);
+  const tied = order.map((best, t) => new Set([...best.keys()].filter((i) => i && places[t][best[i]] === places[t][best[i - 1]])));
+  const rank = order.map((best) => best.reduce((ranks, v, i) => Object.assign(ranks, { [v]: i + 1 }), []));
+  const found = rank.map((ranks) => order[last].slice(0, k).filter((v) => ranks[v] <= k).length);
+  const { resolved, certified } = run;
+  return { run, order, tied, rank, guided: guiding.map(sorted), resolved, found, settled: run.settled[score], certified, fallback: new Set(run.fallback) };
 }
 
-/** What one patient's run says, by t. */
-function pathOf(run, score) {
-  const { order, tied } = rankingsOf(run, score);
-  const rank = order.map((ordered) => {
-    const ranks = [];
-    ordered.forEach((v, i) => { ranks[v] = i + 1; });
-    return ranks;
+/** The places of all entities by a score, at every t. */
+function placesOf(run, score) {
+  const places = [];
+  return run.places[score].map((changes) => {
+    for (let i = 0; i < changes.length; i += 2) places[changes[i]] = changes[i + 1];
+    return [...places];
   });
-  const guided = score ? rankingsOf(run, 0).order : order;
-  const found = rank.map((ranks) => order[last].slice(0, k).filter((v) => ranks[v] <= k).length);
-  return { run, order, tied, rank, guided, resolved: run.resolved, found, settled: run.settled[score], certified: run.certified, fallback: new Set(run.fallback) };
 }
 
 function cellName(c) {
@@ -124,45 +119,22 @@ function newChart(id, height, yLabel) {
   const cursor = new Span({ location: 0, dimension: "height", line_color: "#1a1a1a", line_width: 2 });
   figure.add_layout(cursor);
   figure.on_event("tap", (event) => { if (Number.isFinite(event.x)) show(Math.round(event.x)); });
-  const tip = element("div", { className: "tip", hidden: true });
-  $(id).append(tip);
-  figure.on_event("mousemove", (event) => point(id, tip, event));
-  figure.on_event("mouseleave", () => { tip.hidden = true; });
   charts[id] = { figure, cursor, marks, sources: [] };
   return charts[id];
 }
 
-/** Says beside the pointer what stands there. */
-function point(id, tip, { x, y, sx, sy }) {
-  const t = Math.round(x);
-  const text = path && t >= 0 && t <= last ? UNDER_POINTER[id](t, y) : "";
-  tip.hidden = !text;
-  tip.textContent = text;
-  const room = $(id).clientWidth - tip.offsetWidth;
-  tip.style.left = `${Math.max(0, Math.min(sx + 14, room))}px`;
-  tip.style.top = `${Math.max(0, sy - tip.offsetHeight - 8)}px`;
-}
-
-const UNDER_POINTER = {
-  ranks: (t, y) => {
-    const near = path.order[t].filter((v, i) => Math.abs(i + 1 - y) <= 0.5);
-    return near.map((v) => `${entities[v]}: rank ${path.rank[t][v]} at t = ${t}`).join("");
-  },
-  progress: (t) => `t = ${t}: ${path.resolved[t]} of ${summary.duels} duels resolved, ${path.found[t]} of the final top ${k} found`,
-  worth: (t) => (t ? `t = ${t}: ${features[path.run.order[t - 1]]}, ${number(path.run.worth[t - 1])} nats${path.fallback.has(t) ? " (fallback)" : ""}` : ""),
-};
-
-function addSource(chart, data) {
+/** A glyph whose data come later: `columns` are the names of these by property; its source joins those of the chart. */
+function add(chart, glyph, columns, look) {
+  const data = Object.fromEntries(Object.values(columns).map((name) => [name, []]));
+  const fields = Object.fromEntries(Object.entries(columns).map(([property, field]) => [property, { field }]));
   const source = new window.Bokeh.ColumnDataSource({ data });
+  chart.figure[glyph]({ ...fields, source, ...look });
   chart.sources.push(source);
-  return source;
 }
 
-/** A line whose data come later; its source joins those of the chart. */
+/** A line that stays level until the next t at which it changes. */
 function addLine(chart, style) {
-  const source = addSource(chart, { x: [], y: [] });
-  const look = { line_color: style.colour, line_dash: style.dash, line_width: style.width ?? 2 };
-  chart.figure.line({ x: { field: "x" }, y: { field: "y" }, source, ...look });
+  add(chart, "step", XY, { mode: "after", line_color: style.colour, line_dash: style.dash, line_width: style.width ?? 2 });
 }
 
 async function makeCharts() {
@@ -173,8 +145,7 @@ async function makeCharts() {
   for (let i = 0; i < k; i += 1) {
     const style = STYLES[i % STYLES.length];
     addLine(ranks, style);
-    const source = addSource(ranks, { x: [], y: [] });
-    ranks.figure.scatter({ x: { field: "x" }, y: { field: "y" }, source, marker: style.marker, size: 8, fill_color: style.colour, line_color: style.colour });
+    add(ranks, "scatter", XY, { marker: style.marker, size: 8, fill_color: style.colour, line_color: style.colour });
   }
   const progress = newChart("progress", 190, "%");
   addLine(progress, RESOLVED);
@@ -182,11 +153,9 @@ async function makeCharts() {
   progress.figure.yaxis.ticker = new FixedTicker({ ticks: [0, 25, 50, 75, 100] });
   const worth = newChart("worth", 180, "nats");
   for (const fill of ["#0072B2", "#ffffff"]) {
-    const source = addSource(worth, { x: [], y: [] });
-    worth.figure.vbar({ x: { field: "x" }, top: { field: "y" }, bottom: 0, width: 0.9, source, fill_color: fill, line_color: "#0072B2" });
+    add(worth, "vbar", { x: "x", top: "y" }, { bottom: 0, width: 0.9, fill_color: fill, line_color: "#0072B2" });
   }
-  const ticks = addSource(worth, { x: [], low: [], high: [] });
-  worth.figure.segment({ x0: { field: "x" }, x1: { field: "x" }, y0: { field: "low" }, y1: { field: "high" }, source: ticks, line_color: "#555555" });
+  add(worth, "segment", { x0: "x", x1: "x", y0: "low", y1: "high" }, { line_color: "#555555" });
   for (const id of Object.keys(charts)) {
     await Plotting.show(charts[id].figure, $(id));
     passOver($(id));
@@ -201,18 +170,8 @@ function passOver(root) {
   }
 }
 
-/** A line that stays level until the next t at which it changes. */
-function stairs(values) {
-  const x = [];
-  const y = [];
-  values.forEach((value, t) => {
-    if (t && value !== values[t - 1]) { x.push(t); y.push(values[t - 1]); }
-    if (!t || t === last || value !== values[t - 1]) { x.push(t); y.push(value); }
-  });
-  return { x, y };
-}
-
-function frame(chart, bottom, top, labelsAt, description, id) {
+function frame(id, bottom, top, labelsAt, description) {
+  const chart = charts[id];
   Object.assign(chart.figure.x_range, { end: last + 1 });
   Object.assign(chart.figure.y_range, { start: bottom, end: top });
   const [settled, certified] = chart.marks;
@@ -233,9 +192,8 @@ function drawRanks() {
   const context = { x: [], y: [] };
   for (const v of entities.keys()) {
     if (top.includes(v)) continue;
-    const line = stairs(byTime(v).map((rank) => (rank > lowest + 0.5 ? NaN : rank)));
-    context.x.push(...line.x, NaN);
-    context.y.push(...line.y, NaN);
+    context.x.push(...path.rank.keys(), NaN);
+    context.y.push(...byTime(v).map((rank) => (rank > lowest + 0.5 ? NaN : rank)), NaN);
   }
   const [others, ...lines] = charts.ranks.sources;
   others.data = context;
@@ -243,7 +201,7 @@ function drawRanks() {
     const ranks = byTime(v);
     const step = Math.max(1, Math.round(last / MARKED));
     const shown = ranks.map((_, t) => t).filter((t) => t % step === Math.round(i * step / k));
-    lines[2 * i].data = stairs(ranks);
+    lines[2 * i].data = { x: [...ranks.keys()], y: ranks };
     lines[2 * i + 1].data = { x: shown, y: shown.map((t) => ranks[t]) };
   });
   $("ranks-title").textContent = `Rank by ${scores[state.score]}, step by step`;
@@ -251,21 +209,21 @@ function drawRanks() {
   const every = lowest > 12 ? 5 : 1;
   const ticks = path.order[0].map((_, i) => i + 1).filter((rank) => rank <= lowest && (rank === 1 || rank % every === 0));
   charts.ranks.figure.yaxis.ticker = new window.Bokeh.FixedTicker({ ticks });
-  frame(charts.ranks, lowest + 0.5, -0.09 * lowest, -0.08 * lowest, `Ranks by ${scores[state.score]} against measurements taken. On top at full observation: `
-    + `${top.map((v) => entities[v]).join(", ")}. The set is settled from step ${path.settled}.`, "ranks");
+  frame("ranks", lowest + 0.5, -0.09 * lowest, -0.08 * lowest, `Ranks by ${scores[state.score]} against measurements taken. On top at full observation: `
+    + `${top.map((v) => entities[v]).join(", ")}. The set is settled from step ${path.settled}.`);
 }
 
 function drawProgress() {
-  const share = (part, whole) => part.map((n) => (whole ? 100 * n / whole : 0));
+  const share = (part, whole) => ({ x: [...part.keys()], y: part.map((n) => (whole ? 100 * n / whole : 0)) });
   const [resolved, found] = charts.progress.sources;
-  resolved.data = stairs(share(path.resolved, summary.duels));
-  found.data = stairs(share(path.found, k));
+  resolved.data = share(path.resolved, summary.duels);
+  found.data = share(path.found, k);
   $("progress-note").replaceChildren(
     element("span", { className: "mark" }, swatch(RESOLVED, false), "duels resolved"), " \u00A0 ",
     element("span", { className: "mark" }, swatch(FOUND, false), `share of the final top ${k} in the present one`),
   );
-  frame(charts.progress, -4, 124, 122, `Share of duels resolved, and of the final top ${k} found, against measurements taken. `
-    + `Resolved at the end: ${path.resolved[last]} of ${summary.duels}.`, "progress");
+  frame("progress", -4, 124, 122, `Share of duels resolved, and of the final top ${k} found, against measurements taken. `
+    + `Resolved at the end: ${path.resolved[last]} of ${summary.duels}.`);
 }
 
 function drawWorth() {
@@ -283,6 +241,6 @@ function drawWorth() {
   $("worth-note").textContent = hasGain
     ? "Summed over the duels that were open when the feature was chosen. Ticks below the axis: steps that fell back."
     : "Summed over the entities when the feature was chosen; the rule looks at no gain.";
-  frame(charts.worth, -0.12 * highest, 1.3 * highest, 1.28 * highest, `${hasGain ? "Gain" : "Effective unary"} of the feature of each step, in nats; `
-    + `largest ${number(highest)}. ${count(fellBack.length, "step", "steps")} fell back.`, "worth");
+  frame("worth", -0.12 * highest, 1.3 * highest, 1.28 * highest, `${hasGain ? "Gain" : "Effective unary"} of the feature of each step, in nats; `
+    + `largest ${number(highest)}. ${count(fellBack.length, "step", "steps")} fell back.`);
 }
