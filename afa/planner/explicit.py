@@ -205,33 +205,24 @@ class ExplicitPatient(PatientState):
 
     def _group_interval(self, group: Indices, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
         """The least and the most that the rest of an exclusive group can still add."""
-        open_ = np.flatnonzero(~self.observed[group])
+        open_, seen = (np.flatnonzero(self.observed[group] == known) for known in (False, True))
         if (self.values[group] == 1).any() or not len(open_):
             return 0.0, 0.0
-        seen = np.flatnonzero(self.observed[group])
-        now = [1.0 - classes[:, seen].sum(axis=1) for _, classes in sides]
+        sign = np.array([(sign, -sign) for sign, _ in sides])
+        chances = np.stack([classes for _, classes in sides])  # (sides, 2, g)
+        before = 1.0 - chances[:, :, seen].sum(axis=2)
 
-        def told(chances: Sequence[Floats]) -> float:
-            logs = (np.log(chance / before) for chance, before in zip(chances, now, strict=True))
-            return sum(sign * float(log[0] - log[1]) for (sign, _), log in zip(sides, logs, strict=True))
+        def rest(unseen: Sequence[int] | Indices) -> Floats:
+            return np.asarray(np.log((before - chances[:, :, unseen].sum(axis=2)) / before))
 
-        ends = [told([classes[:, j] for _, classes in sides]) for j in open_]
+        ends = [float((sign * np.log(chances[:, :, j] / before)).sum()) for j in open_]
         if len(open_) <= ENUMERATED:
-            subsets = (part for size in range(len(open_) + 1) for part in combinations(open_, size))
-            rest = [
-                told(
-                    [
-                        before - classes[:, list(part)].sum(axis=1)
-                        for (_, classes), before in zip(sides, now, strict=True)
-                    ]
-                )
-                for part in subsets
-            ]
+            subsets = (list(part) for size in range(len(open_) + 1) for part in combinations(open_, size))
+            ends += [float((sign * rest(part)).sum()) for part in subsets]
         else:
-            last = [before - classes[:, open_].sum(axis=1) for (_, classes), before in zip(sides, now, strict=True)]
-            span = sum(float(-np.log(end / before).sum()) for end, before in zip(last, now, strict=True))
-            rest = [-span, span]
-        return min(0.0, *ends, *rest), max(0.0, *ends, *rest)
+            span = -float(rest(open_).sum())
+            ends += [-span, span]
+        return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
         """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
