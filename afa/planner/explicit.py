@@ -212,7 +212,7 @@ class ExplicitPatient(PatientState):
         chances = np.stack([classes for _, classes in sides])  # (sides, 2, g)
         before = 1.0 - chances[:, :, seen].sum(axis=2)
 
-        def rest(unseen: Sequence[int] | Indices) -> Floats:
+        def rest(unseen: list[np.int64] | Indices) -> Floats:
             return np.asarray(np.log((before - chances[:, :, unseen].sum(axis=2)) / before))
 
         ends = [float((sign * np.log(chances[:, :, j] / before)).sum()) for j in open_]
