@@ -28,7 +28,9 @@ Session = Annotated[
     Path | None, typer.Option(help="file that keeps the session after every step; resumed if it exists")
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
+HERE = "127.0.0.1"
 LOADING = "loading"
+Values = dict[str, int]
 SMALL, MIDDLE = 20_000, 200_000
 """Entities squared times features: up to here a decision takes some 20 or 200 ms without compiled kernels."""
 
@@ -118,7 +120,7 @@ def plan(
 def serve(
     bundle: options.BundleArgument,
     session: Session = None,
-    host: Annotated[str, typer.Option(help="address to serve at")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="address to serve at")] = HERE,
     port: Annotated[int, typer.Option(min=0, max=65535, help="port to serve at; a free one by default")] = 0,
     show: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
     *,
@@ -126,7 +128,7 @@ def serve(
 ) -> None:
     """Plan on a page in the browser: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):
-        _serve(planner, keeper, "" if session is None else str(session), host=host, port=port, show=show)
+        _serve(planner, keeper, host, port, show)
 
 
 def demo(
@@ -148,7 +150,7 @@ def demo(
             shutil.copytree(folder, made, dirs_exist_ok=True)
         typer.echo(f"wrote {copy}: try `afa plan {copy / 'bundle'}`, and `afa bundle show {copy / 'bundle'}`")
         return
-    patients: dict[str, dict[str, int]] = {}
+    patients: dict[str, Values] = {}
     with (folder / "vignettes.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             patients.setdefault(row["patient"], {})[row["feature"]] = int(row["value"])
@@ -159,7 +161,7 @@ def demo(
     with _opened(folder / "bundle", Question(posterior=0.8), None) as (planner, keeper):
         if page:
             typer.echo(f"An example: {patient}, a made-up case, whose values are marked on the page.")
-            _serve(planner, keeper, "", host="127.0.0.1", port=0, show=True, patient=values)
+            _serve(planner, keeper, patient=values)
             return
         typer.echo(f"An example: {patient}, a made-up case. Return takes what was measured; or type a value.")
         _talk(planner, keeper, values)
@@ -205,7 +207,7 @@ def _take_over(planner: Planner, path: Path) -> None:
             typer.echo(f"note: {words}: {', '.join(terms)}", err=True)
 
 
-def _talk(planner: Planner, keeper: Keeper, patient: dict[str, int] | None = None) -> None:
+def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> None:
     """A conversation in the terminal; an empty line takes the values of a patient, where one is given."""
     from rich.console import Console
 
@@ -217,21 +219,14 @@ def _talk(planner: Planner, keeper: Keeper, patient: dict[str, int] | None = Non
 
 
 def _serve(
-    planner: Planner,
-    keeper: Keeper,
-    kept: str,
-    *,
-    host: str,
-    port: int,
-    show: bool,
-    patient: dict[str, int] | None = None,
+    planner: Planner, keeper: Keeper, host: str = HERE, port: int = 0, show: bool = True, patient: Values | None = None
 ) -> None:
     """Serve a conversation until Ctrl-C."""
     import asyncio
     import webbrowser
 
     from afa.dialogue.conversation import Conversation
-    from afa.dialogue.server import HERE, Served, serve
+    from afa.dialogue.server import Served, serve
 
     if host != HERE:
         typer.echo(f"note: whoever reaches {host} and has the address below sees and changes this session", err=True)
@@ -242,7 +237,7 @@ def _serve(
             webbrowser.open(address)
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve(Served(Conversation(planner, keeper), kept, patient), host, port, told))
+        asyncio.run(serve(Served(Conversation(planner, keeper), patient), host, port, told))
     if words := keeper.closing_words(planner):
         typer.echo(words)
 

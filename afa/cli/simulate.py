@@ -81,14 +81,8 @@ def simulate(
 
     model, costs = load_bundle(bundle), costs or "own"
     if model.implies:
-        _simulate_implied(
-            model,
-            cohort,
-            out,
-            patients,
-            seed,
-            {"--k": task.k, "--entity": task.entity, "--allocation": allocation, "--score": score, "--labels": labels},
-        )
+        asked = {"--k": task.k, "--entity": task.entity, "--allocation": allocation, "--score": score}
+        _simulate_implied(model, cohort, out, patients, seed, asked | {"--labels": labels})
         return
     check_place(out, FILES, CARD)
     drawn = tuple(range(seed, seed + seeds))
@@ -131,8 +125,7 @@ def simulate(
         "confidence": confidence,
     }
     explored = partial(explore_simulation, given.bundle, chosen, runs, setting, most=explorer, measured=measured)
-    draw, write_page = _drawing(say, explored if explorer and entity is None else None)
-    write_simulation(made, card, out, draw, write_page)
+    write_simulation(made, card, out, _drawing(say, explored if explorer and entity is None else None))
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
@@ -206,8 +199,8 @@ def _distinct(option: str, text: str) -> list[str]:
 
 def _drawing(
     say: Callable[[str], None], explored: Callable[[], Explored] | None
-) -> tuple[Callable[[DataFrame, str, Path], None] | None, Callable[[Path], None] | None]:
-    """What draws the curves, and what writes the explorer page of what `explored` gives.
+) -> Callable[[DataFrame, str, Path], None] | None:
+    """What writes a figure of curves, with a title, and the page of what `explored` gives into a folder.
 
     None, and said aloud, where a package is not installed.
     """
@@ -220,8 +213,14 @@ def _drawing(
         from afa.report.figures import draw_curves
     except ModuleNotFoundError as error:
         say(f"no figure and no explorer page: {error.name} is not installed ({installing(error)})")
-        return None, None
-    return draw_curves, explored and partial(write_explorer, explored())
+        return None
+
+    def draw(curves: DataFrame, title: str, folder: Path) -> None:
+        draw_curves(curves, title, folder / "curves")
+        if explored is not None:
+            write_explorer(explored(), folder / "explorer.html")
+
+    return draw
 
 
 def _tell(given: Given, say: Callable[[str], None]) -> None:

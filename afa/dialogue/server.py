@@ -41,11 +41,12 @@ HEADERS = {
 class Served:
     """One conversation, the number of its last step, and whoever waits for the next.
 
-    kept : the session's file, as the page names it; "" without one. patient : values that an example's patient has.
+    patient : values that an example's patient has.
     """
 
-    def __init__(self, conversation: Conversation, kept: str = "", patient: dict[str, int] | None = None) -> None:
-        self.conversation, self.kept, self.patient = conversation, kept, patient or {}
+    def __init__(self, conversation: Conversation, patient: dict[str, int] | None = None) -> None:
+        self.conversation, self.patient = conversation, patient or {}
+        self.kept = str(conversation.keeper.path or "")
         self.token = secrets.token_urlsafe(18)
         self.step = 0
         self.news = asyncio.Event()

@@ -81,7 +81,7 @@ class Terminal:
                 self._ask(item)
                 shown = item
             try:
-                line = self.read(self._prompt(item)).strip()
+                line = self.read(f"{item.name}> " if item else "> ").strip()
             except (EOFError, KeyboardInterrupt):
                 self.console.print()
                 return
@@ -138,9 +138,6 @@ class Terminal:
         full = min(WIDTH, max(self.console.width - width - 10, 0))
         for name, share in shown:
             self._say(f"  {escape(name.ljust(width))}  {share:.2f}  {'█' * round(full * share)}".rstrip())
-
-    def _prompt(self, item: Suggestion | None) -> str:
-        return f"{item.name}> " if item else "> "
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
         """Carry out one line: a look at something, a step, or values."""

@@ -301,7 +301,7 @@ class Planner(ABC):
         information about which entity holds, and there are no duels.
         """
         check_number(PlannerError, "most", most, "a whole number, 0 or more", lambda x: x >= 0 and x.is_integer())
-        return explained(self._state, self.bundle, self._menu, self._offer(), self._open_duels(), int(most))
+        return explained(self, int(most))
 
     def outcomes(self, feature: str) -> pd.DataFrame:
         """What each value of an open feature would do: a row with `value`, and of the answer then what `in_words` says.

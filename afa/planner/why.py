@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine.duels import sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.mrf import VALUES, Floats
 from afa.planner.explicit import ImpliedPatient
-from afa.planner.menu import Menu, Offer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,17 +48,12 @@ def told_apart(state: PatientState, entities: tuple[str, ...], features: list[in
     return f"tells {entities[one]} from {listed([entities[v] for v in against[order]], NAMED)}"
 
 
-def explained(
-    state: PatientState,
-    bundle: Bundle,
-    menu: Menu,
-    offer: Offer,
-    duels: NDArray[np.int64],
-    most: int,
-) -> pd.DataFrame:
-    """The table of `Planner.explain`, over some duels, (q,) by their places."""
+def explained(planner: Planner, most: int) -> pd.DataFrame:
+    """The table of `Planner.explain`."""
     import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
+    state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
+    duels = planner._open_duels()
     table, order, place = pd.DataFrame({"feature": bundle.features}), "gain", bundle.features.index
     if isinstance(state, ImpliedPatient):
         table["gain"] = state.information_among(offer.open, True)

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 TOP_K_RULES = ("priority_all", "greedy", "largest_unary", "random")
 BINARY_RULES = ("greedy", "largest_unary", "random_own", "random")
-CARD, EXPLORER = "simulate.yaml", "explorer.html"
-FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", EXPLORER)
+CARD = "simulate.yaml"
+FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", "explorer.html")
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
 LABELLED = {"label_auroc": "AUROC", "label_p_at_k": "share of the k best that have the label"}
 SHOWN_ROUNDS = (0, 1, 2, 3, 5, 10, 20, 50, 100)
@@ -110,27 +110,20 @@ def _by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scor
 
 
 def write_simulation(
-    simulation: Simulation,
-    card: Mapping[str, Any],
-    folder: Path,
-    draw: Callable[[pd.DataFrame, str, Path], None] | None,
-    write_page: Callable[[Path], None] | None = None,
+    made: Simulation, card: Mapping[str, Any], folder: Path, draw: Callable[[pd.DataFrame, str, Path], None] | None
 ) -> None:
-    """Write the tables, the card, the figure and the page; the folder appears when all are complete.
+    """Write the tables, the card and what `draw` draws; the folder appears when all are complete.
 
-    draw : writes `<stem>.svg` and `<stem>.png` of the curves, given them, a title and the stem; no figure where None.
-    write_page : writes the explorer page; none where None.
+    draw : given the curves, a title and the folder; nothing is drawn where None.
     """
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if "entity" in asked else f"top {asked['k']}"
     title = f"bundle {card['bundle']['name']}, {of}; cohort {cohort['name']}, {cohort['simulated_on']} patients"
     with atomic_folder(folder, FILES, CARD) as temporary:
-        for name, table in simulation._asdict().items():
+        for name, table in made._asdict().items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
         if draw is not None:
-            draw(simulation.curves, title, temporary / "curves")
-        if write_page is not None:
-            write_page(temporary / EXPLORER)
+            draw(made.curves, title, temporary)
         digests = {name: sha256_of(temporary / name) for name in ("curves.csv", "features_needed.csv")}
         text = yaml.safe_dump(
             {**card, "afa": afa.__version__, "packages": {name: version(name) for name in PACKAGES}, "tables": digests},

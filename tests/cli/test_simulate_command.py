@@ -335,7 +335,7 @@ def test_a_folder_with_other_files_is_not_replaced(table, tmp_path):
 def test_that_no_figure_was_drawn_is_said_aloud(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "afa.report.figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert _drawing(typer.echo, None) == (None, None)
+    assert _drawing(typer.echo, None) is None
     assert "no figure and no explorer page: matplotlib is not installed" in capsys.readouterr().out
 
 
