@@ -31,7 +31,7 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.planner import TopKPlanner
 from afa.stages.allocation.tables import TARGET
-from afa.stages.simulate.walks import Setting, Way, planner_of, steps
+from afa.stages.simulate.walks import Setting, Way, planner_of, rounds_until, steps
 
 MOST_PATIENTS = 40
 EVERY = "every"
@@ -44,8 +44,6 @@ READ = RANKS | CERTAIN | CHOICE | MOMENTS
 DIGITS = 3
 EXPLAINED = 20
 """First choices of the run that the page opens with, of which it says why."""
-UNSAFE = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&"})
-"""Letters that HTML gives a meaning, as JSON also writes them: no name can end the element that holds it."""
 
 
 class Run(NamedTuple):
@@ -85,8 +83,7 @@ class Explored:
     the t that decisions.md A7 chose; `resolved`, the duels that are by each t;
     `certified`, the first t, or None; `margin`, by t, to 3 digits, the first score of the last entity inside the top
     against the first outside; and by score `settled`, the t from which the set of the k best is that of full
-    observation, and `places`, at each t the entities whose place in the ranking changes and that place, by turns; ties
-    have one place.
+    observation, and `places`, at each t those of the entities in the ranking; ties have one place.
     """
 
     summary: dict[str, Any]
@@ -318,9 +315,9 @@ def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[st
         "margin": _rounded(walked.margin[path, : taken + 1]),
         "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
         "resolved": walked.resolved[path, : taken + 1].tolist(),
-        "certified": int(np.flatnonzero(np.append(True, ~certified))[-1]) if certified[-1] else None,
+        "certified": int(rounds_until(~certified[None])[0]) if certified[-1] else None,
         "settled": [settled_from(order, k) for order in orders],
-        "places": [_changes(ranking) for ranking in places],
+        "places": places.tolist(),
     }
 
 
@@ -331,17 +328,7 @@ def _rounded(values: Floats) -> list[float]:
 def settled_from(orders: NDArray[np.int64], k: int) -> int:
     """The t from which the set of the k best stays that of the last round; `orders` (T, N) of entities, best first."""
     inside = np.sort(orders[:, :k], axis=1)
-    other = (inside != inside[-1]).any(axis=1)
-    return int(np.flatnonzero(other)[-1]) + 1 if other.any() else 0
-
-
-def _changes(places: NDArray[np.int16]) -> list[list[int]]:
-    """Per round the entities whose place is another than before and that place, by turns; `places` (T, N)."""
-    found = []
-    for now, differs in zip(places, np.diff(places, axis=0, prepend=-1) != 0, strict=True):
-        changed = np.flatnonzero(differs)
-        found.append(np.column_stack([changed, now[changed]]).ravel().tolist())
-    return found
+    return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])
 
 
 def _check(holds: bool, where: str, found: str, expected: str, step: str) -> None:
@@ -358,24 +345,14 @@ def explorer_page(explored: Explored) -> str:
     """The page as HTML, the same bytes for the same steps."""
     import bokeh  # noqa: PLC0415 (an extra brings it and what pages are made with; the steps need neither)
     from bokeh.resources import Resources  # noqa: PLC0415
-    from markupsafe import Markup  # noqa: PLC0415
 
     from afa.report.page_parts import packed, page  # noqa: PLC0415
 
     library = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
     return page(
         "explorer.html",
-        summary=Markup(safe_json(explored.summary)),  # noqa: S704
+        summary=explored.summary,
         version=bokeh.__version__,
         library=packed("\n".join(library.js_raw).encode()),
         steps=[packed(json.dumps(steps, separators=(",", ":")).encode()) for steps in explored.steps],
     )
-
-
-def safe_json(value: Any) -> str:
-    r"""JSON in plain ASCII that can stand inside any HTML element: `<`, `>` and `&` are escaped too.
-
-    >>> print(safe_json("</script>"))
-    "\u003c/script\u003e"
-    """
-    return json.dumps(value, separators=(",", ":")).translate(UNSAFE)

@@ -51,10 +51,8 @@ def run_of(explored, patient, cell):
 
 def rankings(run, score):
     """Order of the entities, best first, and the positions that tie with the one before, at each t."""
-    places = {}
-    for changes in run["places"][score]:
-        places |= dict(zip(changes[::2], changes[1::2], strict=True))
-        order = sorted(places, key=lambda entity: (places[entity], entity))
+    for places in run["places"][score]:
+        order = sorted(range(len(places)), key=lambda entity: (places[entity], entity))
         yield order, {i for i in range(1, len(order)) if places[order[i]] == places[order[i - 1]]}
 
 

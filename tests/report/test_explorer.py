@@ -22,7 +22,7 @@ from afa.copeland import copeland_wins, ranking
 from afa.errors import ConfigError, SanityError
 from afa.planner import TopKPlanner
 from afa.report import explorer
-from afa.report.explorer import RANKED, explorer_page, safe_json, settled_from, spread_patients
+from afa.report.explorer import RANKED, explorer_page, settled_from, spread_patients
 from afa.report.simulation import explore_simulation
 from afa.stages.simulate import runs_of, ways_of
 from afa.stages.simulate.walks import Setting
@@ -342,14 +342,6 @@ def test_the_same_steps_make_the_same_bytes(page):
 
 
 SCRIPTS = ("explorer_charts.js", "explorer.js")
-
-
-@pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "a & b", "\u2028", "é"])
-def test_safe_json_is_ascii_without_a_letter_of_html_and_reads_back(text):
-    written = safe_json({text: [text]})
-    assert written.isascii()
-    assert not set("<>&") & set(written)
-    assert json.loads(written) == {text: [text]}
 
 
 def test_the_parts_of_the_page_come_with_the_package():

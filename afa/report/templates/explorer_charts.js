@@ -67,23 +67,14 @@ async function stepsOf(patient) {
 
 /** What one patient's run says, by t: the order of entities, best first, their ranks, and positions that tie. */
 function pathOf(run, score) {
-  const [places, guiding] = [placesOf(run, score), placesOf(run, 0)];
+  const places = run.places[score];
   const sorted = (of) => [...of.keys()].sort((v, w) => of[v] - of[w]); // names settle ties: the sort is stable
   const order = places.map(sorted);
   const tied = order.map((best, t) => new Set([...best.keys()].filter((i) => i && places[t][best[i]] === places[t][best[i - 1]])));
   const rank = order.map((best) => best.reduce((ranks, v, i) => Object.assign(ranks, { [v]: i + 1 }), []));
   const found = rank.map((ranks) => order[last].slice(0, k).filter((v) => ranks[v] <= k).length);
   const { resolved, certified } = run;
-  return { run, order, tied, rank, guided: guiding.map(sorted), resolved, found, settled: run.settled[score], certified, fallback: new Set(run.fallback) };
-}
-
-/** The places of all entities by a score, at every t. */
-function placesOf(run, score) {
-  const places = [];
-  return run.places[score].map((changes) => {
-    for (let i = 0; i < changes.length; i += 2) places[changes[i]] = changes[i + 1];
-    return [...places];
-  });
+  return { run, order, tied, rank, guided: run.places[0].map(sorted), resolved, found, settled: run.settled[score], certified, fallback: new Set(run.fallback) };
 }
 
 function cellName(c) {
@@ -218,6 +209,7 @@ function drawProgress() {
   const [resolved, found] = charts.progress.sources;
   resolved.data = share(path.resolved, summary.duels);
   found.data = share(path.found, k);
+  $("progress-title").textContent = "Progress";
   $("progress-note").replaceChildren(
     element("span", { className: "mark" }, swatch(RESOLVED, false), "duels resolved"), " \u00A0 ",
     element("span", { className: "mark" }, swatch(FOUND, false), `share of the final top ${k} in the present one`),
