@@ -27,6 +27,8 @@ COUNTS = {
 }
 """Columns of `bundle_table` as the notebook names them."""
 WORK = ["solves", "iterations", "capped"]
+ASCENT = ["finished", "ascended"]
+"""Solves that met the cap and were finished by coordinate ascent, and its sweeps."""
 HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
 ERROR_KEYS = ["patient", "entity", "seed", "t"]
 BOUNDS = {"below_1": 1.0, "below_3_2": 1.5}
@@ -46,18 +48,12 @@ def entity_counts(bundle: Bundle) -> pd.DataFrame:
     return counts[list(COUNTS)].rename(columns=COUNTS)
 
 
-def uses_of_features(bundle: Bundle) -> pd.Series:
-    """By feature, in the number of how many supports it is."""
-    used = pd.Series(0, index=pd.Index(bundle.features, name="feature"))
-    for name in bundle.entities:
-        used.iloc[list(bundle.support(name))] += 1
-    return used
-
-
-def shared_features(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
-    """(n, n): features that lie in the supports of both entities, rows and columns in `order`."""
-    supports = {name: set(bundle.support(name)) for name in order}
-    return pd.DataFrame({a: {b: len(supports[a] & supports[b]) for b in order} for a in order}, index=list(order))
+def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
+    """(entities in `order`, features): 1 where a feature is in the support of an entity, else 0."""
+    inside = np.zeros((len(order), len(bundle.features)), dtype=np.int64)
+    for row, name in enumerate(order):
+        inside[row, list(bundle.support(name))] = 1
+    return pd.DataFrame(inside, index=list(order), columns=list(bundle.features))
 
 
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
@@ -67,8 +63,8 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
     """
     place = [bundle.entities.index(name) for name in order]
     first, second = np.triu_indices(len(order), 1)
-    shared, names = shared_features(bundle, order).to_numpy(), np.array(order, dtype=object)
-    between = apart[np.ix_(place, place)]
+    inside, names = supports(bundle, order).to_numpy(), np.array(order, dtype=object)
+    shared, between = inside @ inside.T, apart[np.ix_(place, place)]
     columns = [names[first], names[second], shared[first, second], between[first, second]]
     table = pd.DataFrame(dict(zip(OVERLAPS, columns, strict=True)))
     return table.sort_values("shared features", ascending=False, kind="stable").reset_index(drop=True)
@@ -86,27 +82,15 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
     return pd.concat([part for part in parts if len(part)] or [entities], ignore_index=True)
 
 
-def work_by_round(solves: pd.DataFrame) -> pd.DataFrame:
-    """By `solve` and t: `WORK`, `sweeps` per solve, and `capped_share`, of the solves those that met the cap."""
-    return _with_shares(solves.groupby(["solve", "t"])[WORK].sum())
-
-
-def total_work(solves: pd.DataFrame) -> pd.DataFrame:
-    """By `solve`: the same over all t; with `finished`, the capped that ascent finished, and `ascended`, its sweeps.
+def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """By `keys`: `WORK`, `sweeps` per solve, `capped_share`, of the solves those that met the cap; and `ASCENT`.
 
     A count that no table records is missing.
     """
-    by_solve = solves.groupby("solve", sort=False)
-    total = _with_shares(by_solve[WORK].sum())
-    for name in ("finished", "ascended"):
-        recorded = solves[name] if name in solves else pd.Series(dtype=float)
-        total[name] = recorded.groupby(solves["solve"]).sum(min_count=1).reindex(total.index).astype("Int64")
-    return total
-
-
-def _with_shares(work: pd.DataFrame) -> pd.DataFrame:
-    sweeps, capped = (work[name].astype(float) / work["solves"].astype(float) for name in ("iterations", "capped"))
-    return work.assign(sweeps=sweeps, capped_share=capped)
+    recorded = solves.reindex(columns=[*keys, *WORK, *ASCENT]).groupby(list(keys), sort=False)
+    work = recorded[WORK].sum().astype(float)
+    work = work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
+    return work.astype(dict.fromkeys(WORK, "int64")).join(recorded[ASCENT].sum(min_count=1).astype("Int64"))
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
@@ -142,25 +126,25 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
 
     Where the bundle says how often: also of how many features, and how many couplings are in both classes.
     """
-    pointer, value = bundle.packed.pointer, bundle.packed.value
-    parts = [value[pointer[v] : pointer[v + 1]] for v in range(len(bundle.entities))]
+    packed, entities = bundle.packed, len(bundle.entities)
+    entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # of each coupling
     table = pd.DataFrame(
         {
             "entity": bundle.entities,
-            "support": [len(bundle.support(entity)) for entity in bundle.entities],
+            "support": [len(bundle.support(name)) for name in bundle.entities],
             "unary_up": (bundle.unary > 0).sum(axis=1),
             "unary_down": (bundle.unary < 0).sum(axis=1),
-            "couplings_same": [int(np.sum(part > 0)) for part in parts],
-            "couplings_opposite": [int(np.sum(part < 0)) for part in parts],
+            "couplings_same": np.bincount(entity[packed.value > 0], minlength=entities),
+            "couplings_opposite": np.bincount(entity[packed.value < 0], minlength=entities),
             "log_odds": bundle.priors,
         }
     )
     if bundle.rates is None or not bundle.says_how_often:
         return table
-    scope = bundle.packed.scope if bundle.packed.scope is not None else np.zeros(len(value), dtype=np.int8)
+    shared = [] if packed.scope is None else entity[packed.scope == SHARED]
     return table.assign(
-        probabilities=np.bincount(bundle.rates.stated.entity, minlength=len(table)),
-        couplings_shared=[int(np.sum(scope[pointer[v] : pointer[v + 1]] == SHARED)) for v in range(len(table))],
+        probabilities=np.bincount(bundle.rates.stated.entity, minlength=entities),
+        couplings_shared=np.bincount(shared, minlength=entities),
     )
 
 
@@ -268,23 +252,16 @@ def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     the grid does not hold.
     """
     summary, lines = Lines(rows), []
-    for rule, other in CLAIMS:
-        for schedule in schedules_of(rows):
-            for gain in gains_of(rows):
-                keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
-                keys |= {"allocation": rule, "gain": gain, "schedule": schedule, "reference": other}
-                gap = summary.find({**keys, "target": "likelihood", "start": START, "t": CLAIM_ROUND})
-                if gap is not None:
-                    paper = _printed_gap(printed, rule, other, gain) if schedule == "paper" else np.nan
-                    numbers = [100 * gap[name] for name in ("value", "low", "high")]
-                    said = verdict(gap["low"], gap["high"])
-                    lines.append([f"{rule} above {other}", schedule, gain, *numbers, paper, said])
-    return pd.DataFrame(lines, columns=CLAIM_COLUMNS)
-
-
-def _printed_gap(printed: pd.DataFrame, rule: str, other: str, gain: str) -> float:
-    """Difference of two printed cells in percentage points; NaN where one is not printed."""
+    keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
+    keys |= {"target": "likelihood", "start": START, "t": CLAIM_ROUND}
+    names = {ours: name for name, ours in ALLOCATIONS.items()}
     cells = printed.set_index(["row", "column"])["value"]
-    printed_as = {ours: name for name, ours in ALLOCATIONS.items()}
-    ends = [cells.get((printed_as.get(name, ""), gain), np.nan) for name in (rule, other)]
-    return 100 * float(ends[0] - ends[1])
+    for (rule, other), schedule, gain in itertools.product(CLAIMS, schedules_of(rows), gains_of(rows)):
+        gap = summary.find(keys | {"allocation": rule, "reference": other, "gain": gain, "schedule": schedule})
+        if gap is None:
+            continue
+        first, second = (cells.get((names.get(each, ""), gain), np.nan) for each in (rule, other))
+        paper = 100 * (first - second) if schedule == "paper" else np.nan
+        numbers = [100 * gap[name] for name in ("value", "low", "high")]
+        lines.append([f"{rule} above {other}", schedule, gain, *numbers, paper, verdict(gap["low"], gap["high"])])
+    return pd.DataFrame(lines, columns=CLAIM_COLUMNS)

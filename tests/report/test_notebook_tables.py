@@ -12,10 +12,8 @@ from afa.report.tables import (
     log_odds_error,
     named_solves,
     overlaps,
-    shared_features,
-    total_work,
-    uses_of_features,
-    work_by_round,
+    supports,
+    work_of,
 )
 
 COUPLINGS = np.zeros((3, 4, 4))
@@ -33,14 +31,15 @@ def test_an_entity_is_counted_by_direction_by_couplings_only_and_by_the_sign_of_
 
 
 def test_a_feature_is_used_by_the_entities_that_have_it_in_their_support():
-    assert uses_of_features(BUNDLE).to_dict() == {"f": 1, "g": 2, "h": 2, "i": 1}
+    assert supports(BUNDLE, BUNDLE.entities).sum().to_dict() == {"f": 1, "g": 2, "h": 2, "i": 1}
 
 
 def test_pairs_stand_by_what_they_share_with_the_distance_of_their_names_not_of_their_places():
     apart = np.array([[0.0, 5.0, 6.0], [5.0, 0.0, 7.0], [6.0, 7.0, 0.0]])
     lines = overlaps(BUNDLE, apart, ("c", "a", "b")).to_numpy().tolist()
     assert lines == [["a", "b", 2, 5.0], ["c", "a", 0, 6.0], ["c", "b", 0, 7.0]]
-    assert shared_features(BUNDLE, ("c", "a", "b")).loc["a"].tolist() == [0, 3, 2]
+    inside = supports(BUNDLE, ("c", "a", "b"))
+    assert (inside @ inside.T).loc["a"].tolist() == [0, 3, 2]
 
 
 ROUNDS = pd.DataFrame(
@@ -54,7 +53,7 @@ CONVERGENCE = pd.DataFrame(
 
 
 def test_work_is_added_up_by_round_before_it_is_divided():
-    work = work_by_round(named_solves(ROUNDS, CONVERGENCE))
+    work = work_of(named_solves(ROUNDS, CONVERGENCE), "solve", "t")
     assert work.loc[("entity, warm start", 0), ["sweeps", "capped_share"]].tolist() == [10.0, 0.25]
     assert work.loc[("entity, warm start", 1), "sweeps"] == 4.0
     assert work.loc[("closure, class 1", 0), "sweeps"] == 3.0
@@ -62,7 +61,7 @@ def test_work_is_added_up_by_round_before_it_is_divided():
 
 
 def test_the_total_leaves_empty_what_a_table_does_not_record():
-    total = total_work(named_solves(ROUNDS, CONVERGENCE))
+    total = work_of(named_solves(ROUNDS, CONVERGENCE), "solve")
     assert total.loc["entity, warm start", ["solves", "sweeps", "ascended"]].tolist() == [6, 8.0, 7]
     assert pd.isna(total.loc["entity, warm start", "finished"])
     assert total.loc["closure, class 1", "finished"] == 1
