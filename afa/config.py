@@ -30,7 +30,34 @@ DEPENDED_ON = ("bundle", "top_k", "elicitation", "encoding", "inference")
 """The settings beside its own that a language model's prompts depend on: bundle, patients' values, planner's order."""
 
 
-class Elicitation(Section):
+class Asking(Section):
+    """Whether a model is asked, and what that may cost."""
+
+    live: bool = False
+    """ask the model of the variable `AFA_LLM_MODEL` for what the record lacks, and add it there. Address and key come
+    from `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from here. A live run starts only with one cap or more"""
+    calls: int | None = Field(None, ge=0)
+    """cap on the calls that the record may come to, those of earlier runs included"""
+    tokens: int | None = Field(None, ge=0)
+    """cap on the tokens of prompts and answers"""
+    money: float | None = Field(None, ge=0)
+    """cap on money, in the currency of the two prices, which it needs"""
+    prompt_price: float = Field(0.0, ge=0)
+    """price of a million tokens of prompts; with both at 0 no cost is shown"""
+    answer_price: float = Field(0.0, ge=0)
+    """price of a million tokens of answers"""
+    at_once: int = Field(4, ge=1)
+    """calls that are open at once"""
+
+    @property
+    def terms(self) -> str:
+        """The options of a live run that say what it may cost; empty where nothing is asked."""
+        given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
+        words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
+        return " ".join(words) if self.live else ""
+
+
+class Elicitation(Asking):
     """How answers of a model become a bundle; not used when `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
@@ -40,27 +67,6 @@ class Elicitation(Section):
     """a folder with `study.yaml` and `phenotypes.csv`: what is asked, of whom and how (docs/elicitation.md)"""
     record: Path | None = None
     """the folder of answers; empty: `record` in the study's folder"""
-    live: bool = False
-    """ask the model of the variable `AFA_LLM_MODEL` for what the record lacks. Address and key come from
-    `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from here"""
-    calls: int | None = Field(None, ge=0)
-    """cap on the calls that the record may come to, those of earlier runs included. A live run starts only with one
-    cap or more"""
-    tokens: int | None = Field(None, ge=0)
-    """cap on the tokens of prompts and answers"""
-    money: float | None = Field(None, ge=0)
-    """cap on money, in the currency of the two prices, which it needs"""
-    prompt_price: float = Field(0.0, ge=0)
-    """price of a million tokens of prompts"""
-    answer_price: float = Field(0.0, ge=0)
-    """price of a million tokens of answers"""
-    at_once: int = Field(4, ge=1)
-    """calls that are open at once"""
-
-    @property
-    def terms(self) -> str:
-        """The options of a live run that say what it may cost; empty where nothing is asked."""
-        return " ".join(f"{option} {value}" for option, value in _terms(self).items()) if self.live else ""
 
 
 class Encoding(Section):
@@ -85,7 +91,7 @@ class Explorer(Section):
     """patients on the page `explorer.html`, spread over the cohort"""
 
 
-class Baselines(Section):
+class Baselines(Asking):
     """Language models that plan by themselves (app. llm-planning-prompts); off unless live or with a record."""
 
     record: Literal["carried"] | Path | None = "carried"
@@ -93,9 +99,6 @@ class Baselines(Section):
     resources/baselines/README.md, of gse109142 and demo, with the methods, tasks and phenotypes that they have.
     They are left out where this section, `bundle`, `top_k`, `elicitation`, `encoding` or `inference` is not as in
     `config.yaml`. Empty: not run. If live, another value than a folder means `data/llm_baselines`"""
-    live: bool = False
-    """ask the model of the variable `AFA_LLM_MODEL` for what the record lacks, and add it there. Address and key as
-    for `elicitation.live`. Needs one cap or more"""
     study: Path = Path("resources/elicitation")
     """a folder with `study.yaml`: the disease, and how models are asked (`manner`); and `keywords.csv` for the
     literature"""
@@ -123,18 +126,6 @@ class Baselines(Section):
     """phenotypes of the binary task; empty: all"""
     abstracts: int = Field(8, ge=1)
     """abstracts on a phenotype that `rag_llm` is shown"""
-    calls: int | None = Field(None, ge=0)
-    """cap on the calls that the record may come to, those of earlier runs included"""
-    tokens: int | None = Field(None, ge=0)
-    """cap on the tokens of prompts and answers"""
-    money: float | None = Field(None, ge=0)
-    """cap on money, in the currency of the two prices, which it needs"""
-    prompt_price: float = Field(0, ge=0)
-    """price of a million tokens of prompts; with both at 0 no cost is shown"""
-    answer_price: float = Field(0, ge=0)
-    """price of a million tokens of answers"""
-    at_once: int = Field(4, ge=1)
-    """calls that are open at once"""
 
     @property
     def folder(self) -> Path | None:
@@ -144,27 +135,9 @@ class Baselines(Section):
         return Path("data/llm_baselines") if self.live else None
 
     @property
-    def asked(self) -> list[str]:
-        """The options that say what is asked of whom."""
-        words = {name: ",".join(map(str, getattr(self, name))) for name in ("methods", "tasks", "rounds")}
-        words |= {
-            name: str(getattr(self, name)) for name in ("turns", "order", "patients", "seed", "abstracts", "study")
-        }
-        words |= {name: str(value) for name in ("model", "horizon") if (value := getattr(self, name))}
-        entities = [f"--entity={name}" for name in self.entities]
-        return [*(f"--{name}={word}" for name, word in words.items()), *entities]
-
-    @property
-    def terms(self) -> list[str]:
-        """The options of a live run; empty where nothing is asked."""
-        return ["--live", *(f"{option}={value}" for option, value in _terms(self).items())] if self.live else []
-
-
-def _terms(asked: Elicitation | Baselines) -> dict[str, Any]:
-    """What a live run may cost, by option."""
-    names = ("calls", "tokens", "money", "prompt_price", "answer_price", "at_once")
-    given = {f"--{name.replace('_', '-')}": getattr(asked, name) for name in names}
-    return {option: value for option, value in given.items() if value is not None}
+    def asked(self) -> str:
+        """What is asked of whom, as JSON."""
+        return self.model_dump_json(exclude={"record", *Asking.model_fields})
 
 
 class _Inputs(Section):

@@ -200,7 +200,7 @@ def test_the_baselines_are_off_unless_there_is_a_record_or_a_live_model() -> Non
     assert check_run_config({"baselines": {"record": "answers"}}).baselines.folder == Path("answers")
     live = check_run_config({"baselines": {"live": True, "calls": 9}}).baselines
     assert live.folder == Path("data/llm_baselines")
-    assert live.terms == ["--live", "--calls=9", "--prompt-price=0", "--answer-price=0", "--at-once=4"]
+    assert live.terms == "--calls 9 --prompt-price 0.0 --answer-price 0.0 --at-once 4"
 
 
 def test_every_fault_is_reported_at_once() -> None:

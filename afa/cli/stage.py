@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from afa.baselines import Abstracts, Briefing, Trial
+    from afa.config import Baselines
     from afa.elicit.study import Study
     from afa.stages.base import Stage
 
@@ -136,16 +137,20 @@ def _settings(module: ModuleType, keys: Sequence[str], text: str) -> dict[str, A
     """What a stage reads of the settings, by section."""
     from afa.stages.base import chosen
 
-    try:
-        document = loads(text)
-    except JSONDecodeError as error:
-        step = "pass for example '{\"top_k\": 3}'"
-        raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
     # By name, so that no digest covers it: what a rule reads of the settings is in its parameters.
     known = dict(import_module("afa.stages.settings").SHARED)
     if own := module.STAGE.section:
         known[module.__name__.rpartition(".")[2]] = (own, own())
-    return chosen(keys, known, document)
+    return chosen(keys, known, _document(text))
+
+
+def _document(text: str) -> Any:
+    """What JSON on a command line says."""
+    try:
+        return loads(text)
+    except JSONDecodeError as error:
+        step = "pass for example '{\"top_k\": 3}'"
+        raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
 
 
 experiments = typer.Typer(help="Experiments of their own: errata, and language models that plan.", no_args_is_help=True)
@@ -241,28 +246,13 @@ def summary_errata(
 def experiment_baselines(
     bundle: options.BundleFolder,
     cohort: options.CohortFolder,
-    study: Annotated[Path, typer.Option(help="folder with study.yaml: the disease, and how models are asked")],
     record: Annotated[Path, typer.Option(help="folder of answers; with --live it is added to")],
     out: options.Out,
     asks: options.Asks,
     solves: options.Solves,
-    model: Annotated[str, typer.Option(help="the model; by default AFA_LLM_MODEL, or the only one of the record")] = "",
-    methods: Annotated[
-        str, typer.Option(help="mrf_llm, rag_llm or knowledge_llm; comma-separated")
-    ] = "mrf_llm,rag_llm",
-    tasks: Annotated[str, typer.Option(help="binary, top_k, or both")] = "binary,top_k",
-    turns: Annotated[str, typer.Option(help="checkpoints, stateless or trajectory")] = "checkpoints",
-    horizon: Annotated[int | None, typer.Option(min=1, help="stateless or trajectory: observations at most")] = None,
-    order: Annotated[str, typer.Option(help="what is observed at checkpoints: planner or random")] = "planner",
-    rounds: Annotated[
-        str, typer.Option(help="rounds t that are evaluated beside 0 and M; comma-separated")
-    ] = "10,50,100,150",
-    patients: Annotated[int, typer.Option(min=1, help="how many patients are asked about")] = 10,
-    seed: Annotated[int, typer.Option(help="which patients, and which random order")] = 0,
-    entity: Annotated[
-        list[str] | None, typer.Option(help="entity of the binary task; repeatable; all by default")
-    ] = None,
-    abstracts: Annotated[int, typer.Option(min=1, help="abstracts shown on each phenotype")] = 8,
+    settings: Annotated[
+        str, typer.Option(help="JSON like the section `baselines` of config.yaml: what is asked")
+    ] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
     """Let language models plan, by recorded answers or live, and our planner for the same patients."""
@@ -273,34 +263,26 @@ def experiment_baselines(
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Record
     from afa.elicit.study import Endpoint, load_study
-    from afa.stages.inputs import check_duels, load_inputs, numbers, top_k_size
+    from afa.stages.inputs import check_duels, load_inputs, top_k_size
     from afa.stats.tables import write_tables
+    from afa.yamlfile import check_model
 
     check_place(out, [f"{name}.parquet" for name in TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    about = load_study(study)
-    manner = about.settings.manner
-    plan = Protocol(
-        methods=methods.split(","),
-        tasks=tasks.split(","),
-        turns=turns,
-        order=order,
-        rounds=numbers("--rounds", rounds),
-        patients=patients,
-        seed=seed,
-        entities=tuple(entity or ()),
-        k=k if tasks == "binary" else top_k_size(potentials, k),
-        answers=manner.answers,
-        horizon=horizon,
-    )
+    # By name, so that no digest covers it: what the rule reads of the settings is in its parameters.
+    chosen = check_model(_document(settings), import_module("afa.config").Baselines, "the settings")
+    about = load_study(chosen.study)
+    manner, protocol = about.settings.manner, chosen.model_dump(include={each.name for each in fields(Protocol)})
+    k = k if chosen.tasks == ("binary",) else top_k_size(potentials, k)
+    plan = Protocol(**protocol, k=k, answers=manner.answers)
     if "top_k" in plan.tasks:
         check_duels(potentials, bundle)
     prices = Prices(asks.prompt_price, asks.answer_price)
     if asks.live:
         terms = Terms(Caps(asks.calls, asks.tokens, asks.money), prices, asks.no_caps, asks.at_once)
-        source: Source = live(record, Endpoint.from_environment(), manner, terms, model or None)
+        source: Source = live(record, Endpoint.from_environment(), manner, terms, chosen.model)
     else:
-        source = recorded(Record(record), model or None, manner, prompts_of(plan))
+        source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     def before(trials: Sequence[tuple[Trial, Briefing]]) -> None:
         if isinstance(source, Live):
@@ -310,7 +292,7 @@ def experiment_baselines(
         Setting.of(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
         source,
         disease=about.settings.disease,
-        abstracts=_abstracts(about, study, record, abstracts, online=asks.live) if "rag_llm" in plan.methods else None,
+        abstracts=_abstracts(about, chosen, record, online=asks.live) if "rag_llm" in plan.methods else None,
         before=before,
         progress=asks.live,
     )
@@ -319,13 +301,13 @@ def experiment_baselines(
     write_tables(tables, out)
 
 
-def _abstracts(study: Study, folder: Path, record: Path, shown: int, *, online: bool) -> Abstracts:
+def _abstracts(study: Study, chosen: Baselines, record: Path, *, online: bool) -> Abstracts:
     """What is retrieved on a phenotype: from the cache in the record's folder, and live from the services too."""
     from afa.elicit.record import Question
     from afa.elicit.retrieval import literature
 
-    settings = study.settings.model_copy(update={"abstracts": shown})
-    found = literature(replace(study, settings=settings), folder, record, online=online)
+    settings = study.settings.model_copy(update={"abstracts": chosen.abstracts})
+    found = literature(replace(study, settings=settings), chosen.study, record, online=online)
     return lambda phenotype: found.shown(Question("unary", {"phenotype": phenotype}, ""))
 
 

@@ -252,7 +252,7 @@ def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     the grid does not hold.
     """
     summary, lines = Lines(rows), []
-    keys = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
+    keys: dict[str, object] = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
     keys |= {"target": "likelihood", "start": START, "t": CLAIM_ROUND}
     names = {ours: name for name, ours in ALLOCATIONS.items()}
     cells = printed.set_index(["row", "column"])["value"]

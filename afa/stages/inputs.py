@@ -175,15 +175,6 @@ def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
     return sorted({0, *(t for t in rounds if t < n_features), n_features})
 
 
-def numbers(option: str, text: str) -> list[int]:
-    """Whole numbers from a comma-separated text, at least one and none twice."""
-    parts = [part.strip() for part in text.split(",")]
-    found = [int(part) for part in parts if part.isdecimal()]
-    if len(set(found)) < len(parts):
-        raise ConfigError(Fault(option, repr(text), "distinct whole numbers with commas between", "pass e.g. 0,1,2"))
-    return found
-
-
 def amounts(option: str, text: str) -> list[float]:
     """Numbers of 0 or more from a comma-separated text, at least one and none twice."""
     try:

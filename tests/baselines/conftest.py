@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from baselines.planning import PATIENTS, keep_abstracts, small_cohort, write_study
@@ -28,12 +30,16 @@ class Workshop:
     def record(self) -> Path:
         return self.root / "record"
 
-    def run(self, out: str, *options: str, endpoint: Endpoint | None = None, fails: bool = False) -> Path:
+    def command(self, out: str, **asked: Any) -> list[str]:
+        """The command that asks, or replays, with these settings of `baselines`."""
+        folders = {"bundle": TINY, "cohort": self.root / "cohort", "record": self.record, "out": self.root / out}
+        settings = {"study": str(self.root / "study"), "patients": PATIENTS, "rounds": [1, 3], **asked}
+        words = [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
+        return ["experiment", "baselines", *words, "--k", "2", "--settings", json.dumps(settings)]
+
+    def run(self, out: str, *options: str, endpoint: Endpoint | None = None, fails: bool = False, **asked: Any) -> Path:
         """Ask live where there is an endpoint, else replay."""
-        folders = {"bundle": TINY, "cohort": self.root / "cohort", "study": self.root / "study", "record": self.record}
-        command = ["experiment", "baselines", "--out", str(self.root / out), "--k", "2", "--patients", str(PATIENTS)]
-        command += [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
-        command += ["--rounds", "1,3", *options, *(["--live", "--no-caps"] if endpoint else [])]
+        command = [*self.command(out, **asked), *options, *(["--live", "--no-caps"] if endpoint else [])]
         # Never written to: every search lies in the cache, and the address leads nowhere.
         services = {"NCBI_EMAIL": "nobody@example.org", "AFA_PUBMED_URL": "http://127.0.0.1:9"}
         environment = {**endpoint.environment, **services} if endpoint else {}

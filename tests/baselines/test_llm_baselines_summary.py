@@ -186,7 +186,7 @@ def test_the_tables_of_a_scripted_run_are_refused_and_those_of_another_model_are
 
 def test_every_column_of_the_stage_has_a_meaning_in_the_data_dictionary(workshop):
     with serve(sensible) as endpoint:
-        folder = workshop.run("live", "--tasks", "top_k", "--methods", "mrf_llm", endpoint=endpoint)
+        folder = workshop.run("live", endpoint=endpoint, tasks=["top_k"], methods=["mrf_llm"])
     schemas = {f"llm_baselines/{path.stem}": pq.read_schema(path) for path in folder.glob("*.parquet")}
     assert len(schemas) == len(TABLES)
     assert len(dictionary_of(schemas)) == sum(len(schema) for schema in schemas.values())

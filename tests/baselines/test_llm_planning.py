@@ -48,7 +48,7 @@ def test_at_checkpoints_each_model_is_asked_once_per_patient_task_and_round_alon
 
 def test_along_a_random_order_the_first_features_of_the_other_stages_order_are_observed(workshop):
     with serve(sensible) as endpoint:
-        workshop.run("live", "--order", "random", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, order="random", methods=["mrf_llm"], tasks=["top_k"])
     users = [asked.document["messages"][1]["content"] for asked in endpoint.asked]
     for patient in workshop.table("live", "turns")["patient"].unique():
         first = [FEATURES[j] for j in random_order(FEATURES, patient=patient, seed=0)[:3]]
@@ -59,7 +59,7 @@ def test_along_a_random_order_the_first_features_of_the_other_stages_order_are_o
 
 def test_turn_by_turn_the_picked_feature_is_measured_and_known_at_the_next_turn(workshop):
     with serve(sensible) as endpoint:
-        workshop.run("live", "--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, turns="trajectory", methods=["mrf_llm"], tasks=["top_k"])
     turns = workshop.table("live", "turns")
     assert len(endpoint.asked) == PATIENTS * 6
     for _, own in turns.groupby("patient"):
@@ -73,9 +73,9 @@ def test_turn_by_turn_the_picked_feature_is_measured_and_known_at_the_next_turn(
 
 
 def test_a_horizon_ends_the_turns_and_the_planner_is_read_out_at_the_same_rounds(workshop):
-    asked = ("--turns", "stateless", "--horizon", "3", "--tasks", "top_k", "--rounds", "1")
+    asked = {"turns": "stateless", "horizon": 3, "tasks": ["top_k"], "rounds": [1]}
     with serve(sensible) as endpoint:
-        workshop.run("live", *asked, "--methods", "mrf_llm,knowledge_llm", endpoint=endpoint)
+        workshop.run("live", **asked, endpoint=endpoint, methods=["mrf_llm", "knowledge_llm"])
     assert len(endpoint.asked) == 2 * PATIENTS * 4
     turns = workshop.table("live", "turns")
     for _, own in turns.groupby(["method", "patient"]):
@@ -94,13 +94,13 @@ def test_a_horizon_ends_the_turns_and_the_planner_is_read_out_at_the_same_rounds
 
 def test_without_memory_earlier_turns_are_not_listed(workshop):
     with serve(sensible) as endpoint:
-        workshop.run("live", "--turns", "stateless", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, turns="stateless", methods=["mrf_llm"], tasks=["top_k"])
     assert not any("Earlier turns" in asked.document["messages"][1]["content"] for asked in endpoint.asked)
 
 
 def test_a_pick_that_is_no_feature_is_asked_again_with_the_fault_then_the_first_by_name_is_measured(workshop):
     with serve(picks("NOGENE")) as endpoint:
-        workshop.run("live", "--turns", "stateless", "--tasks", "binary", "--entity", "fistula", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, turns="stateless", tasks=["binary"], entities=["fistula"])
     turns, faults = workshop.table("live", "turns"), workshop.table("live", "faults")
     for _, own in turns.groupby(["method", "patient"]):
         assert list(own["measured"]) == [*FEATURES, ""]
@@ -117,7 +117,7 @@ def test_a_pick_that_is_no_feature_is_asked_again_with_the_fault_then_the_first_
 
 def test_at_checkpoints_an_illegal_pick_is_counted_and_costs_no_second_call(workshop):
     with serve(picks(None)) as endpoint:
-        workshop.run("live", "--tasks", "binary", "--methods", "mrf_llm", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, tasks=["binary"], methods=["mrf_llm"])
     assert len(endpoint.asked) == 3 * PATIENTS * 4
     faults = workshop.table("live", "faults")
     assert set(faults["kind"]) == {"none"}
@@ -136,7 +136,7 @@ def test_at_checkpoints_an_illegal_pick_is_counted_and_costs_no_second_call(work
 )
 def test_labels_that_break_a_rule_leave_the_decision_missing_and_are_counted(workshop, changes, task, kind):
     with serve(with_changes(**changes)) as endpoint:
-        workshop.run("live", "--tasks", task, "--methods", "mrf_llm", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, methods=["mrf_llm"], tasks=[task])
     turns, faults = workshop.table("live", "turns"), workshop.table("live", "faults")
     assert turns["decision"].isna().all()
     assert set(turns["labels"]) == {"[]"}
@@ -149,7 +149,7 @@ def test_labels_that_break_a_rule_leave_the_decision_missing_and_are_counted(wor
 
 def test_a_refusal_is_a_missing_decision_and_never_a_number(workshop):
     with serve(refuses) as endpoint:
-        workshop.run("live", "--turns", "stateless", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, turns="stateless")
     turns = workshop.table("live", "turns")
     assert set(turns["outcome"]) == {"refused"}
     assert turns["decision"].isna().all()
@@ -165,7 +165,7 @@ def test_a_refusal_is_a_missing_decision_and_never_a_number(workshop):
 
 def test_who_is_done_is_asked_no_more_and_its_last_decision_stands(workshop):
     with serve(done_after(2)) as endpoint:
-        workshop.run("live", "--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, turns="trajectory", methods=["mrf_llm"], tasks=["top_k"])
     assert len(endpoint.asked) == PATIENTS * 3
     turns = workshop.table("live", "turns")
     for _, own in turns.groupby("patient"):
@@ -181,32 +181,32 @@ def test_who_is_done_is_asked_no_more_and_its_last_decision_stands(workshop):
 
 def test_the_record_replayed_without_a_call_gives_the_same_bytes(workshop):
     with serve(with_changes(top_k_labels=["fistula", "bleeding"]), [rate_limited("0"), None, server_error]) as endpoint:
-        workshop.run("live", "--turns", "trajectory", endpoint=endpoint)
-    workshop.run("replayed", "--turns", "trajectory")
+        workshop.run("live", endpoint=endpoint, turns="trajectory")
+    workshop.run("replayed", turns="trajectory")
     assert contents(workshop.root / "replayed") == contents(workshop.root / "live")
     assert set(workshop.table("live", "calls")["served_model"]) == {MODEL}
 
 
 def test_a_record_that_lacks_an_answer_is_refused_with_the_question(workshop):
     with serve(sensible) as endpoint:
-        workshop.run("live", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, methods=["mrf_llm"], tasks=["top_k"])
     with pytest.raises(
         ElicitationError, match=rf"no answer to {PATIENTS} of {2 * PATIENTS} questions; first binary_potentials"
     ):
-        workshop.run("more", "--methods", "mrf_llm", "--entity", "fistula", fails=True)
+        workshop.run("more", fails=True, methods=["mrf_llm"], entities=["fistula"])
     assert not (workshop.root / "more").exists()
 
 
 def test_a_cap_ends_the_run_and_another_asks_only_the_rest(workshop):
-    options = ("--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k")
+    asked = {"turns": "trajectory", "methods": ["mrf_llm"], "tasks": ["top_k"]}
     with serve(sensible) as whole:
-        workshop.run("whole", *options, endpoint=whole)
+        workshop.run("whole", endpoint=whole, **asked)
     for path in [*workshop.record.glob("*.jsonl"), *workshop.record.glob("*.tries")]:
         path.unlink()
     with serve(sensible) as first, pytest.raises(CapError):
-        workshop.run("first", *options, "--calls", "5", endpoint=first, fails=True)
+        workshop.run("first", "--calls", "5", endpoint=first, fails=True, **asked)
     with serve(sensible) as second:
-        workshop.run("second", *options, endpoint=second)
+        workshop.run("second", endpoint=second, **asked)
     assert (len(first.asked), len(second.asked)) == (5, PATIENTS * 6 - 5)
     turns = [workshop.table(out, "turns") for out in ("whole", "second")]
     pd.testing.assert_frame_equal(*turns)
@@ -214,22 +214,8 @@ def test_a_cap_ends_the_run_and_another_asks_only_the_rest(workshop):
 
 def test_a_run_that_is_killed_goes_on_where_it_stopped(workshop):
     command = [sys.executable, "-c", "from afa.cli import main; main()"]
-    folders = {"bundle": TINY, "cohort": workshop.root / "cohort", "study": workshop.root / "study"}
-    command += ["experiment", "baselines", "--out", str(workshop.root / "killed"), "--record", str(workshop.record)]
-    command += [word for name, folder in folders.items() for word in (f"--{name}", str(folder))]
-    command += [
-        "--live",
-        "--no-caps",
-        "--turns",
-        "trajectory",
-        "--k",
-        "2",
-        "--patients",
-        str(PATIENTS),
-        "--rounds",
-        "1,3",
-    ]
-    command += ["--methods", "mrf_llm", "--tasks", "top_k", "--at-once", "1"]
+    command += workshop.command("killed", turns="trajectory", methods=["mrf_llm"], tasks=["top_k"])
+    command += ["--live", "--no-caps", "--at-once", "1"]
 
     hangs = threading.Event()
 
@@ -248,7 +234,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(workshop):
     assert answered == 4
     assert not (workshop.root / "killed").exists()
     with serve(sensible) as endpoint:
-        workshop.run("resumed", "--turns", "trajectory", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("resumed", endpoint=endpoint, turns="trajectory", methods=["mrf_llm"], tasks=["top_k"])
     assert len(endpoint.asked) == PATIENTS * 6 - answered
 
 
@@ -258,18 +244,18 @@ def test_an_endpoint_that_fails_is_no_outcome_of_the_model(workshop):
             "name: small\ndisease: colitis\ntissue: colon\nmanner: {answers: 2, calls: 1}\n"
         )
         with pytest.raises(ElicitationError, match="no reply to"):
-            workshop.run("live", "--methods", "mrf_llm", "--tasks", "top_k", endpoint=endpoint, fails=True)
+            workshop.run("live", endpoint=endpoint, fails=True, methods=["mrf_llm"], tasks=["top_k"])
     assert not (workshop.root / "live").exists()
 
 
 def test_without_abstracts_the_literature_baseline_is_refused(workshop):
     with serve(sensible) as endpoint:
-        workshop.run("live", "--tasks", "top_k", endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, tasks=["top_k"])
     for path in (workshop.record / "retrieved").rglob("*.json"):
         path.unlink()
     with pytest.raises(ElicitationError, match="no search of pubmed"):
-        workshop.run("replayed", "--tasks", "top_k", fails=True)
-    workshop.run("potentials", "--tasks", "top_k", "--methods", "mrf_llm")
+        workshop.run("replayed", fails=True, tasks=["top_k"])
+    workshop.run("potentials", tasks=["top_k"], methods=["mrf_llm"])
 
 
 def test_each_baseline_is_told_its_own_knowledge_and_no_name_of_a_sample(workshop):
@@ -299,7 +285,7 @@ def test_the_estimate_before_is_no_less_than_what_is_used_and_an_account_follows
 @pytest.mark.parametrize("turns", ["checkpoints", "trajectory"])
 def test_the_key_stands_in_no_file(workshop, turns):
     with serve(with_changes(supporting_text=f"The key is {KEY}.")) as endpoint:
-        workshop.run("live", "--turns", turns, endpoint=endpoint)
+        workshop.run("live", endpoint=endpoint, turns=turns)
     files = [path for path in workshop.root.rglob("*") if path.is_file()]
     assert len(files) > len(TABLES)
     assert not [path for path in files if KEY.encode() in path.read_bytes()]

@@ -36,7 +36,7 @@ if BASELINES.folder is not None:
             mem_mb=memory,
             runtime=minutes,
             # Caps and prices are no parameters of this rule: another cap makes no other answers.
-            terms=" ".join(BASELINES.terms),
+            terms=f"--live {BASELINES.terms}" if BASELINES.live else "",
         params:
             record=f"--record={BASELINES.folder}",
             asked=BASELINES.asked,
@@ -50,7 +50,7 @@ if BASELINES.folder is not None:
             ),
         shell:
             "afa experiment baselines --bundle {input.bundle} --cohort {input.cohort} {params.record:q}"
-            " {params.asked:q} {resources.terms} {params.k} {params.solver} --threads {threads}"
+            " --settings {params.asked:q} {resources.terms} {params.k} {params.solver} --threads {threads}"
             " --out {output.tables} > {log} 2>&1"
 
     rule llm_baselines_summary:
