@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,18 +14,10 @@ from afa.cohort.cohort import Cohort
 from afa.csvfile import marked_table
 from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder, write_csv
+from afa.report import verdicts
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
 from afa.report.verdicts import (
     DIFFERENCE,
-    DIRECTIONS,
-    END,
-    IDENTITY,
-    NOT_COMPARABLE,
-    NOT_RUN,
-    NOTHING,
-    SIMULATED,
-    SIZES,
-    UNJUDGED,
     Answer,
     Answers,
     Number,
@@ -50,22 +41,16 @@ COLUMNS = [
 UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
 """Units of the claims, as those of the cells are named."""
 NO_LINE = "this summary has no line for it"
-ANSWERED = {"not_comparable": NOT_COMPARABLE, "not_run": NOT_RUN, "decision": NOTHING, "background": NOTHING}
+ANSWERED = {
+    "not_comparable": verdicts.NOT_COMPARABLE,
+    "not_run": verdicts.NOT_RUN,
+    "decision": verdicts.NOTHING,
+    "background": verdicts.NOTHING,
+}
 
 
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
 """Metrics that are shares; `gap` is a difference of two."""
-
-
-class Claim(NamedTuple):
-    """One line of `claims.csv`, as text."""
-
-    id: str
-    kind: str
-    near_label: str
-    claim: str
-    value: str
-    unit: str
 
 
 class Outcome(NamedTuple):
@@ -83,10 +68,6 @@ class Facts:
     cohort: str
     simulated: bool
     numbers: Mapping[str, float]
-
-    @property
-    def n_features(self) -> int:
-        return int(self.numbers["features"])
 
 
 def facts_of(cohort: Cohort) -> Facts:
@@ -108,9 +89,9 @@ class Reader:
     answers: Answers
     facts: Facts
 
-    @cached_property
-    def _tables(self) -> set[str]:
-        return set(self.summary.rows["table"])
+    @property
+    def n_features(self) -> int:
+        return int(self.facts.numbers["features"])
 
     def fact(self, name: str, unit: str) -> Number:
         """A fact of the cohort; a share in percent."""
@@ -131,33 +112,26 @@ class Reader:
     def missing(self, reading: str) -> str:
         """Why a reading has no number."""
         table = self._where(reading)["table"]
-        return f"no number for {reading}" if table in self._tables else f"no table {table} in this run"
+        is_there = (self.summary.rows["table"] == table).any()
+        return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
         """A relation with its numbers as people read them; what is missing where one is."""
         left, operator, right = relation_of(text)
         if (found := self.line(left)) is None:
             return self.missing(left)
-        fixed = Number(float(right) * (100 if found.unit else 1)) if is_number(right) else None
-        if (other := fixed or self.line(right)) is None:
+        if is_number(right):
+            other = Number(float(right) * (100 if found.unit else 1))
+            return Relation(found, operator, other, f"{text}: {found} against {number(other.value)}", found)
+        if (read := self.line(right)) is None:
             return self.missing(right)
-        beside = number(fixed.value) if fixed else str(other)
-        return Relation(found, operator, other, f"{text}: {found} against {beside}")
-
-    def first(self, text: str) -> Number | None:
-        """What stands for a relation in a table: its left side where the right is a number, else their difference."""
-        left, _, right = relation_of(text)
-        found = self.line(left)
-        if found is None or is_number(right):
-            return found
-        if (other := self.line(right)) is None:
-            return None
         unit = DIFFERENCE if found.unit else ""
-        return Number(found.value - other.value, unit=unit, n=min(found.n, other.n))
+        difference = Number(found.value - read.value, unit=unit, n=min(found.n, read.n))
+        return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _where(self, reading: str) -> dict[str, Any]:
         keys = self.answers.keys(reading)
-        return {**keys, "t": self.facts.n_features} if keys.get("t") == END else keys
+        return {**keys, "t": self.n_features} if keys.get("t") == verdicts.END else keys
 
 
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -176,8 +150,7 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     _check_covered(set(claims["id"]), set(reader.answers.claims))
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
-    texts = claims[list(Claim._fields)]
-    lines += [_claim(Claim(*claim), reader, cells) for claim in texts.itertuples(index=False, name=None)]
+    lines += [_claim(claim, reader, cells) for claim in claims.itertuples()]
     table = pd.DataFrame([_if_simulated(line, reader.facts) for line in lines], columns=COLUMNS)
     table["by_definition"] = table["by_definition"].eq(other=True)
     text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
@@ -193,7 +166,11 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     parts = [
         pd.crosstab(source, comparison[column]).reindex(columns=list(names), fill_value=0)
-        for column, names in (("verdict", DIRECTIONS), ("size", SIZES), ("verdict", UNJUDGED))
+        for column, names in (
+            ("verdict", verdicts.DIRECTIONS),
+            ("size", verdicts.SIZES),
+            ("verdict", verdicts.UNJUDGED),
+        )
     ]
     counts = pd.concat(parts, axis=1).reindex(index=source.unique(), fill_value=0)
     return counts.loc[list(dict.fromkeys(source))].rename_axis("source").rename_axis(None, axis="columns").reset_index()
@@ -234,7 +211,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
     """One line per printed number of a table; what is added to it at t = 0 is not the paper's and left out."""
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
-    table = paper_table(name, printed, reader.summary, n_features=reader.facts.n_features).dropna(subset=["paper"])
+    table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
     for cell in table.to_dict("records"):
         unit, _, why = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", not comparable: ")
         text = str(texts[cell["row"], cell["column"]])
@@ -244,11 +221,11 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
         if rule is not None and rule.answer in ANSWERED:
             verdict, note = Verdict(ANSWERED[rule.answer], reason=note), ""
         elif ours is None:
-            verdict = Verdict(NOT_RUN, reason=NO_LINE)
+            verdict = Verdict(verdicts.NOT_RUN, reason=NO_LINE)
         elif why:
-            verdict = Verdict(NOT_COMPARABLE, reason=why)
+            verdict = Verdict(verdicts.NOT_COMPARABLE, reason=why)
         elif rule is not None and rule.definition:
-            verdict = Verdict(IDENTITY, reason=note)
+            verdict = Verdict(verdicts.IDENTITY, reason=note)
         else:
             verdict = judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
@@ -257,8 +234,8 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
         yield _beside(line, text, Outcome(verdict, ours, patients))
 
 
-def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The line of one claim: judged by what its answer reads, unless the answer says why not."""
+def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The line of one claim, a row of `claims.csv`: judged by what its answer reads, unless that says why not."""
     answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
@@ -268,12 +245,12 @@ def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]])
     elif where:
         outcome = _number(answer, claim.value, unit, reader, cells)
     else:
-        outcome = Outcome(Verdict(NOTHING))
+        outcome = Outcome(Verdict(verdicts.NOTHING))
     reason = reader.answers.reason(answer.why)
     if answer.answer in ANSWERED:
         outcome = outcome._replace(verdict=Verdict(ANSWERED[answer.answer], reason=reason))
-    elif answer.definition and outcome.verdict.direction != NOT_RUN:
-        outcome = outcome._replace(verdict=Verdict(IDENTITY, reason=reason))
+    elif answer.definition and outcome.verdict.direction != verdicts.NOT_RUN:
+        outcome = outcome._replace(verdict=Verdict(verdicts.IDENTITY, reason=reason))
     else:
         line |= {"note": reason}
     return _beside(line, claim.value, outcome)
@@ -282,49 +259,41 @@ def _claim(claim: Claim, reader: Reader, cells: Mapping[str, Mapping[str, Any]])
 def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> Outcome:
     """Unit : of the claim, in which what is read is shown where the claim has a number, or where a part is missing."""
     relations = [reader.relation(text) for text in answer.holds]
-    first = reader.first(answer.holds[0])
-    in_unit_of_claim = None if first is None else replace(first, unit=unit)
-    missing = [relation for relation in relations if isinstance(relation, str)]
-    if missing:
-        return Outcome(Verdict(NOT_RUN, reason="; ".join(dict.fromkeys(missing))), in_unit_of_claim)
     whole = [relation for relation in relations if not isinstance(relation, str)]
-    return Outcome(judge_statement(whole), in_unit_of_claim if has_number else first)
+    missing = [relation for relation in relations if isinstance(relation, str)]
+    first = None if isinstance(relations[0], str) else relations[0].shown
+    if first is not None and (missing or has_number):
+        first = replace(first, unit=unit)
+    if missing:
+        return Outcome(Verdict(verdicts.NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first)
+    return Outcome(judge_statement(whole), first)
 
 
 def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> Outcome:
     patients, cell, missing = answer.patients, None, ""
     found: Number | None
     if answer.cell is not None:
-        cell = _named(answer.cell, cells)
-        patients, found, missing = reader.answers.patients.get(cell["table"]), _of_cell(cell), NO_LINE
+        if (cell := cells.get(answer.cell)) is None:
+            where, found_there = "resources/paper/answers.yaml", f"cell {answer.cell}"
+            raise ReportError(Fault(where, found_there, "a printed cell", "correct its name"))
+        patients, missing = reader.answers.patients.get(cell["table"]), NO_LINE
+        found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
+        if found is not None and found.unit == "share":
+            found = replace(found.scaled(100), unit="percent")
     elif answer.line is not None:
         found, missing = reader.line(answer.line, complement=answer.complement), reader.missing(answer.line)
     else:
         found = reader.fact(answer.fact or "", unit)
     if found is None:
-        return Outcome(Verdict(NOT_RUN, reason=missing), patients=patients)
+        return Outcome(Verdict(verdicts.NOT_RUN, reason=missing), patients=patients)
     if not text:
-        return Outcome(Verdict(NOTHING), found)
+        return Outcome(Verdict(verdicts.NOTHING), found)
     ours = found.in_unit(unit)
-    if cell is not None and cell["verdict"] in UNJUDGED:
+    if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
         verdict = Verdict(cell["verdict"], reason=cell["reason"])
     else:
         verdict = judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
     return Outcome(verdict, ours, patients)
-
-
-def _named(name: str, cells: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    if name not in cells:
-        raise ReportError(Fault("resources/paper/answers.yaml", f"cell {name}", "a printed cell", "correct its name"))
-    return cells[name]
-
-
-def _of_cell(cell: Mapping[str, Any]) -> Number | None:
-    """What answers a printed cell, with a share in percent."""
-    if cell["ours"] is None:
-        return None
-    ours = Number(cell["ours"], cell["low"], cell["high"], cell["unit"], cell["n"])
-    return replace(ours.scaled(100), unit="percent") if cell["unit"] == "share" else ours
 
 
 def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any]:
@@ -334,7 +303,7 @@ def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:
         return {**line, "ours": None}
-    unjudged = verdict.direction in (NOT_COMPARABLE, NOT_RUN, NOTHING) or not paper
+    unjudged = verdict.direction in (verdicts.NOT_COMPARABLE, verdicts.NOT_RUN, verdicts.NOTHING) or not paper
     difference = np.nan if unjudged else ours.value - Printed(paper, "").value
     shown = {"unit": ours.unit, "ours": ours.value, "low": ours.low, "high": ours.high, "n": ours.n}
     return {**line, **shown, "difference": difference}
@@ -342,6 +311,6 @@ def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any
 
 def _if_simulated(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
     """On a simulated cohort no number of ours says anything of patients, whatever it comes to."""
-    if not facts.simulated or line["ours"] is None or line["verdict"] == NOT_RUN:
+    if not facts.simulated or line["ours"] is None or line["verdict"] == verdicts.NOT_RUN:
         return line
-    return {**line, "verdict": SIMULATED, "size": "", "reason": f"cohort {facts.cohort} is simulated"}
+    return {**line, "verdict": verdicts.SIMULATED, "size": "", "reason": f"cohort {facts.cohort} is simulated"}

@@ -171,12 +171,16 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """That one number is above, below or the same as another, or as a fixed one: `left > right`."""
+    """That one number is above, below or the same as another, or as a fixed one: `left > right`.
+
+    shown : what stands for it in a table: the left side of a fixed number, else the difference of both.
+    """
 
     left: Number
     operator: str
     right: Number
     text: str
+    shown: Number | None = None
 
     @property
     def holds(self) -> bool:
