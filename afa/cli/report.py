@@ -231,8 +231,10 @@ def report_page(
     measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
 ) -> None:
     """Write the report of a finished run: one file with everything in it, which needs no network."""
-    from afa.report.page import Texts, parts_of, write_page
+    from afa.report import page
     from afa.stages.inputs import pairs
 
-    why = pairs("--left-out", left_out or [])
-    write_page(run, parts_of(part), Texts(paper, docs), out, readme=readme, left_out=why, field=measured)
+    texts, why = page.Texts(paper, docs), pairs("--left-out", left_out or [])
+    write_text(out, page.report_page(run, page.parts_of(part), texts, why, measured))
+    if readme is not None:
+        write_text(readme, page.run_readme(run))

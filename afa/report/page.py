@@ -20,24 +20,14 @@ from afa import __version__
 from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
-from afa.files import sha256_of, write_text
+from afa.files import sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
 from afa.report.notebook import notebook_caption, notebook_figure, notebook_page
 from afa.report.page_parts import caption, document, items, packed, page
 from afa.report.publish import DICTIONARY
 from afa.report.screen import basis, load_carried
-from afa.report.sections import (
-    counted,
-    digits,
-    every_line,
-    figure,
-    findings,
-    language_model,
-    paper_shapes,
-    sentences,
-    title_of,
-)
-from afa.report.verdicts import verdict_words
+from afa.report.sections import counted, figure, findings, language_model, paper_shapes, sentences, title_of
+from afa.report.verdicts import NOTHING, verdict_words
 from afa.stats.summary import read_summary
 from afa.stats.tables import read_table
 
@@ -76,19 +66,10 @@ def parts_of(texts: Sequence[str]) -> list[Part]:
     return parts
 
 
-def write_page(
-    run: Path,
-    parts: Sequence[Part],
-    texts: Texts,
-    out: Path,
-    *,
-    readme: Path | None = None,
-    left_out: Mapping[str, str] | None = None,
-    field: Path | None = None,
-) -> None:
-    """Write the page of a finished run; it appears when it is complete.
-
-    readme : where to say what lies in the run's folder.
+def report_page(
+    run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str], field: Path | None = None
+) -> str:
+    """The page of a finished run, as HTML.
 
     left_out : what this run does not have, by name, and why. field : what `afa league field` made of the cohort's.
 
@@ -97,21 +78,17 @@ def write_page(
     ReportError : something that the page is made of is not there.
 
     """
-    write_text(out, report_page(run, parts, texts, left_out or {}, field))
-    if readme is not None:
-        write_text(readme, run_readme(run))
-
-
-def report_page(
-    run: Path, parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str], field: Path | None = None
-) -> str:
-    """The page as HTML."""
     _check_complete(run, parts, texts, left_out)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     cohort = load_cohort(run / "cohort")
     summary = read_summary(run / "summary.csv")
     decisions, errata = document(texts.docs / "decisions.md"), document(texts.docs / "errata.md")
+    measured: dict[str, Any] = {}
+    if field is not None:
+        from afa.report.league import measured as measured_in  # noqa: PLC0415 (slow to load, and few runs are of a field)
+
+        measured = measured_in(field)
     return page(
         "report.html",
         run=run.name,
@@ -119,8 +96,8 @@ def report_page(
         bundle=load_bundle(run / "bundle"),
         **_compared(run, texts, left_out, cohort.name),
         left_out=left_out,
-        measured=_measured(field) if field else {},
-        **_figures(_chapters(run, parts, config, provenance["jobs"]), findings(summary)),
+        measured=measured,
+        **_figures(run, parts, config, provenance["jobs"], findings(summary)),
         models=language_model(summary),
         leads={chapter: Markup(document(path)) for chapter, path in _leads(parts, texts, left_out).items()},  # noqa: S704
         tables=_tables(run / "published"),
@@ -132,7 +109,13 @@ def report_page(
         confidence=config["bootstrap"]["confidence"],
         environment=provenance["environment"],
         finished=max((job["ended"] for job in provenance["jobs"]), default=""),
-        digests=_digests(run, texts),
+        digests={
+            "settings (config.json)": sha256_of(run / "config.json"),
+            "cohort, features": sha256_of(run / "cohort" / "features.parquet"),
+            "cohort, labels": sha256_of(run / "cohort" / "labels.parquet"),
+            "summary.csv": sha256_of(run / "summary.csv"),
+            "the paper's claims (claims.csv)": sha256_of(texts.paper / "claims.csv"),
+        },
         short=SHORT,
         explorer="" if "allocation" in left_out else packed((run / "explorer.html").read_bytes()),
     )
@@ -144,32 +127,43 @@ def run_readme(run: Path) -> str:
     return page("run.md", run=run.name, cohort=cohort, bundle=bundle, version=__version__)
 
 
-def _measured(field: Path) -> dict[str, Any]:
-    from afa.report.league import measured  # noqa: PLC0415 (slow to load, and few runs are of a field)
-
-    return measured(field)
-
-
-def _chapters(
-    run: Path, parts: Sequence[Part], config: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
-) -> dict[str, list[dict[str, Any]]]:
-    """By chapter, in the order given, its figures with what each was made of."""
+def _figures(
+    run: Path,
+    parts: Sequence[Part],
+    config: Mapping[str, Any],
+    jobs: Sequence[Mapping[str, Any]],
+    said: Mapping[str, str],
+) -> dict[str, Any]:
+    """Figures with what each was made of: those with a finding, `main`, and the appendix by chapter, in their order."""
+    main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
         notebook = run / "notebooks" / f"{part.name}.ipynb"
-        behind = upstream(f"results/{run.name}/notebooks/{part.name}.ipynb", jobs)
-        text = caption(notebook_caption(notebook), config)
-        chapters.setdefault(part.chapter, []).append(
-            {
-                "name": part.name,
-                "title": part.title,
-                "image": base64.b64encode(notebook_figure(notebook).encode()).decode("ascii"),
-                "caption": Markup(text),  # noqa: S704 (escaped by the renderer)
-                "notebook": packed(notebook_page(notebook).encode()),
-                "behind": _by_command(behind),
-            }
-        )
-    return chapters
+        rules: dict[str, list[Mapping[str, Any]]] = {}
+        for job in upstream(f"results/{run.name}/notebooks/{part.name}.ipynb", jobs):
+            rules.setdefault(job["rule"], []).append(job)
+        figure = {
+            "name": part.name,
+            "title": part.title,
+            "image": base64.b64encode(notebook_figure(notebook).encode()).decode("ascii"),
+            "caption": Markup(caption(notebook_caption(notebook), config)),  # noqa: S704 (escaped by the renderer)
+            "notebook": packed(notebook_page(notebook).encode()),
+            "behind": [
+                {
+                    "rule": rule,
+                    "count": len(made),
+                    "command": made[0]["command"],
+                    "ended": max(job["ended"] for job in made),
+                    "code": " ".join(dict.fromkeys(made[-1]["code"])),
+                }
+                for rule, made in rules.items()
+            ],
+        }
+        if part.name in said:
+            main.append(figure | {"finding": said[part.name]})
+        else:
+            chapters.setdefault(part.chapter, []).append(figure)
+    return {"main": main, "chapters": chapters}
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -187,34 +181,11 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _figures(chapters: Mapping[str, Sequence[dict[str, Any]]], said: Mapping[str, str]) -> dict[str, Any]:
-    """Figures with a finding stand before all others, which are the appendix, by chapter."""
-    main = [
-        figure | {"finding": said[figure["name"]]}
-        for part in chapters.values()
-        for figure in part
-        if figure["name"] in said
-    ]
-    rest = {name: [figure for figure in part if figure["name"] not in said] for name, part in chapters.items()}
-    return {"main": main, "chapters": {name: part for name, part in rest.items() if part}}
-
-
 def _leads(parts: Sequence[Part], texts: Texts, left_out: Mapping[str, str]) -> dict[str, Path]:
     """By chapter of the report, the page that opens it; they speak of the paper's cohorts, and open no other's."""
     if "comparison" in left_out:
         return {}
     return {part.chapter: texts.docs / LEADS[part.chapter] for part in parts if part.chapter in LEADS}
-
-
-def _by_command(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs of one rule gathered: the first one's command, and how many there were."""
-    rules: dict[str, dict[str, Any]] = {}
-    for job in jobs:
-        told = rules.setdefault(job["rule"], {"rule": job["rule"], "count": 0, "command": job["command"], "ended": ""})
-        told["count"] += 1
-        told["ended"] = max(told["ended"], job["ended"])
-        told["code"] = " ".join(dict.fromkeys(job["code"]))
-    return list(rules.values())
 
 
 def _tables(folder: Path) -> list[dict[str, Any]]:
@@ -226,35 +197,25 @@ def _tables(folder: Path) -> list[dict[str, Any]]:
     return told
 
 
-def _digests(run: Path, texts: Texts) -> dict[str, str]:
-    """SHA-256 of what the whole run hangs on."""
-    return {
-        "settings (config.json)": sha256_of(run / "config.json"),
-        "cohort, features": sha256_of(run / "cohort" / "features.parquet"),
-        "cohort, labels": sha256_of(run / "cohort" / "labels.parquet"),
-        "summary.csv": sha256_of(run / "summary.csv"),
-        "the paper's claims (claims.csv)": sha256_of(texts.paper / "claims.csv"),
-    }
-
-
 def _compared(run: Path, texts: Texts, left_out: Mapping[str, str], cohort: str) -> dict[str, Any]:
     """What came of the paper's statements; nothing where the run is not compared with it."""
     if "comparison" in left_out:
         return {"lines": []}
-    lines, screen = every_line(read_table(run / "comparison", "comparison")), read_table(run / "comparison", "screen")
+    comparison, counts, screen = (read_table(run / "comparison", name) for name in ("comparison", "verdicts", "screen"))
+    lines = comparison[comparison["verdict"] != NOTHING].to_dict("records")
     carried = [each for each in load_carried(texts.paper / "carried") if each.cohort != cohort]
     return {
         "lines": lines,
-        "shapes": paper_shapes(read_table(run / "comparison", "comparison")),
-        "verdicts": sorted({word for line in lines for word in line["verdict"].split(", ")}),
-        "counted": list(counted(read_table(run / "comparison", "verdicts"))),
+        "words": verdict_words,
+        "shapes": paper_shapes(comparison),
+        "verdicts": sorted({word for line in lines for word in verdict_words(line).split(", ")}),
+        "counted": list(counted(counts)),
         "sentences": sentences(screen),
-        "effects": [row | {"words": verdict_words(row)} for row in screen.to_dict("records")],
+        "effects": screen.to_dict("records"),
         "carried": carried,
         "settings": basis(json.loads((run / "config.json").read_text(encoding="utf-8"))) if carried else "",
         "figure": figure(screen, carried, cohort),
         "figure_title": title_of(screen),
-        "tenth": lambda value: digits(round(value, 1)),
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
@@ -66,6 +67,15 @@ def hundredth(value: float) -> str:
     return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
+def digits(value: float | None) -> str:
+    """Three digits, or all of a large whole number; empty for nothing.
+
+    >>> digits(0.86412), digits(1234.0)
+    ('0.864', '1234')
+    """
+    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
 def _slug(text: object) -> str:
     return "".join(c if c.isalnum() else "-" for c in str(text).lower())
 
@@ -77,4 +87,4 @@ PAGES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-PAGES.filters |= {"linked": linked, "hundredth": hundredth, "slug": _slug}
+PAGES.filters |= {"linked": linked, "hundredth": hundredth, "digits": digits, "slug": _slug}

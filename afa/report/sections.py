@@ -5,13 +5,14 @@ And what stands between them and the appendix: the language model, and a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
 from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 from markupsafe import Markup, escape
 
-from afa.report.comparison import CELL
 from afa.report.paper_tables import EVERY, Lines
 from afa.report.screen import Carried, Cause, Row
 from afa.report.verdicts import (
@@ -57,14 +58,6 @@ class Shown(NamedTuple):
     more: str
 
 
-class PaperTable(NamedTuple):
-    """A table in the paper's shape, the title in our words; rows of the same columns, by these and by name."""
-
-    name: str
-    title: str
-    blocks: Mapping[tuple[str, ...], Mapping[str, Sequence[Shown]]]
-
-
 def reproduced(row: Row) -> bool:
     """Whether an effect has its direction, where it has one, and its size to five points."""
     return row["verdict"] in ("", HOLDS) and row["size"] in (NEAR, CLOSE)
@@ -79,36 +72,29 @@ def sentences(table: pd.DataFrame) -> list[str]:
     came = [row for row in judged if reproduced(row)]
     failed = [row for row in judged if not reproduced(row)]
     groups = {
-        "the other way round": [row for row in failed if row["verdict"] == REVERSES],
-        "of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
-        "not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
+        "The other way round": [row for row in failed if row["verdict"] == REVERSES],
+        "Of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
+        "Not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
     }
-    parts = [f"{what}: {_listed(group)}" for what, group in groups.items() if group]
     found = [
         f"Reproduced in direction and within five points, {len(came)} of {len(judged)} effects:"
         f" {_listed(came) or 'none'}."
     ]
     if not failed:
         return [*found, "All are reproduced."]
-    found.append(f"Not reproduced, {len(failed)}. {'. '.join(map(_capital, parts))}.")
-    return [*found, f"Why, as far as it is known. {'. '.join(map(_capital, _causes(failed)))}."]
-
-
-def _causes(failed: Sequence[Row]) -> list[str]:
-    """What sets the effects apart that did not come out, by cause; and what a constant answer leaves to gain."""
-    by_cause = {cause: [row for row in failed if row["cause"] == cause] for cause in get_args(Cause)}
-    parts = [f"{cause}: {_listed(group)}" for cause, group in by_cause.items() if group]
-    high = [row["constant"] for row in failed if row["constant"] >= HIGH]
-    if high:
+    found.append(f"Not reproduced, {len(failed)}. {_grouped(groups)}.")
+    causes = _grouped(
+        {cause.capitalize(): [row for row in failed if row["cause"] == cause] for cause in get_args(Cause)}
+    )
+    if high := [row["constant"] for row in failed if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.1f}", f"{max(high):.1f}")))
-        parts.append(
-            f"a constant answer is right in {ends} % of the cases of {len(high)} of them, which leaves little to gain"
-        )
-    return parts
+        causes += f". A constant answer is right in {ends} % of the cases of {len(high)} of them"
+        causes += ", which leaves little to gain"
+    return [*found, f"Why, as far as it is known. {causes}."]
 
 
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+def _grouped(groups: Mapping[str, Sequence[Row]]) -> str:
+    return ". ".join(f"{what}: {_listed(rows)}" for what, rows in groups.items() if rows)
 
 
 def _listed(rows: Sequence[Row]) -> str:
@@ -173,37 +159,13 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
         yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
 
 
-def every_line(comparison: pd.DataFrame) -> list[dict[str, str]]:
-    """All lines but those with nothing to reproduce, as text, with what they are found by on the page.
+def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every printed table in the paper's order of rows and columns: its name, a title in our words, and its blocks.
 
-    `here` has its interval, `0.864 [0.851, 0.877]`; `why` the reason and what to know beside.
+    A block has rows of the same columns, by these, and in it the cells of each row, by its name.
+
+    comparison : as `afa.report.comparison.compare`.
     """
-    return [_as_text(row) for row in comparison[comparison["verdict"] != NOTHING].to_dict("records")]
-
-
-def _as_text(row: Mapping[Hashable, Any]) -> dict[str, str]:
-    is_cell, here = row["kind"] == CELL, digits(row["ours"])
-    return {
-        "what": f"{row['row']}, {row['column']}" if is_cell else row["claim"],
-        "here": here if pd.isna(row["low"]) else f"{here} [{digits(row['low'])}, {digits(row['high'])}]",
-        "verdict": verdict_words(row),
-        "why": "; ".join(filter(None, (row["reason"], row["also"], row["note"]))),
-        "kind": "cell" if is_cell else "claim",
-        **{name: row[name] for name in ("paper", "unit", "id", "table", "see")},
-    }
-
-
-def digits(value: float | None) -> str:
-    """Three digits, or all of a large whole number; empty for nothing.
-
-    >>> digits(0.86412), digits(1234.0)
-    ('0.864', '1234')
-    """
-    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-
-
-def paper_shapes(comparison: pd.DataFrame) -> list[PaperTable]:
-    """Every printed table in the paper's order of rows and columns. comparison : as `afa.report.comparison.compare`."""
     cells = comparison[comparison["kind"] == "cell"]
     shapes = []
     for name, part in cells.groupby("table", sort=False):
@@ -211,7 +173,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[PaperTable]:
         for row, of_row in part.groupby("row", sort=False):
             cells_of_row = [_cell(cell) for cell in of_row.to_dict("records")]
             blocks.setdefault(tuple(of_row["column"]), {})[str(row)] = cells_of_row
-        shapes.append(PaperTable(str(name), TITLES.get(str(name), str(name)), blocks))
+        shapes.append({"name": name, "title": TITLES.get(str(name), name), "blocks": blocks})
     return shapes
 
 
@@ -233,25 +195,22 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
     `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
     """
     lines = Lines(summary[summary["table"] == "llm_baselines"])
-    own = EVERY | {"gain": "cmi", "table": "llm_baselines"}
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
         "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
     }
     found = []
-    for task, (metric, planner) in ways.items():
-        for target in ("likelihood", "clinical"):
-            for t in sorted(lines.rows["t"].dropna().unique()):
-                keys = {"metric": metric, "target": target, "t": t}
-                mine = lines.find(own | planner | keys)
-                theirs = lines.find({"table": "llm_baselines", "method": "mrf_llm"} | keys)
-                between = own | planner | keys | {"metric": "gap", "method": "mrf_llm", "reference": planner["method"]}
-                gap = lines.find(between)
-                if mine is None or theirs is None or gap is None or pd.isna(gap["value"]):
-                    continue
-                line: dict[str, Any] = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
-                line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
-                found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
+    rounds = sorted(lines.rows["t"].dropna().unique())
+    for task, target, t in product(ways, ("likelihood", "clinical"), rounds):
+        metric, planner = ways[task]
+        keys = {"table": "llm_baselines", "metric": metric, "target": target, "t": t}
+        own = EVERY | keys | planner | {"gain": "cmi"}
+        mine, theirs = lines.find(own), lines.find(keys | {"method": "mrf_llm"})
+        gap = lines.find(own | {"metric": "gap", "method": "mrf_llm", "reference": planner["method"]})
+        if mine is not None and theirs is not None and gap is not None and pd.notna(gap["value"]):
+            line = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
+            line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
+            found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
     return found
 
 
@@ -260,10 +219,8 @@ def findings(summary: pd.DataFrame) -> dict[str, str]:
     lines = Lines(summary)
     said: dict[str, str] = {}
     for name, sentence in SENTENCES.items():
-        try:
+        with suppress(LookupError):
             said[name] = sentence(lines)
-        except LookupError:
-            continue
     return said
 
 
@@ -298,23 +255,28 @@ def _chaos(lines: Lines) -> str:
 
 
 def _gauges(lines: Lines) -> str:
-    rows = lines.rows[(lines.rows["table"] == "gauge_agreement") & (lines.rows["metric"] == "rate")]
-    rows = headline(rows[rows["reference"] == "maxent_vs_true"]).dropna(subset=["value"])
-    rows = rows[rows["method"].isin(["two_elbo", "stack_a"]) & (rows["t"] < rows["t"].max())]
-    if rows.empty:
+    rows = _rates(lines, "gauge_agreement")
+    rows = rows[rows["reference"] == "maxent_vs_true"]
+    early = rows["value"][rows["method"].isin(["two_elbo", "stack_a"]) & (rows["t"] < rows["t"].max())]
+    if early.empty:
         raise LookupError("gauge_agreement")
-    low, high = 100 * rows["value"].min(), 100 * rows["value"].max()
-    return f"The two gauges decide alike on {low:.0f} to {high:.0f} % of the duels before full observation"
+    return (
+        f"The two gauges decide alike on {early.min():.0f} to {early.max():.0f} % of the duels before full observation"
+    )
 
 
 def _accurate(lines: Lines) -> str:
-    rows = lines.rows[(lines.rows["table"] == "meanfield_vs_exact") & (lines.rows["metric"] == "rate")]
-    rows = headline(rows).dropna(subset=["value"])
-    if rows.empty:
+    most = _rates(lines, "meanfield_vs_exact").groupby("method")["value"].max()
+    if most.empty:
         raise LookupError("meanfield_vs_exact")
-    most = 100 * rows.groupby("method")["value"].max()
     parts = [f"{most[name]:.1f} % by {name}" for name in most.index]
     return f"Mean-field changes at most {', '.join(parts)} of the decisions that accurate inference makes"
+
+
+def _rates(lines: Lines, table: str) -> pd.DataFrame:
+    """The rates of a table that are no variant, in per cent."""
+    rows = headline(lines.rows[(lines.rows["table"] == table) & (lines.rows["metric"] == "rate")])
+    return rows.assign(value=100 * rows["value"]).dropna(subset=["value"])
 
 
 SENTENCES: Mapping[str, Callable[[Lines], str]] = {

@@ -1,15 +1,16 @@
 """Every line as text, and the page as text."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from runs import ATTACK, PARTS, comparison_of, finished_run, verdicts_of
+from runs import ATTACK, PARTS, finished_run, verdicts_of
 
 from afa.errors import ReportError
 from afa.report.league import measured
 from afa.report.page import Part, parts_of, report_page
-from afa.report.sections import counted, every_line
+from afa.report.sections import counted
 from afa.stages.league import Settings, follow_field
 from afa.stages.league.entrants import read_entrant
 from afa.stats.tables import write_tables
@@ -23,10 +24,14 @@ def test_counts_leave_out_what_has_nothing_to_reproduce():
     assert claims == ("claims of its text", {"holds": 1, "reverses": 1, "far": 1})
 
 
-def test_every_line_but_those_with_nothing_to_reproduce_is_listed():
-    lines = every_line(comparison_of())
-    assert [line["id"] or line["table"] for line in lines] == ["tab_a", "tab_a", "c001", "c002"]
-    assert [line["kind"] for line in lines] == ["cell", "cell", "claim", "claim"]
+def test_every_line_but_those_with_nothing_to_reproduce_is_listed(tmp_path):
+    run, texts = finished_run(tmp_path)
+    page = report_page(run, PARTS, texts, {})
+    table = page[page.index('<table class="cards" id="lines">') :].partition("</table>")[0]
+    assert re.findall(r'<td class="where">(?:<a href="#\w+">)?(\w+)', table) == ["tab_a", "tab_a", "c001", "c002"]
+    assert re.findall(r'data-kind="(\w+)"', table) == ["cell", "cell", "claim", "claim"]
+    assert "0.5 [0.4, 0.6]" in table
+    assert "a &gt; b; by the second score" in table
 
 
 def test_a_page_of_the_same_run_is_the_same_bytes(tmp_path):

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from afa.report.page import write_page
+from afa.report.page import report_page
 
 pytestmark = NEEDS_BROWSER
 REAL = os.environ.get("AFA_REPORT")
@@ -20,7 +20,7 @@ REAL = os.environ.get("AFA_REPORT")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("a page")
     run, texts = finished_run(folder)
-    write_page(run, PARTS, texts, run / "report.html")
+    (run / "report.html").write_text(report_page(run, PARTS, texts, {}), encoding="utf-8")
     return run / "report.html"
 
 

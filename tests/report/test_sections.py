@@ -72,7 +72,7 @@ def test_a_table_keeps_the_papers_rows_columns_and_digits():
         cell("c", "n", "47", 38.0),
     ]
     (table,) = paper_shapes(pd.DataFrame(lines))
-    (columns, first), (others, second) = table.blocks.items()
+    (columns, first), (others, second) = table["blocks"].items()
     assert columns == ("t=50", "t=10")
     assert list(first) == ["b", "a"]
     assert first["b"][0] == ("0.70", "0.74 ±0.04", "near", "within 5 points; why; other readings: kl: 0.5")
