@@ -28,19 +28,8 @@ from afa.files import atomic_file, sha256_of, write_text
 from afa.workflow import AGAIN, Contents
 
 PACKAGES = (
-    "afa",
-    "numpy",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "numba",
-    "llvmlite",
-    "pydantic",
-    "matplotlib",
-    "bokeh",
-    "ipython",
-    "nbconvert",
-    "snakemake",
+    *("afa", "numpy", "scipy", "pandas", "pyarrow", "numba", "llvmlite"),
+    *("pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),
 )
 
 VERSION = "1.1"
@@ -53,7 +42,6 @@ PAGES = {
     "workflow.html": "Snakemake's own report",
     "provenance.json": "How every file was made",
 }
-Properties = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -96,10 +84,12 @@ class Records:
         record = self._records.metadata(IOFile(output))
         if record is None:
             return None
+        stamp = self._contents.stamp(output)
+        read = stamp.inputs if stamp else {}
         return Job(
             rule=record.rule or "",
             outputs={output: ""},
-            inputs=self._inputs(output, record.input or ()),
+            inputs={path: read.get(path, "").partition(" ")[0] for path in record.input or ()},
             command=" ".join((record.shellcmd or "").split()),
             code=tuple(_code_digests(record.params or [])),
             started=_time(record.starttime),
@@ -112,19 +102,11 @@ class Records:
         targets : paths that must have a job. jobs : those behind them.
         """
         made = [output for job in jobs for output in job.outputs]
-        unmade = [target for target in targets if target not in made]
-        faults = [
-            Fault(target, "no record of its job", "the record of a job that ended well", AGAIN) for target in unmade
-        ]
+        found, expected = "no record of its job", "the record of a job that ended well"
+        faults = [Fault(target, found, expected, AGAIN) for target in targets if target not in made]
         faults += filter(None, map(self._contents.fault, made))
         if faults:
             raise ReportError(dict.fromkeys(faults))
-
-    def _inputs(self, output: str, paths: Iterable[str]) -> Mapping[str, str]:
-        """The paths that a job was given, with the digest of what it read there; none for a folder given by a name."""
-        stamp = self._contents.stamp(output)
-        read = stamp.inputs if stamp else {}
-        return {path: read.get(path, "").partition(" ")[0] for path in paths}
 
 
 def _code_digests(params: Iterable[Any]) -> Iterator[str]:
@@ -230,28 +212,37 @@ def write_crate(run: Path, license_url: str) -> Path:
 
     def entity(path: str, digest: str) -> Entity:
         """What the crate has at the path of a job, or a name and the digest of what is not in it; each made once."""
-        if path not in known:
-            _, _, inside = path.partition(f"results/{name}/")  # of a module with a prefix, that stands before it
-            if inside and (run / inside).exists():
-                known[path] = _inside(crate, run, inside, made.get(path, digest))
-            else:
-                said = {"name": path, **({"sha256": digest} if digest else {})}
-                known[path] = _context(crate, f"#{quote(path)}", "CreativeWork", said)
+        if path in known:
+            return known[path]
+        _, _, inside = path.partition(f"results/{name}/")  # of a module with a prefix, that stands before it
+        place = run / inside
+        if not inside or not place.exists():
+            said = {"name": path, **({"sha256": digest} if digest else {})}
+            known[path] = _context(crate, f"#{quote(path)}", "CreativeWork", said)
+        elif place.is_dir():
+            known[path] = crate.add_dataset(place, inside, properties={"name": inside})
+        else:
+            digest = made.get(path, digest)
+            said = {"name": PAGES.get(inside, inside), "contentSize": str(place.stat().st_size)}
+            known[path] = crate.add_file(place, inside, properties=said | ({"sha256": digest} if digest else {}))
         return known[path]
 
     for page in PAGES:
         if (run / page).is_file():
             entity(f"results/{name}/{page}", "")
-    software, actions = _software(crate, environment), []
+    versions = environment["packages"]
+    properties = {"name": "afa", "softwareVersion": versions.get("afa", ""), "url": SOFTWARE}
+    software, actions = _context(crate, "#afa", "SoftwareApplication", properties), []
+    software["softwareRequirements"] = [
+        _context(crate, f"#{package}", "SoftwareApplication", {"name": package, "softwareVersion": version})
+        for package, version in {"python": environment["python"], **versions}.items()
+        if package != "afa"
+    ]
     for number, job in enumerate(jobs, start=1):
         said = {"name": job["rule"], "description": job["command"]}
         said |= {"startTime": _utc(job["started"]), "endTime": _utc(job["ended"])}
-        action = crate.add_action(software, f"#job-{number}", properties=said)
-        actions.append(action)
-        for role, files in (("object", job["inputs"]), ("result", job["outputs"])):
-            named = [entity(path, digest) for path, digest in files.items()]
-            if named:
-                action[role] = named if len(named) > 1 else named[0]
+        read, wrote = ([entity(*each) for each in job[role].items()] for role in ("inputs", "outputs"))
+        actions.append(crate.add_action(software, f"#job-{number}", read, wrote, said))
     crate.root_dataset["mentions"] = actions
     path = run / "ro-crate-metadata.json"
     with atomic_file(path) as temporary:
@@ -259,30 +250,7 @@ def write_crate(run: Path, license_url: str) -> Path:
     return path
 
 
-def _inside(crate: ROCrate, run: Path, name: str, digest: str) -> Entity:
-    """A file or folder of the crate's own folder."""
-    place = run / name
-    if place.is_dir():
-        return crate.add_dataset(place, name, properties={"name": name})
-    properties = {"name": PAGES.get(name, name), "contentSize": str(place.stat().st_size)}
-    return crate.add_file(place, name, properties=properties | ({"sha256": digest} if digest else {}))
-
-
-def _software(crate: ROCrate, environment: Mapping[str, Any]) -> Entity:
-    """The package that every job calls, with the packages that numbers depend on."""
-    versions = environment["packages"]
-    needs = [
-        _context(crate, f"#{name}", "SoftwareApplication", {"name": name, "softwareVersion": version})
-        for name, version in {"python": environment["python"], **versions}.items()
-        if name != "afa"
-    ]
-    properties = {"name": "afa", "softwareVersion": versions.get("afa", ""), "url": SOFTWARE}
-    software = _context(crate, "#afa", "SoftwareApplication", properties)
-    software["softwareRequirements"] = needs
-    return software
-
-
-def _context(crate: ROCrate, identifier: str, kind: str, properties: Properties) -> Entity:
+def _context(crate: ROCrate, identifier: str, kind: str, properties: dict[str, Any]) -> Entity:
     return crate.add(ContextEntity(crate, identifier, properties={"@type": kind, **properties}))
 
 
