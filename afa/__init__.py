@@ -13,16 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from afa.bundle import Bundle, load_bundle, validate_bundle
-    from afa.cohort.encode_table import encode
-    from afa.errors import AfaError
-    from afa.inference.annealed import annealed
-    from afa.inference.exact import exact
-    from afa.inference.meanfield import Solver, mean_field
-    from afa.mrf import Evidence, PairwiseMRF
-    from afa.planner import BinaryPlanner, Stop, TopKPlanner
-    from afa.report.simulation import simulate
-    from afa.session import load_session, save_session
+    from afa.bundle import Bundle as Bundle
+    from afa.bundle import load_bundle as load_bundle
+    from afa.bundle import validate_bundle as validate_bundle
+    from afa.cohort.encode_table import encode as encode
+    from afa.errors import AfaError as AfaError
+    from afa.inference.annealed import annealed as annealed
+    from afa.inference.exact import exact as exact
+    from afa.inference.meanfield import Solver as Solver
+    from afa.inference.meanfield import mean_field as mean_field
+    from afa.mrf import Evidence as Evidence
+    from afa.mrf import PairwiseMRF as PairwiseMRF
+    from afa.planner import BinaryPlanner as BinaryPlanner
+    from afa.planner import Stop as Stop
+    from afa.planner import TopKPlanner as TopKPlanner
+    from afa.report.simulation import simulate as simulate
+    from afa.session import load_session as load_session
+    from afa.session import save_session as save_session
 
 __version__ = "0.2.0"
 
@@ -40,25 +47,7 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "AfaError",
-    "BinaryPlanner",
-    "Bundle",
-    "Evidence",
-    "PairwiseMRF",
-    "Solver",
-    "Stop",
-    "TopKPlanner",
-    "annealed",
-    "encode",
-    "exact",
-    "load_bundle",
-    "load_session",
-    "mean_field",
-    "save_session",
-    "simulate",
-    "validate_bundle",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
