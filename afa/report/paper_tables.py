@@ -7,8 +7,9 @@ summary that answers it. A cell that no stage of this run answers keeps the pape
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,16 @@ def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines,
     """
     if name not in TABLES:
         raise ReportError(Fault(f"paper table {name}", "no such table", ", ".join(TABLES), "choose one of these"))
-    cell_of, summary = TABLES[name], lines_of(summary)
-    lines = [_line(cell_of, row, column, value, summary, n_features) for row, column, value in _cells(printed)]
-    return pd.DataFrame([line for line in lines if line is not None], columns=COLUMNS)
+    summary, lines = lines_of(summary), []
+    for row, column, paper in _cells(printed):
+        found, cell = re.match(r"t=(\d+)", column), TABLES[name](row, column)
+        t = None if found is None else n_features if int(found[1]) == PAPER_FEATURES else int(found[1])
+        line: dict[str, Any] = {"row": row, "column": column, "t": t, "paper": paper}
+        if cell is not None:
+            line |= _answered(cell if t is None else replace(cell, where={**cell.where, "t": t}), paper, summary)
+        if cell is not None or paper is not None:
+            lines.append(line)
+    return pd.DataFrame(lines, columns=COLUMNS)
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
@@ -103,24 +111,6 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
     cells = paper_table(name, printed, rows, n_features=len(cohort.features))
     of_a_field = cohort.provenance.get("origin") == "table"
     return cells.assign(paper=np.nan, difference=np.nan) if of_a_field else cells
-
-
-def _not_comparable(cell: Cell, summary: Lines) -> str:
-    """Why the cell and its answer do not compare; empty where they do."""
-    warning, constant = (None if where is None else summary.find(where) for where in (cell.unless, cell.constant))
-    if warning is not None and warning["value"] != 0:
-        return "not comparable: too few phenotypes have labels here (S10)"
-    if constant is not None and constant["value"] == 1:
-        return "not comparable: all targets are alike here, so that a constant answer is always right"
-    return ""
-
-
-def _also(cell: Cell, where: Mapping[str, Any], summary: Lines) -> Iterator[str]:
-    """The other readings with their numbers, in the unit of the cell."""
-    for what, keys in cell.also.items():
-        found = summary.find({**where, **keys})
-        if found is not None and pd.notna(found["value"]):
-            yield f"{what}: {found['value'] * cell.scale:.3g}"
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
@@ -137,38 +127,33 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
     return cells
 
 
-def _line(
-    cell_of: Callable[[str, str], Cell | None],
-    row: str,
-    column: str,
-    paper: float | None,
-    summary: Lines,
-    n_features: int,
-) -> dict[str, Any] | None:
-    found = re.match(r"t=(\d+)", column)
-    t = (n_features if int(found[1]) == PAPER_FEATURES else int(found[1])) if found else None
-    cell = cell_of(row, column)
-    if cell is None:
-        return {"row": row, "column": column, "t": t, "paper": paper} if paper is not None else None
-    where = dict(cell.where) if t is None else {**cell.where, "t": t}
-    answer = summary.find(where)
+def _answered(cell: Cell, paper: float | None, summary: Lines) -> dict[str, Any]:
+    """What a run has for a printed cell, and why it and its answer do not compare, where they do not."""
+    answer, warning, constant, below = (
+        None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
+    )
     ours = {} if answer is None else {key: answer[key] * cell.scale for key in ("value", "low", "high")}
     if cell.over is not None and ours:
-        below = summary.find(cell.over)
         ours = {} if below is None else {"value": ours["value"] / below["value"]}
-    why = _not_comparable(cell, summary)
+    why = ""
+    if warning is not None and warning["value"] != 0:
+        why = ", not comparable: too few phenotypes have labels here (S10)"
+    elif constant is not None and constant["value"] == 1:
+        why = ", not comparable: all targets are alike here, so that a constant answer is always right"
+    others = {what: summary.find({**cell.where, **keys}) for what, keys in cell.also.items()}
     return {
-        "row": row,
-        "column": column,
-        "t": where.get("t"),
-        "unit": f"{cell.unit}, {why}" if why else cell.unit,
+        "t": cell.where.get("t"),
+        "unit": cell.unit + why,
         "ours": ours.get("value"),
         "low": ours.get("low"),
         "high": ours.get("high"),
         "n": None if answer is None else answer["n"],
-        "paper": paper,
         "difference": ours["value"] - paper if ours and paper is not None and not why else None,
-        "also": "; ".join(_also(cell, where, summary)),
+        "also": "; ".join(
+            f"{what}: {found['value'] * cell.scale:.3g}"
+            for what, found in others.items()
+            if found is not None and pd.notna(found["value"])
+        ),
     }
 
 
@@ -295,27 +280,18 @@ def binary_form(summary: pd.DataFrame | Lines, *, rounds: Sequence[int], variant
     score (to `two_elbo` for `wald`), and of `cmi`. summary : rows `binary`. variant : `support` counts t over the
     features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
     """
-    summary = lines_of(summary)
-    targets = [name for name in ("likelihood", "clinical") if (summary.rows["target"] == name).any()]
-    lines = []
-    for target in targets:
-        for method in F_TARGET:
-            cells = {f"t={t}": _cell(summary, target, method, t, variant) for t in rounds}
-            if any(cells.values()):
-                lines.append({"target": target, "method": method, **cells})
+    summary, lines = lines_of(summary), []
+    for target, (method, own) in product(("likelihood", "clinical"), F_TARGET.items()):
+        cells = {}
+        for t in rounds:
+            keys = EVERY | {"table": "binary", "target": target, "method": method, "t": t, "variant": variant}
+            random = summary.find(keys | {"metric": "accuracy", "allocation": "random"})
+            keys |= {"metric": "gap", "allocation": "greedy", "reference": "random"}
+            gains = [
+                summary.find(keys | {"gain": g, "guide": guide}) for g, guide in (("f_target", own), ("cmi", None))
+            ]
+            shown = " / ".join("-" if gain is None else f"{100 * gain['value']:+.1f}" for gain in gains)
+            cells[f"t={t}"] = "" if random is None else f"{random['value']:.2f} ({shown})"
+        if any(cells.values()):
+            lines.append({"target": target, "method": method, **cells})
     return pd.DataFrame(lines)
-
-
-def _cell(summary: Lines, target: str, method: str, t: int, variant: str | None) -> str:
-    keys = {"table": "binary", "target": target, "method": method, "t": t, "variant": variant}
-    keys |= EVERY
-    random = summary.find(keys | {"metric": "accuracy", "allocation": "random"})
-    if random is None:
-        return ""
-    informed = keys | {"metric": "gap", "allocation": "greedy", "reference": "random"}
-    gains = [
-        summary.find(informed | {"gain": gain, "guide": guide})
-        for gain, guide in (("f_target", F_TARGET[method]), ("cmi", None))
-    ]
-    shown = " / ".join("-" if gain is None else f"{100 * gain['value']:+.1f}" for gain in gains)
-    return f"{random['value']:.2f} ({shown})"

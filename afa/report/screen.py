@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
@@ -17,7 +18,7 @@ from afa.cohort.cohort import load_cohort
 from afa.errors import ConfigError, Fault
 from afa.files import sha256_of
 from afa.report.comparison import Reader
-from afa.report.verdicts import DIFFERENCE, SIMULATED, Printed, judge
+from afa.report.verdicts import DIFFERENCE, NOT_RUN, SIMULATED, Printed, judge
 from afa.stages import stages
 from afa.stats.summary import headline
 from afa.stats.tables import read_table
@@ -87,38 +88,35 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
     if lacking := sorted(wanted - set(places)):
         where = "resources/paper/headlines.yaml"
         raise ConfigError(Fault(where, f"no {', '.join(lacking)}", "claims and printed cells", "correct it"))
-    rows = [
-        _of_two(each, places, reader) if each.less else _of_one(places[each.claim or each.cell or ""])
-        for each in statements
-    ]
+    rows = [_numbers(each, places, reader) for each in statements]
     known = pd.DataFrame([each.model_dump(include=set(KNOWN)) for each in statements])
     constants = [_best_constant(reader.summary.rows, each.constant) for each in statements]
     return pd.concat([known, pd.DataFrame(rows)], axis=1).assign(constant=constants)[COLUMNS]
 
 
-def _of_one(row: Row) -> dict[str, Any]:
-    """The numbers of a line of the comparison, a share in per cent."""
-    scale = 100.0 if row["unit"] == "share" else 1.0
-    found = {name: row[name] * scale for name in ("ours", "low", "high")}
-    unit = "percent" if row["unit"] == "share" else row["unit"]
-    return found | {"unit": unit, "paper": scale * float(row["paper"]), "verdict": row["verdict"], "size": row["size"]}
+def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
+    """What the paper and this run have for an effect, and the verdict; a share is in per cent.
 
-
-def _of_two(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """The same of two printed shares, one less the other, against a paired difference of ours."""
-    assert statement.less is not None
-    assert statement.line is not None
+    Of a claim or cell it is that of its line. Of two printed shares it is one less the other, against a paired
+    difference of ours.
+    """
+    if statement.less is None or statement.line is None:
+        row = places[statement.claim or statement.cell or ""]
+        scale = 100.0 if row["unit"] == "share" else 1.0
+        found = {"unit": "percent" if row["unit"] == "share" else row["unit"], "paper": scale * float(row["paper"])}
+        found |= {name: row[name] * scale for name in ("ours", "low", "high")}
+        return found | {"verdict": row["verdict"], "size": row["size"]}
     first, second = (places[name] for name in statement.less)
     paper = 100 * (float(first["paper"]) - float(second["paper"]))
-    found = reader.line(statement.line)
-    row = {"unit": DIFFERENCE, "paper": paper, "verdict": "not run", "size": ""}
-    if found is None:
+    row = {"unit": DIFFERENCE, "paper": paper, "verdict": NOT_RUN, "size": ""}
+    ours = reader.line(statement.line)
+    if ours is None:
         return row | dict.fromkeys(("ours", "low", "high"), float("nan"))
-    printed = Printed(f"{paper:.1f}", DIFFERENCE, reader.answers.patients.get(first["table"]))
-    verdict = judge(printed, found, found.n)
-    row |= {"verdict": SIMULATED if reader.facts.simulated else verdict.direction}
-    row |= {"size": "" if reader.facts.simulated else verdict.size}
-    return row | {"ours": found.value, "low": found.low, "high": found.high}
+    row |= {"ours": ours.value, "low": ours.low, "high": ours.high}
+    if reader.facts.simulated:
+        return row | {"verdict": SIMULATED}
+    verdict = judge(Printed(f"{paper:.1f}", DIFFERENCE, reader.answers.patients.get(first["table"])), ours, ours.n)
+    return row | {"verdict": verdict.direction, "size": verdict.size}
 
 
 def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
@@ -134,11 +132,8 @@ def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
 def carried_of(run: Path) -> Carried:
     """The effects of a finished run, to be shown beside other runs."""
     table = read_table(run / "comparison", "screen")
-    rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]})
-    kept = {
-        row["id"]: (round(row["ours"], 2), round(row["low"], 2), round(row["high"], 2))
-        for row in rows.to_dict("records")
-    }
+    rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
+    kept = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
     features, bundle = sha256_of(run / "cohort" / "features.parquet"), load_bundle(run / "bundle").digest
     return Carried(
         cohort=load_cohort(run / "cohort").name,
@@ -162,11 +157,7 @@ def stale(carried: Carried, found: Carried) -> list[str]:
     said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
     for name in sorted({*carried.rows, *found.rows}):
         stored, now = carried.rows.get(name), found.rows.get(name)
-        if (
-            stored is None
-            or now is None
-            or max(abs(a - b) for a, b in zip(stored, now, strict=True)) > CARRIED_ROUNDING
-        ):
+        if not (stored and now and np.allclose(stored, now, rtol=0, atol=CARRIED_ROUNDING)):
             said.append(f"{name}: {stored} stored, {now} found")
     return said
 
