@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -109,10 +109,23 @@ class Source:
         for size in range(len(parts), 0, -1):
             module, rest = ".".join(parts[:size]), parts[size:]
             if module in self.modules:
-                if not rest or f"{module}.{rest[0]}" in self.definitions or rest[0] not in self._imported[module]:
-                    return dotted
-                return self.home(".".join([self._imported[module][rest[0]], *rest[1:]]))
+                is_own = not rest or f"{module}.{rest[0]}" in self.definitions
+                return dotted if is_own else self._meant(".".join(rest), self._bound[module]) or dotted
         return dotted
+
+    def _meant(self, dotted: str, bound: Mapping[str, str]) -> str:
+        """The full name behind a dotted name where names stand for what is `bound` to them; empty for any other."""
+        root, *rest = dotted.split(".")
+        return self.home(".".join([bound[root], *rest])) if root in bound else ""
+
+    @cached_property
+    def _bound(self) -> dict[str, dict[str, str]]:
+        """By module, what the names in it stand for: what it imports, and its own definitions."""
+        bound = {module: dict(_imports(tree)) for module, tree in self.modules.items()}
+        for each in self.definitions.values():
+            if each.name and "." not in each.name:
+                bound[each.module][each.name] = each.full
+        return bound
 
     def tested(self, full: str) -> Tested:
         """The test files behind one definition; no files where no test leads to it.
@@ -132,10 +145,6 @@ class Source:
         return Tested(())
 
     @cached_property
-    def _imported(self) -> dict[str, dict[str, str]]:
-        return {module: dict(_imports(tree)) for module, tree in self.modules.items()}
-
-    @cached_property
     def _users(self) -> dict[str, set[str]]:
         """By full name, the definitions at the top of a module whose code names it; a class uses its methods."""
         users = defaultdict(set)
@@ -144,51 +153,35 @@ class Source:
                 users[user.full].add(f"{user.module}.{user.name.split('.')[0]}")
             elif user.name:
                 for dotted in user.uses:
-                    users[self._meant(user.module, dotted)].add(user.full)
+                    users[self._meant(dotted, self._bound[user.module])].add(user.full)
         return users
-
-    def _meant(self, module: str, dotted: str) -> str:
-        """The full name behind a dotted name in a module of the package."""
-        root, *rest = dotted.split(".")
-        if f"{module}.{root}" in self.definitions:
-            return f"{module}.{dotted}"
-        return self.home(".".join([self._imported[module].get(root, root), *rest]))
 
     @cached_property
     def _tests(self) -> dict[str, Counter[str]]:
-        """By full name, how many test functions of each file name a definition."""
+        """By full name, how many test functions of each file name a definition.
+
+        Who names it names the module and class that hold it. An attribute of its name is a method in a file that names
+        something of its module.
+        """
         counts: dict[str, Counter[str]] = {name: Counter() for name in self.definitions}
-        for file, tree in self.tests.items():
-            bound, used = dict(_imports(tree)), list(_used_by_tests(tree))
-            named = [self._named(names, bound) for names in used]
-            near = set[str]().union(*named)
-            for names, full in zip(used, named, strict=True):
-                for each in full | self._methods_named(names, near):
-                    counts[each][file] += 1
-        return counts
-
-    def _named(self, used: set[str], bound: Mapping[str, str]) -> set[str]:
-        """Full names behind the dotted names of a test, with the modules and classes that hold them."""
-        named: set[str] = set()
-        for dotted in used:
-            root, *rest = dotted.split(".")
-            parts = self.home(".".join([bound[root], *rest])).split(".") if root in bound else []
-            named |= {".".join(parts[:size]) for size in range(1, len(parts) + 1)} & self.definitions.keys()
-        return named
-
-    def _methods_named(self, used: set[str], near: set[str]) -> set[str]:
-        """Full names of the methods, of modules in `near`, that the attributes of a test may be."""
-        attributes = {dotted.rpartition(".")[2] for dotted in used if "." in dotted}
-        methods = (method for name in attributes for method in self._methods.get(name, ()))
-        return {method.full for method in methods if method.module in near}
-
-    @cached_property
-    def _methods(self) -> dict[str, list[Definition]]:
         methods = defaultdict(list)
         for each in self.definitions.values():
             if "." in each.name:
                 methods[each.name.rpartition(".")[2]].append(each)
-        return methods
+        for file, tree in self.tests.items():
+            bound, used = dict(_imports(tree)), list(_used_by_tests(tree))
+            named = []
+            for names in used:
+                parts = [self._meant(dotted, bound).split(".") for dotted in names]
+                holders = {".".join(each[:size]) for each in parts for size in range(1, len(each) + 1)}
+                named.append(holders & self.definitions.keys())
+            near = set[str]().union(*named)
+            for names, full in zip(used, named, strict=True):
+                attributes = {dotted.rpartition(".")[2] for dotted in names if "." in dotted}
+                called = {each.full for name in attributes for each in methods.get(name, ()) if each.module in near}
+                for each in full | called:
+                    counts[each][file] += 1
+        return counts
 
 
 class Label(NamedTuple):
@@ -253,18 +246,15 @@ class Index:
         named = [label for label in self.labels if label.kind in COMPLETE or label.name in self.places]
         lines = [HEAD]
         for title, kinds in SECTIONS.items():
-            lines += [title, "", *self._table(label for label in named if label.kind in kinds), ""]
+            lines += [title, "", "| label | what it is | where | tests |", "|---|---|---|---|"]
+            for label in (label for label in named if label.kind in kinds):
+                first = f"| `{label.name}` | {label.what} |"
+                if label.not_implemented:
+                    lines.append(f"{first} not computed: {label.not_implemented} | |")
+                for i, place in enumerate(self.places.get(label.name, ())):
+                    lines.append(f"{'| | |' if i else first} `{place.full}` | {self._tests(place)} |")
+            lines.append("")
         return "\n".join(lines)
-
-    def _table(self, labels: Iterable[Label]) -> list[str]:
-        lines = ["| label | what it is | where | tests |", "|---|---|---|---|"]
-        for label in labels:
-            if label.not_implemented:
-                lines.append(f"| `{label.name}` | {label.what} | not computed: {label.not_implemented} | |")
-            for i, place in enumerate(self.places.get(label.name, ())):
-                first = f"| `{label.name}` | {label.what} |" if i == 0 else "| | |"
-                lines.append(f"{first} `{place.full}` | {self._tests(place)} |")
-        return lines
 
     def _tests(self, place: Definition) -> str:
         tested = self.source.tested(place.full)
