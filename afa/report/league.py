@@ -82,13 +82,11 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
     """By field, task, model and t: stated less observed, and their mean distance by tenths of what is stated."""
-    rows = []
-    keys = ["field", "task", "model", "t"]
-    for own, part in reliability.groupby(keys, sort=False):
-        weight, gap = part["n"] / part["n"].sum(), part["stated"] - part["observed"]
-        numbers = {"stated_less_observed": (gap * weight).sum(), "mean_distance": (gap.abs() * weight).sum()}
-        rows.append(dict(zip(keys, own, strict=True)) | numbers)
-    return pd.DataFrame(rows)
+    keys, n = ["field", "task", "model", "t"], reliability["n"]
+    gap = n * (reliability["stated"] - reliability["observed"])
+    sums = reliability[keys].assign(n=n, stated_less_observed=gap, mean_distance=gap.abs())
+    sums = sums.groupby(keys, sort=False).sum()
+    return sums.drop(columns="n").div(sums["n"], axis=0).reset_index()
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -100,8 +98,7 @@ def measured(folder: Path) -> dict[str, Any]:
     rows = league_rows(tables)
     if rows.empty:
         return {}
-    picture = Markup(draw(tables, rows, 1))  # noqa: S704 (our own figure)
-    return {"said": [said(row) for row in rows.to_dict("records")], "picture": picture} | _shown(tables, rows)
+    return _shown(tables, rows, 1) | {"said": [said(row) for row in rows.to_dict("records")]}
 
 
 def said(row: Mapping[Any, Any]) -> str:
@@ -139,9 +136,12 @@ def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
     return {name: pd.concat([read_table(path, name) for path in asked], ignore_index=True) for name in TABLES if asked}
 
 
-def _shown(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> dict[str, Any]:
-    """What `league_tables.html` is made of."""
+def _shown(
+    tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = ""
+) -> dict[str, Any]:
+    """The picture, and what `league_tables.html` is made of."""
     return {
+        "picture": Markup(draw(tables, rows, n_fields, path) if tables else ""),  # noqa: S704 (our own figure)
         "rows": rows.to_dict("records"),
         "readings": _models(tables, rows),
         "calibration": calibration(tables["reliability"]).to_dict("records") if tables else [],
@@ -155,31 +155,21 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
     A field without its table is listed as not fetched, and the figure says over how many fields it is.
     """
+    absent = {}
     for path in fields:
-        if not any((path / name).is_file() for name in (NOT_FETCHED, "facts.parquet")):
+        if (path / NOT_FETCHED).is_file():
+            absent[path.name] = (path / NOT_FETCHED).read_text(encoding="utf-8").strip()
+        elif not (path / "facts.parquet").is_file():
             found, expected = "neither facts.parquet nor " + NOT_FETCHED, "what `afa league field` wrote"
             raise ReportError(Fault(str(path), found, expected, "name its folder"))
-    absent = {
-        path.name: (path / NOT_FETCHED).read_text(encoding="utf-8").strip()
-        for path in fields
-        if (path / NOT_FETCHED).is_file()
-    }
-    there = [path for path in fields if path.name not in absent]
-    tables = read_fields(there)
+    tables = read_fields([path for path in fields if path.name not in absent])
     rows = league_rows(tables)
     names = ["league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES))]
     with atomic_folder(out, names, "league.html") as made:
         for name, table in {"league": rows, **tables}.items():
             write_csv(table, made / f"{name}.csv", float_format="%.6g")
-        picture = draw(tables, rows, len(fields), made / "league.svg") if tables else ""
-        text = page(
-            "league.html",
-            **_shown(tables, rows),
-            said=said,
-            absent=absent,
-            n_fields=len(fields),
-            picture=Markup(picture),  # noqa: S704 (our own figure)
-        )
+        shown = _shown(tables, rows, len(fields), made / "league.svg")
+        text = page("league.html", **shown, said=said, absent=absent, n_fields=len(fields))
         (made / "league.html").write_text(text, encoding="utf-8")
 
 
@@ -233,12 +223,9 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
         own = own[~own["allocation"].isin([RANDOM, FIXED]) & own["t"].isin([*SHOWN, row["features"]])]
         for (model, rule, metric), part in own.groupby(["model", "allocation", "metric"], sort=False):
             name = model if rule == PLANNER else f"{model}, order by `{rule}`"
+            values = zip(["all" if t == row["features"] else str(t) for t in part["t"]], part["value"], strict=True)
             head = {"field": row["field"], "task": row["task"], "model": name, "metric": NAMES[str(metric)]}
-            values = {
-                "all" if t == row["features"] else str(t): value
-                for t, value in zip(part["t"], part["value"], strict=True)
-            }
-            found.append({**head, "n": int(part["n"].iloc[0]), "values": values})
+            found.append({**head, "n": int(part["n"].iloc[0]), "values": dict(values)})
     return found
 
 
