@@ -20,6 +20,7 @@ from afa.report.verdicts import (
     DIFFERENCE,
     Answer,
     Answers,
+    CellRule,
     Number,
     Printed,
     Relation,
@@ -41,13 +42,10 @@ COLUMNS = [
 UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
 """Units of the claims, as those of the cells are named."""
 NO_LINE = "this summary has no line for it"
-ANSWERED = {
-    "not_comparable": verdicts.NOT_COMPARABLE,
-    "not_run": verdicts.NOT_RUN,
-    "decision": verdicts.NOTHING,
-    "background": verdicts.NOTHING,
-}
-
+ANSWERED = {"not_comparable": verdicts.NOT_COMPARABLE, "not_run": verdicts.NOT_RUN}
+ANSWERED |= dict.fromkeys(("decision", "background"), verdicts.NOTHING)
+JUDGED = CellRule(table="", answer="judged")
+"""Of a cell that no rule covers."""
 
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
 """Metrics that are shares; `gap` is a difference of two."""
@@ -151,7 +149,11 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     lines += [_claim(claim, reader, cells) for claim in claims.itertuples()]
-    table = pd.DataFrame([_if_simulated(line, reader.facts) for line in lines], columns=COLUMNS)
+    table = pd.DataFrame(lines, columns=COLUMNS)
+    if reader.facts.simulated:  # no number of ours says anything of patients, whatever it comes to
+        has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
+        said = verdicts.SIMULATED, "", f"cohort {reader.facts.cohort} is simulated"
+        table.loc[has_number, ["verdict", "size", "reason"]] = said
     table["by_definition"] = table["by_definition"].eq(other=True)
     text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
     table[text] = table[text].fillna("").astype("str")
@@ -164,16 +166,11 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
     A difference is counted in one column of each; a level has a size alone, a statement a direction alone.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
-    parts = [
-        pd.crosstab(source, comparison[column]).reindex(columns=list(names), fill_value=0)
-        for column, names in (
-            ("verdict", verdicts.DIRECTIONS),
-            ("size", verdicts.SIZES),
-            ("verdict", verdicts.UNJUDGED),
-        )
-    ]
-    counts = pd.concat(parts, axis=1).reindex(index=source.unique(), fill_value=0)
-    return counts.loc[list(dict.fromkeys(source))].rename_axis("source").rename_axis(None, axis="columns").reset_index()
+    directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
+    names = [*verdicts.DIRECTIONS, *verdicts.SIZES, *verdicts.UNJUDGED]
+    counts = directions.drop(columns="", errors="ignore").join(sizes.drop(columns="", errors="ignore"))
+    counts = counts.reindex(index=source.unique(), columns=names, fill_value=0)
+    return counts.rename_axis("source").rename_axis(None, axis="columns").reset_index()
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame) -> None:
@@ -216,21 +213,20 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
         unit, _, why = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", not comparable: ")
         text = str(texts[cell["row"], cell["column"]])
         ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"], unit, cell["n"])
-        rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), None)
-        note = "" if rule is None else reader.answers.reason(rule.why)
-        if rule is not None and rule.answer in ANSWERED:
+        rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), JUDGED)
+        note = reader.answers.reason(rule.why)
+        if rule.answer in ANSWERED:
             verdict, note = Verdict(ANSWERED[rule.answer], reason=note), ""
         elif ours is None:
             verdict = Verdict(verdicts.NOT_RUN, reason=NO_LINE)
         elif why:
             verdict = Verdict(verdicts.NOT_COMPARABLE, reason=why)
-        elif rule is not None and rule.definition:
+        elif rule.definition:
             verdict = Verdict(verdicts.IDENTITY, reason=note)
         else:
             verdict = judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
-        if rule is not None:
-            line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
+        line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
         yield _beside(line, text, Outcome(verdict, ours, patients))
 
 
@@ -307,10 +303,3 @@ def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any
     difference = np.nan if unjudged else ours.value - Printed(paper, "").value
     shown = {"unit": ours.unit, "ours": ours.value, "low": ours.low, "high": ours.high, "n": ours.n}
     return {**line, **shown, "difference": difference}
-
-
-def _if_simulated(line: dict[str, Any], facts: Facts) -> dict[str, Any]:
-    """On a simulated cohort no number of ours says anything of patients, whatever it comes to."""
-    if not facts.simulated or line["ours"] is None or line["verdict"] == verdicts.NOT_RUN:
-        return line
-    return {**line, "verdict": verdicts.SIMULATED, "size": "", "reason": f"cohort {facts.cohort} is simulated"}
