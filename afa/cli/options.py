@@ -147,19 +147,18 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
     It does not begin where it would write over what it reads, which are its other paths, or over something of another
     form: a `ConfigError` says which place is taken.
     """
-    hints, options = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
+    hints, defaults = get_type_hints(command, include_extras=True), dict[str, Any]()
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-
-    def add(name: str, default: Any, hint: Any) -> None:
-        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
-
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
-            inner = get_type_hints(groups[name], include_extras=True)
-            for each in fields(groups[name]):
-                add(each.name, each.default, inner[each.name])
+            hints |= get_type_hints(groups[name], include_extras=True)
+            defaults |= {each.name: each.default for each in fields(groups[name])}
         else:
-            add(name, parameter.default, hints[name])
+            defaults[name] = parameter.default
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in defaults.items()
+    ]
 
     @wraps(command)
     def checked(**given: Any) -> None:
@@ -174,12 +173,27 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """A `ConfigError` where a place to write is or holds another path, or is no folder, or no file of its ending."""
     several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
     paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
     for name, path in paths:
-        if (form := options[name].metavar or "").startswith((FOLDER, FILE)):
-            others = [(_called(other, options[other]), place) for other, place in paths if other != name]
-            _check_free(f"{_called(name, options[name])} {path}", path, form.removeprefix(FILE), others)
+        form = options[name].metavar or ""
+        if not form.startswith((FOLDER, FILE)):
+            continue
+        target, endings = path.resolve(), form.removeprefix(FILE)
+        found, expected = "", "a folder" if endings == FOLDER else f"a file {endings.replace('|', ' or ')}"
+        for other, place in ((_called(other, options[other]), place) for other, place in paths if other != name):
+            if place.resolve().is_relative_to(target):
+                found = f"the same as {other}" if place.resolve() == target else f"{other} {place} in it"
+                expected = "a place apart from the other paths"
+        if not found and endings == FOLDER:
+            found = "a file" if target.is_file() else ""
+        elif not found and target.is_dir():
+            found = "a folder"
+        elif not found and path.suffix not in endings.split("|"):
+            found, expected = f"the suffix '{path.suffix}'", expected.removeprefix("a file ")
+        if found:
+            raise ConfigError(Fault(f"{_called(name, options[name])} {path}", found, expected, "choose another name"))
 
 
 def _called(name: str, option: Any) -> str:
@@ -187,24 +201,6 @@ def _called(name: str, option: Any) -> str:
     if isinstance(option, ArgumentInfo):
         return option.metavar or name.upper()
     return str((option.param_decls or [f"--{name.replace('_', '-')}"])[0])
-
-
-def _check_free(where: str, path: Path, endings: str, others: list[tuple[str, Path]]) -> None:
-    """A `ConfigError` where `path` is or holds one of the other places, or is no folder, or no file of its ending."""
-    target, file = path.resolve(), f"a file {endings.replace('|', ' or ')}"
-    found, expected = "", "a folder" if endings == FOLDER else file
-    for name, place in others:
-        if place.resolve().is_relative_to(target):
-            found = f"the same as {name}" if place.resolve() == target else f"{name} {place} in it"
-            expected = "a place apart from the other paths"
-    if not found and endings == FOLDER:
-        found = "a file" if target.is_file() else ""
-    elif not found and target.is_dir():
-        found = "a folder"
-    elif not found and path.suffix not in endings.split("|"):
-        found, expected = f"the suffix '{path.suffix}'", file.removeprefix("a file ")
-    if found:
-        raise ConfigError(Fault(where, found, expected, "choose another name"))
 
 
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from afa.baselines import Abstracts, Briefing, Trial
     from afa.config import Baselines
     from afa.elicit.study import Study
-    from afa.stages.base import Stage
 
 app = typer.Typer()
 
@@ -56,7 +55,10 @@ def stage(
     described = module.STAGE
     folders: dict[str, Path] = {key: Path(value) for key, value in pairs("--input", inputs or []).items()}
     folders |= {key: value for key, value in (("bundle", bundle), ("cohort", cohort)) if value is not None}
-    _check_inputs(name, described, folders)
+    if missing := [key for key in described.inputs if key not in folders]:
+        words = [f"--{key} FOLDER" if key in ("bundle", "cohort") else f"--input {key}=PATH" for key in missing]
+        fault = Fault(f"afa stage {name}", f"no {', '.join(missing)}", "all its inputs", f"add {' '.join(words)}")
+        raise ConfigError(fault)
     given: dict[str, Any] = {
         key: Tables(path) if _is_stage(key) else path
         for key, path in folders.items()
@@ -121,16 +123,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _is_stage(name: str) -> bool:
-
     return name.isidentifier() and find_spec(f"afa.stages.{name}") is not None
-
-
-def _check_inputs(name: str, described: Stage, folders: Mapping[str, Path]) -> None:
-
-    if missing := [key for key in described.inputs if key not in folders]:
-        options = [f"--{key} FOLDER" if key in ("bundle", "cohort") else f"--input {key}=PATH" for key in missing]
-        found, step = f"no {', '.join(missing)}", f"add {' '.join(options)}"
-        raise ConfigError(Fault(f"afa stage {name}", found, "all its inputs", step))
 
 
 def _settings(module: ModuleType, keys: Sequence[str], text: str) -> dict[str, Any]:

@@ -31,8 +31,6 @@ ASCENT = ["finished", "ascended"]
 """Solves that met the cap and were finished by coordinate ascent, and its sweeps."""
 HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
 ERROR_KEYS = ["patient", "entity", "seed", "t"]
-BOUNDS = {"below_1": 1.0, "below_3_2": 1.5}
-OVERLAPS = ["entity", "other", "shared features", "l1 distance"]
 
 CELL = ["gain", "allocation", "schedule"]
 CLAIM_ROUND = 150
@@ -57,7 +55,7 @@ def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
 
 
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
-    """Each pair of entities once, the columns `OVERLAPS`; most shared features first, else in `order`.
+    """Each pair of entities once, with what they share and their distance; most shared features first, else in `order`.
 
     apart : (n_entities, n_entities) distances in the bundle's order, of `afa.cluster.distances`.
     """
@@ -65,8 +63,8 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
     first, second = np.triu_indices(len(order), 1)
     inside, names = supports(bundle, order).to_numpy(), np.array(order, dtype=object)
     shared, between = inside @ inside.T, apart[np.ix_(place, place)]
-    columns = [names[first], names[second], shared[first, second], between[first, second]]
-    table = pd.DataFrame(dict(zip(OVERLAPS, columns, strict=True)))
+    table = pd.DataFrame({"entity": names[first], "other": names[second], "shared features": shared[first, second]})
+    table["l1 distance"] = between[first, second]
     return table.sort_values("shared features", ascending=False, kind="stable").reset_index(drop=True)
 
 
@@ -109,7 +107,7 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 def below_the_bounds(contraction: pd.DataFrame) -> pd.DataFrame:
     """By kind of model: count and quantiles of beta L^2, and the share of models below each bound, 1 and 3/2."""
     spread = contraction.groupby("model", sort=False)["contraction"].describe()[["count", "min", "50%", "max"]]
-    for name, bound in BOUNDS.items():
+    for name, bound in {"below_1": 1.0, "below_3_2": 1.5}.items():
         spread[name] = (contraction["contraction"] < bound).groupby(contraction["model"]).mean()
     return spread
 
