@@ -11,7 +11,7 @@ import re
 import resource
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 from traceback import walk_tb
@@ -88,13 +88,24 @@ _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate 
 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
     """What `error`, or an error behind it, ran short of while `words` of a command line ran; None if it was neither."""
-    for cause in _behind(error):
+    names = takewhile(lambda word: word.replace("-", "").isalnum() and not word.startswith("-"), words)
+    command = " ".join(["afa", *islice(names, 2)])  # without its files and options
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) and cause not in causes:
+        causes.append(cause)
+    for cause in causes:
         if isinstance(cause, OSError) and cause.errno in NO_ROOM:
-            return ResourceError(_no_room(cause, _command(words)))
+            return ResourceError(_no_room(cause, command))
         lacks_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
         unsaid = isinstance(cause, ImportError | RuntimeError | OSError) and any(s in str(cause) for s in _SAYINGS)
         if isinstance(cause, MemoryError) or lacks_memory or unsaid:
-            return ResourceError(_no_memory(cause, _command(words)))
+            found, limit = "no memory left", resource.getrlimit(resource.RLIMIT_AS)[0]
+            if str(cause):
+                found += f" ({cause})"
+            if limit != resource.RLIM_INFINITY:
+                found += f" under a limit of {limit / 1e6:.0f} MB (ulimit -v)"
+            step = f"give it more memory, fewer threads, or fewer patients a job (the key shards), {AGAIN}"
+            return ResourceError(Fault(command, found, "memory for what it computes", step))
     return None
 
 
@@ -106,31 +117,6 @@ def _no_room(error: OSError, command: str) -> Fault:
         disk = shutil.disk_usage(folder)
         found += f" ({disk.free / 1e6:.1f} of {disk.total / 1e6:.1f} MB free by now)"
     return Fault(str(path or command), found, "room for the whole of it", f"free some, {AGAIN}")
-
-
-def _no_memory(error: BaseException, command: str) -> Fault:
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    found = f"no memory left ({error})" if str(error) else "no memory left"
-    if limit != resource.RLIM_INFINITY:
-        found += f" under a limit of {limit / 1e6:.0f} MB (ulimit -v)"
-    step = f"give it more memory, fewer threads, or fewer patients a job (the key shards), {AGAIN}"
-    return Fault(command, found, "memory for what it computes", step)
-
-
-def _behind(error: BaseException) -> Iterator[BaseException]:
-    """The error, then what it was raised from or while handling, back to the first."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = current.__cause__ or current.__context__
-
-
-def _command(words: Sequence[str]) -> str:
-    """`afa summary sign`: the command without its files and options."""
-    names = takewhile(lambda word: word.replace("-", "").isalnum() and not word.startswith("-"), words)
-    return " ".join(["afa", *islice(names, 2)])
 
 
 PACKAGE = Path(__file__).parents[1]
