@@ -154,10 +154,7 @@ def _read(kept: Path) -> dict[str, _Facts]:
     """The facts in a file; none where it is not there, or is not whole."""
     try:
         known = json.loads(kept.read_bytes())
-        return {
-            key: _Facts(digest, frozenset((one, other) for one, other in names))
-            for key, (digest, names) in known.items()
-        }
+        return {key: _Facts(digest, frozenset(map(tuple, names))) for key, (digest, names) in known.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -294,8 +291,5 @@ def _canonical(node: ast.stmt) -> str:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    """Whether a statement is a text alone, such as a docstring."""
+    return isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)

@@ -86,12 +86,10 @@ class Contents:
         if stamp is None:
             found = "no record of what its job read and made"
             return Fault(output, found, "the record of a job that ended well", AGAIN)
-        for contents, expected in (
-            (stamp.outputs, "what its job made"),
-            (stamp.inputs, f"what was read to make {output}"),
-        ):
+        made, read = "what its job made", f"what was read to make {output}"
+        for contents, expected in ((stamp.outputs, made), (stamp.inputs, read)):
             for path, content in contents.items():
-                if not _same(self.now(path, content), content):
+                if self.now(path, content).partition(" ")[0] != content.partition(" ")[0]:
                     found = "another content" if self.now(path) else "nothing"
                     return Fault(path, found, expected, AGAIN)
         return None
@@ -114,10 +112,6 @@ def content_of(path: str | Path, kept: str = "") -> str:
     status = path.stat()
     as_of = f" {status.st_size} {status.st_mtime_ns}" if status.st_size > LARGE else ""
     return kept if as_of and kept.endswith(as_of) else sha256_of(path) + as_of
-
-
-def _same(one: str, other: str) -> bool:
-    return one.partition(" ")[0] == other.partition(" ")[0]
 
 
 def decide_by_content(rules: str) -> None:
@@ -264,11 +258,9 @@ def join_the_living(state: str | Path) -> str | None:
         folder.mkdir(exist_ok=True)
         file = _joined[folder] = (folder / ALIVE).open("a+", encoding="utf-8")
     except OSError as error:
-        found, step = (
-            error.strerror or str(error),
-            "copy the project to a folder of your own, or correct its permissions",
-        )
-        raise ResourceError(Fault(str(folder), found, "a folder that can be written", step)) from None
+        step = "copy the project to a folder of your own, or correct its permissions"
+        fault = Fault(str(folder), error.strerror or str(error), "a folder that can be written", step)
+        raise ResourceError(fault) from None
     with suppress(OSError):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -50,13 +50,12 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     if not folder.is_dir():
         raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
     rows = [_measured(path, path.relative_to(folder)) for path in sorted(folder.rglob("*.tsv"))]
+    kinds = dict.fromkeys(JOB_COLUMNS[:2], "str") | dict.fromkeys(JOB_COLUMNS[2:], "float64")
     jobs = pd.DataFrame(rows, columns=JOB_COLUMNS)
     if (gathered := folder / FOLDED).is_file():
-        earlier = pd.read_csv(
-            gathered, dtype=dict.fromkeys(JOB_COLUMNS[:2], "str"), keep_default_na=False, na_values=[""]
-        )
-        jobs = pd.concat([earlier.fillna({"job": ""}), jobs]).drop_duplicates(["rule", "job"], keep="last")
-    jobs = jobs.astype(dict.fromkeys(JOB_COLUMNS[:2], "str") | dict.fromkeys(JOB_COLUMNS[2:], "float64"))
+        earlier = pd.read_csv(gathered, dtype=kinds, keep_default_na=False, na_values=[""]).fillna({"job": ""})
+        jobs = pd.concat([earlier, jobs]).drop_duplicates(["rule", "job"], keep="last")
+    jobs = jobs.astype(kinds)
     parts = jobs["job"].str.extract(r"(?:^|/)\d+-of-(\d+)$", expand=False)
     if shards is not None:
         jobs = jobs[parts.isna() | (parts == str(shards))]
@@ -197,18 +196,13 @@ def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]
-        seconds, memory, sampled = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
-        times = path.with_suffix(".times")
-        processor = _processor_seconds(times.read_text(encoding="ascii")) if times.exists() else sampled
+        seconds, memory, processor = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
+        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and of its children
+            parts = [part.removesuffix("s").split("m") for part in times.read_text(encoding="ascii").split()]
+            if len(parts) != 4:
+                raise ValueError(f"times are {parts!r}")
+            processor = sum(60 * int(minutes) + float(rest) for minutes, rest in parts)
     except (IndexError, KeyError, ValueError) as error:
         expected = "columns s, max_rss and cpu_time"
         raise ReportError(Fault(str(path), f"no measurement ({error})", expected, "remove it, or run again")) from None
     return rule, "/".join(job), seconds, memory, processor
-
-
-def _processor_seconds(times: str) -> float:
-    """The sum of what the shell's `times` printed, as `0m1.25s`: user and system time of itself and of its children."""
-    parts = [part.removesuffix("s").split("m") for part in times.split()]
-    if len(parts) != 4:
-        raise ValueError(f"times are {times!r}")
-    return sum(60 * int(minutes) + float(seconds) for minutes, seconds in parts)
