@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,9 +43,9 @@ words what each label is; do not edit it. A test fails where a label has no plac
 docstring names a label that the paper does not have, where no test leads to a place, and where this page is out of
 date.
 
-Tests are given by file: the module's own, then those with the most tests that name the function or class. Where no
-test names it, they are those that name the nearest code which uses it, after *through*. `afa.engine` is the
-compiled form of the readable definitions: tests hold one against the other.
+Tests are given by file: the module's own, then the others that name the function or class. Where no test names it,
+they are those that name the nearest code which uses it, after *through*. `afa.engine` is the compiled form of the
+readable definitions: tests hold one against the other.
 """
 
 
@@ -67,10 +67,7 @@ class Definition(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """Test files that name a definition, or where none does the nearest definitions that use it: `through`.
-
-    Files with the most tests that do so come first.
-    """
+    """Test files that name a definition, or where none does the nearest definitions that use it: `through`."""
 
     files: tuple[str, ...]
     through: tuple[str, ...] = ()
@@ -85,12 +82,12 @@ class Source:
 
     @classmethod
     def read(cls, package: Path, tests: Path) -> Source:
-        """Parse every Python file of both folders; both may be anywhere."""
+        """Parse every Python file of the one folder and every test file of the other; both may be anywhere."""
         modules = {
             ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): path
             for path in sorted(package.rglob("*.py"))
         }
-        files = {path.relative_to(tests.parent).as_posix(): path for path in sorted(tests.rglob("*.py"))}
+        files = {path.relative_to(tests.parent).as_posix(): path for path in sorted(tests.rglob("test_*.py"))}
         parsed = ({name: ast.parse(path.read_bytes()) for name, path in part.items()} for part in (modules, files))
         return cls(*parsed)
 
@@ -128,20 +125,14 @@ class Source:
         return bound
 
     def tested(self, full: str) -> Tested:
-        """The test files behind one definition; no files where no test leads to it.
-
-        A test names what its code, or a helper of its file, names of the package. A method is named by an attribute of
-        its name in a file that names something of its module.
-        """
-        if self._tests[full]:
-            return Tested(_most_first(self._tests[full]))
+        """The test files behind one definition; no files where no test leads to it."""
         seen, level = {full}, [full]
         while level:
+            if through := [each for each in level if self._tests[each]]:
+                files = set[str]().union(*(self._tests[each] for each in through))
+                return Tested(tuple(sorted(files)), tuple(each for each in through if each != full))
             level = sorted({user for each in level for user in self._users.get(each, ())} - seen)
             seen.update(level)
-            through = [each for each in level if self._tests[each]]
-            if through:
-                return Tested(_most_first(sum((self._tests[each] for each in through), Counter())), tuple(through))
         return Tested(())
 
     @cached_property
@@ -157,31 +148,26 @@ class Source:
         return users
 
     @cached_property
-    def _tests(self) -> dict[str, Counter[str]]:
-        """By full name, how many test functions of each file name a definition.
+    def _tests(self) -> dict[str, set[str]]:
+        """By full name, the test files whose code names a definition.
 
         Who names it names the module and class that hold it. An attribute of its name is a method in a file that names
         something of its module.
         """
-        counts: dict[str, Counter[str]] = {name: Counter() for name in self.definitions}
+        tests: dict[str, set[str]] = {name: set() for name in self.definitions}
         methods = defaultdict(list)
         for each in self.definitions.values():
             if "." in each.name:
                 methods[each.name.rpartition(".")[2]].append(each)
         for file, tree in self.tests.items():
-            bound, used = dict(_imports(tree)), list(_used_by_tests(tree))
-            named = []
-            for names in used:
-                parts = [self._meant(dotted, bound).split(".") for dotted in names]
-                holders = {".".join(each[:size]) for each in parts for size in range(1, len(each) + 1)}
-                named.append(holders & self.definitions.keys())
-            near = set[str]().union(*named)
-            for names, full in zip(used, named, strict=True):
-                attributes = {dotted.rpartition(".")[2] for dotted in names if "." in dotted}
-                called = {each.full for name in attributes for each in methods.get(name, ()) if each.module in near}
-                for each in full | called:
-                    counts[each][file] += 1
-        return counts
+            bound, used = dict(_imports(tree)), set(_dotted_names(tree))
+            parts = [self._meant(dotted, bound).split(".") for dotted in used]
+            named = {".".join(each[:size]) for each in parts for size in range(1, len(each) + 1)} & tests.keys()
+            attributes = {dotted.rpartition(".")[2] for dotted in used if "." in dotted}
+            called = {each.full for name in attributes for each in methods.get(name, ()) if each.module in named}
+            for full in named | called:
+                tests[full].add(file)
+        return tests
 
 
 class Label(NamedTuple):
@@ -260,7 +246,7 @@ class Index:
         tested = self.source.tested(place.full)
         stems = [PurePosixPath(file).stem for file in tested.files]
         own = place.module.rpartition(".")[2]
-        files = _some(sorted(stems, key=lambda stem: own not in stem), MOST_FILES)
+        files = _some(sorted(stems, key=lambda stem: (stem != f"test_{own}", own not in stem)), MOST_FILES)
         if not tested.through:
             return files
         return f"through {_some([f'`{name}`' for name in tested.through], MOST_THROUGH)}: {files}"
@@ -316,10 +302,6 @@ def _readable_first(place: Definition) -> tuple[int, bool, str]:
     return room, "._" in place.full, place.full
 
 
-def _most_first(counts: Counter[str]) -> tuple[str, ...]:
-    return tuple(sorted(counts, key=lambda file: (-counts[file], file)))
-
-
 def _within(module: str, prefix: str, body: Sequence[ast.stmt]) -> Iterator[Definition]:
     for i, statement in enumerate(body):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -365,24 +347,6 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             for alias in node.names:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-
-
-def _used_by_tests(tree: ast.Module) -> Iterator[set[str]]:
-    """For each test function of a file, the dotted names in it and in what of the same file it uses."""
-    top = {name: statement for statement in tree.body for name in _bound_by(statement)}
-    names = {name: set(_dotted_names(statement)) for name, statement in top.items()}
-    leads = {}
-    for name, statement in top.items():
-        fixtures = {inner.arg for inner in ast.walk(statement) if isinstance(inner, ast.arg)}
-        leads[name] = ({each.partition(".")[0] for each in names[name]} | fixtures) & top.keys()
-    for test in top:
-        if test.startswith(("test_", "Test")):
-            reached, pending = {test}, [test]
-            while pending:
-                further = leads[pending.pop()] - reached
-                reached |= further
-                pending.extend(further)
-            yield set[str]().union(*(names[name] for name in reached))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,6 @@ def test_a_test_names_a_function_by_any_import_and_through_what_of_its_own_file_
     "test",
     [
         "from p.a import total\ndef test_it():\n    pass",
-        "from p.a import total\ndef helper():\n    total([])\ndef test_it():\n    pass",
         "def total(x):\n    return x\ndef test_it():\n    total([])",
         "from q import total\ndef test_it():\n    total([])",
     ],
@@ -180,15 +179,10 @@ def test_the_nearest_code_that_a_test_names_stands_for_what_it_uses_in_other_mod
     assert (found.through, found.files) == (("p.b.near",), ("tests/test_b.py",))
 
 
-def test_the_file_with_the_most_tests_of_a_function_comes_first():
-    once, twice = (
-        "from p.a import total\n" + "".join(f"def test_{i}():\n    total([])\n" for i in range(n)) for n in (1, 2)
-    )
-    tests = {"tests/test_once.py": once, "tests/test_twice.py": twice}
-    assert source({"p": "", "p.a": SUM}, tests).tested("p.a.total").files == (
-        "tests/test_twice.py",
-        "tests/test_once.py",
-    )
+def test_the_file_of_the_module_comes_first_and_then_those_that_have_its_name():
+    test = "from p.a import total\ndef test_it():\n    total([])"
+    tests = {f"tests/{name}.py": test for name in ("test_0", "test_a", "test_aa", "test_b")}
+    assert "| `p.a.total` | test_a, test_aa, test_0, test_b |" in index(tests=tests).page()
 
 
 def test_the_table_of_labels_is_refused_row_by_row(tmp_path):
