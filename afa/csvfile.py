@@ -46,12 +46,14 @@ class RowFaults:
     """The faults of one file, in line order.
 
     Beyond `most` rows with the same fault in the same column, the rest are counted in one line, so that a wrong column
-    of a million rows stays readable.
+    of a million rows stays readable. names : what each row
+    is called, in place of its line.
     """
 
-    def __init__(self, path: str | Path, most: int = SHOWN_PER_KIND) -> None:
+    def __init__(self, path: str | Path, most: int = SHOWN_PER_KIND, names: Sequence[str] = ()) -> None:
         self.path = str(path)
         self.most = most
+        self.names = names
         self._by_kind: dict[tuple[str, str], list[tuple[int, Fault]]] = {}
         self._unshown: dict[tuple[str, str], int] = {}
 
@@ -62,8 +64,12 @@ class RowFaults:
         if len(shown) == self.most:
             self._unshown[kind] = self._unshown.get(kind, 0) + 1
             return
-        where = self.path + (f", line {line}" if line else "") + (f", column {column}" if column else "")
+        where = self.path + (f", {self.place(line)}" if line else "") + (f", column {column}" if column else "")
         shown.append((line, Fault(where, found, expected, next_step)))
+
+    def place(self, line: int) -> str:
+        """What the row at a line is called."""
+        return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
         """All faults in line order, followed by one for each kind that was cut short; of one, its own line says so."""
@@ -116,6 +122,15 @@ class CsvTable:
         for row in (np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen).tolist():
             said = quoted(self.columns[column][row]) if found is None else found
             self.faults.add(int(self.lines[row]), column, said if isinstance(said, str) else said(row), expected, step)
+
+    def once(self, keys: NDArray[np.int64], expected: str) -> None:
+        """Note a fault of each row whose key (n_rows,) an earlier row has; a negative key is none."""
+        earlier = earlier_row(keys)
+
+        def found(row: int) -> str:
+            return f"the same as {self.faults.place(self.lines[earlier[row]])}"
+
+        self.wrong(earlier >= 0, "", expected, "remove one of the two rows", found)
 
 
 def separator_of(path: str | Path) -> str:
@@ -172,6 +187,24 @@ def read_table(
     for name, column in columns.items():
         columns[name] = column[:whole] if column else [""] * whole
     return CsvTable(np.array(lines[:whole], dtype=np.int64), columns, faults)
+
+
+def table_of_frame(
+    frame: pd.DataFrame,
+    where: str,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> CsvTable:
+    """A table in memory as the CSV file that it would be. where, names : what it and each row is called in faults."""
+    header, faults = list(map(str, frame.columns)), RowFaults(where, names=names)
+    rows = len(frame) if _header_is_usable(header, required, optional, faults, ",") else 0
+    columns = dict.fromkeys((*required, *optional), [""] * rows)
+    for number, name in enumerate(header if rows else ()):
+        cells = frame.iloc[:, number]
+        columns[name] = ["" if gap else str(cell) for cell, gap in zip(cells, cells.isna(), strict=True)]
+    return CsvTable(np.arange(2, rows + 2, dtype=np.int64), columns, faults)
 
 
 def number_column(

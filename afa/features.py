@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from afa.csvfile import CsvTable, RowFaults, earlier_row, name_column, number_column, quoted, read_table
+from afa.csvfile import CsvTable, earlier_row, name_column, number_column, quoted, read_table, table_of_frame
 from afa.errors import CohortError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     """
     table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True)
     kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
-    return _checked(replace(table, columns={**table.columns, "kind": kinds}))
+    return checked_features(replace(table, columns={**table.columns, "kind": kinds}))
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
@@ -125,24 +125,11 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
         return features
     if isinstance(features, str | Path):
         return read_features(features)
-    faults = RowFaults("features")
-    for name in features.columns:
-        if name not in FEATURE_COLUMNS:
-            faults.add(0, str(name), "an unknown column", "only known columns", f"known: {', '.join(FEATURE_COLUMNS)}")
-    for name in FEATURE_COLUMNS[:2]:
-        if name not in features:
-            faults.add(0, name, "no such column", "the column", "add it")
-    CohortError.raise_for(faults.listed())
-    lines = np.arange(1, len(features) + 1, dtype=np.int64)
-    texts = dict.fromkeys(FEATURE_COLUMNS, [""] * len(lines))
-    for name in features.columns:
-        texts[name] = [
-            "" if gap else str(cell) for cell, gap in zip(features[name], features[name].isna(), strict=True)
-        ]
-    return _checked(CsvTable(lines, texts, faults))
+    table = table_of_frame(features, "features", required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:])
+    return checked_features(table)
 
 
-def _checked(table: CsvTable) -> Features:
+def checked_features(table: CsvTable) -> Features:
     """The features of a table of texts; a `CohortError` with what else was noted in its faults."""
     faults = table.faults
     readable = not faults.listed()

@@ -83,7 +83,7 @@ def test_a_wrong_row_is_named_by_line_and_column(tmp_path, row, words):
 def test_a_file_without_rows_and_a_data_frame_without_kinds_are_refused(tmp_path):
     with pytest.raises(CohortError, match="no feature"):
         read_features(table(tmp_path))
-    with pytest.raises(CohortError, match="features, column kind: found no such column"):
+    with pytest.raises(CohortError, match="features, line 1, column kind: found no such column"):
         features_of(pd.DataFrame({"feature": ["x"]}))
-    with pytest.raises(CohortError, match="features, column colour: found an unknown column"):
+    with pytest.raises(CohortError, match="features, line 1, column colour: found an unknown column"):
         features_of(pd.DataFrame({"feature": ["x"], "kind": ["binary"], "colour": ["red"]}))

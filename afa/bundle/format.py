@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from afa.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
-from afa.csvfile import LONGEST_NAME, CsvTable, earlier_row, name_column, number_column, quoted, suggestion
+from afa.csvfile import LONGEST_NAME, CsvTable, name_column, number_column
 from afa.errors import CohortError, Fault
-from afa.features import FEATURE_COLUMNS, Features, read_features, share_columns
+from afa.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 from afa.files import sha256_of
 
 HEADER = "bundle.yaml"
@@ -142,7 +143,7 @@ def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potential
     for column in features.T:
         key = key * base + column
     what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
-    _once(table, np.where(sound, key, -1), what)
+    table.once(np.where(sound, key, -1), what)
     return Potentials(entity, features, value, _scopes(table) if paired else None)
 
 
@@ -191,7 +192,7 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
 def prior_rows(table: CsvTable, entity: NDArray[np.int64], n_entities: int) -> NDArray[np.float64]:
     """(n_entities,) log-odds; 0 without a row."""
     value = number_column(table, "log_odds")
-    _once(table, entity, "each entity once")
+    table.once(entity, "each entity once")
     priors = np.zeros(n_entities)
     priors[entity[entity >= 0]] = value[entity >= 0]
     return priors
@@ -204,7 +205,7 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
     features, so that together they cost what it says.
     """
     value = number_column(table, "cost", low=0.0)
-    _once(table, item, "each feature once")
+    table.once(item, "each feature once")
     costs = np.full(n_features, np.nan)
     own = (item >= 0) & (item < n_features)
     costs[item[own]] = value[own]
@@ -237,38 +238,28 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     return {name: tuple(others) for name, others in aliases.items()}
 
 
-def feature_table(path: Path, features: Sequence[str], known_from: str) -> tuple[Features | None, list[Fault]]:
-    """`features.csv` in the order of `features`, each of which must have a row; None where there is no file.
-
-    known_from : where `features` are listed.
-    """
-    if not path.exists():
-        return None, []
+def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
+    """features.csv in the order of `features`, each of which must have a row; or None, with all that is wrong."""
     try:
-        table = read_features(path)
+        read = checked_features(table)
     except CohortError as error:
         return None, list(error.faults)
-    known, rows = set(features), set(table.names)
-    strange = [name for name in table.names if name not in known]
-    if strange:
-        where, expected, step = f"{path}, column feature", f"a name {known_from}", "correct the name or remove the row"
-        return None, [Fault(where, quoted(name), expected, suggestion(name, features, step)) for name in strange]
+    rows = set(read.names)
     lacking = [name for name in features if name not in rows]
-    if lacking:
-        return None, lacking_faults(path, "row for", lacking, "a row for every feature")
-    return table if table.names == tuple(features) else table.chosen(features), []
+    faults = lacking_faults(table, "row for", lacking, "a row for every feature")
+    return None if faults else read.chosen(features), faults
 
 
-def lacking_faults(path: Path, what: str, names: Sequence[str], expected: str) -> list[Fault]:
+def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
     """One line for the features that a file has no such thing of; nothing where there is none."""
     named = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     step = "add the missing rows or remove the file"
-    return [Fault(str(path), f"no {what} {named}", expected, step)] if names else []
+    return [Fault(table.faults.path, f"no {what} {named}", expected, step)] if names else []
 
 
 def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
     """Measurements with the features that come of each, and groups of features that exclude each other."""
-    _once(table, feature, "each feature once")
+    table.once(feature, "each feature once")
     groups, known = list[Group](), set(features)
     for column in ("measurement", "exclusive"):
         words = table.columns[column]
@@ -292,33 +283,26 @@ def parent_rows(
     table: CsvTable, codes: list[NDArray[np.int64]], features: Sequence[str]
 ) -> tuple[tuple[int, int], ...]:
     """(child, parent) pairs, each once, without a circle."""
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 (most bundles have no such file)
+
     child, parent = codes
     sound = (child >= 0) & (parent >= 0)
-    _once(table, np.where(sound, child * max(len(features), 1) + parent, -1), "each feature and parent once")
-    above: dict[int, set[int]] = {}
-    for row in np.flatnonzero(sound).tolist():
-        c, p = int(child[row]), int(parent[row])
-        if c == p or c in _ancestors(p, above):
-            found = f"{features[c]}, which is above itself then"
-            table.wrong([row], "parent", "no circle", "remove a row of the circle", found)
-            continue
-        above.setdefault(c, set()).add(p)
-    return tuple((c, p) for c in sorted(above) for p in sorted(above[c]))
+    table.once(np.where(sound, child * max(len(features), 1) + parent, -1), "each feature and parent once")
+    pairs = np.unique(np.column_stack([child, parent])[sound], axis=0)
+    graph = sp.coo_array((np.ones(len(pairs)), pairs.T), shape=(len(features), len(features)))
+    ring = connected_components(graph, connection="strong")[1] if len(pairs) else child
+    names = table.columns["feature"]
+    circle = np.flatnonzero(sound)[ring[child[sound]] == ring[parent[sound]]]
+    step = "remove a row of the circle"
+    table.wrong(circle, "parent", "no circle", step, lambda row: f"{names[row]}, which is above itself then")
+    return tuple((c, p) for c, p in pairs.tolist())
 
 
-def _ancestors(start: int, above: Mapping[int, set[int]]) -> set[int]:
-    found, waiting = set(), [start]
-    while waiting:
-        for parent in above.get(waiting.pop(), ()):
-            if parent not in found:
-                found.add(parent)
-                waiting.append(parent)
-    return found
-
-
-def group_faults(folder: Path, rates: Rates, features: Sequence[str], pairwise: Potentials) -> list[Fault]:
+def group_faults(
+    groups: CsvTable, couplings: CsvTable, rates: Rates, features: Sequence[str], pairwise: Potentials
+) -> list[Fault]:
     """What does not fit in the exclusive groups: features that can be -1, couplings, a single member."""
-    faults, where = [], str(folder / "groups.csv")
+    faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]
     for name, members in rates.exclusive:
         below = [features[j] for j in members if rates.possible[j, 0]]
@@ -331,11 +315,5 @@ def group_faults(folder: Path, rates: Rates, features: Sequence[str], pairwise: 
             faults.append(Fault(f"{where}, column exclusive", found, "two or more that exclude each other", step))
         for j, k in np.unique(pairs[np.isin(pairs, members).any(axis=1)], axis=0).tolist():
             found = f"a coupling of {features[j]} and {features[k]}, of which the exclusive group {name} has one"
-            faults.append(Fault(str(folder / "pairwise.csv"), found, "no coupling of its features", "remove the row"))
+            faults.append(Fault(couplings.faults.path, found, "no coupling of its features", "remove the row"))
     return faults
-
-
-def _once(table: CsvTable, codes: NDArray[np.int64], expected: str) -> None:
-    earlier = earlier_row(codes)
-    step = "remove one of the two rows"
-    table.wrong(earlier >= 0, "", expected, step, lambda row: f"the same as line {table.lines[earlier[row]]}")

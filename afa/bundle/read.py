@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from afa.bundle.format import (
     alias_rows,
     cost_rows,
     digests_of,
-    feature_table,
+    feature_rows,
     group_faults,
     group_rows,
     lacking_faults,
@@ -37,9 +38,12 @@ from afa.bundle.format import (
 )
 from afa.bundle.model import Bundle, packed_couplings
 from afa.bundle.rates import Rates
-from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, first_of, is_name, name_column, read_table
+from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, first_of, is_name, name_column, read_table, table_of_frame
 from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 USED_IN = ("unary.csv", "pairwise.csv")
 USED = f"used in {' or '.join(USED_IN)}"
@@ -113,12 +117,73 @@ def read_folder(path: str | Path) -> Reading:
 
 
 def _read_folder(folder: Path) -> Reading:
-    header, faults = _read_header(folder)
-    rows = {name: _read_rows(folder / name) for name in REQUIRED_COLUMNS}
+    tables, faults = dict[str, CsvTable](), list[Fault]()
+    for name, required in REQUIRED_COLUMNS.items():
+        optional, path = OPTIONAL_COLUMNS.get(name, ()), folder / name
+        if path.exists():
+            whole = name == "features.csv"
+            tables[name] = read_table(
+                path, required=required, optional=optional, unread=("evidence",), whole_rows=whole
+            )
+        elif name in REQUIRED_FILES:
+            step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
+            faults.append(Fault(str(path), "no such file", "a CSV file", step))
+    header, wrong = header_of(folder / HEADER, str(folder / HEADER))
+    return assembled(folder, header, [*wrong, *faults, *_digest_faults(folder, header)], tables)
 
-    entities, entities_from = _names(header.entities, rows.values(), ("entity",))
-    features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"))
-    if header.features is None and (folder / "features.csv").exists():
+
+def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
+    """The header, or an empty one with the faults; a list that names something twice is a fault."""
+    try:
+        header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
+    except ConfigError as error:
+        return Header.model_construct(name="", version=""), list(error.faults)
+    faults = []
+    for key, names in (("entities", header.entities or []), ("features", header.features or [])):
+        if key in header.model_fields_set and names == []:
+            faults.append(Fault(f"{where}, key {key}", "an empty list", "at least one name", "remove the key"))
+        faults += [
+            Fault(f"{where}, key {key}", f"{name} {count} times", "each name once", "remove the others")
+            for name, count in Counter(names).items()
+            if count > 1
+        ]
+    return header, faults
+
+
+def bundle_of_tables(
+    where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
+) -> Bundle:
+    """The bundle of tables in memory, checked as the files of a folder are; `document` is what bundle.yaml would say.
+
+    A `BundleError` lists every fault at once. where : what they are made of. frames, names : by file, its rows, and
+    what each of them is called where that is not the line that it would have.
+    """
+    tables = {
+        file: table_of_frame(
+            frame,
+            where if file in names else f"{where}, {file}",
+            required=REQUIRED_COLUMNS[file],
+            optional=OPTIONAL_COLUMNS.get(file, ()),
+            names=names.get(file, ()),
+        )
+        for file, frame in frames.items()
+    }
+    read = assembled(where, *header_of(document, where), tables)
+    if read.bundle is None:
+        raise BundleError(read.faults)
+    return read.bundle
+
+
+def assembled(place: Path | str, header: Header, faults: list[Fault], tables: Mapping[str, CsvTable]) -> Reading:
+    """The bundle of a header and the tables beside it, by file name; or all their faults.
+
+    place : the folder, or what the source of tables in memory is called. faults : what is known to be wrong.
+    """
+    listed = f"listed in {HEADER if isinstance(place, Path) else place}"
+    rows = {name: _no_rows(name) for name in REQUIRED_COLUMNS} | dict(tables)
+    entities, entities_from = _names(header.entities, rows.values(), ("entity",), listed)
+    features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"), listed)
+    if header.features is None and "features.csv" in tables:
         features, features_from = tuple(dict.fromkeys(rows["features.csv"].columns["feature"])), "in features.csv"
     elif header.features is None:
         features = tuple(sorted(features))
@@ -138,7 +203,10 @@ def _read_folder(folder: Path) -> Reading:
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
     aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
     parents = parent_rows(rows["implies.csv"], columns("implies.csv", "feature", "parent"), features)
-    table, table_faults = feature_table(folder / "features.csv", features, features_from)
+    table, table_faults = None, list[Fault]()
+    if "features.csv" in tables:
+        columns("features.csv", "feature")
+        table, table_faults = feature_rows(rows["features.csv"], features)
     rates = Rates(
         len(features),
         table,
@@ -150,25 +218,24 @@ def _read_folder(folder: Path) -> Reading:
         holds=header.holds,
     )
     stated = stated_rows(rows["unary.csv"], unary, rates)
-    has_costs = (folder / "costs.csv").exists()
 
-    faults += _sound_faults(rows, table_faults)
-    faults += _digest_faults(folder, header)
+    faults = faults + _sound_faults(rows, table_faults)
     if not faults:
-        faults += group_faults(folder, rates, features, pairwise)
-        uncosted = [features[index] for index in np.flatnonzero(np.isnan(costs))] if has_costs else []
-        faults += lacking_faults(folder / "costs.csv", "cost for", uncosted, "a cost for every feature")
+        faults += group_faults(rows["groups.csv"], rows["pairwise.csv"], rates, features, pairwise)
+    if not faults and "costs.csv" in tables:
+        uncosted = [features[index] for index in np.flatnonzero(np.isnan(costs))]
+        faults += lacking_faults(rows["costs.csv"], "cost for", uncosted, "a cost for every feature")
     if not faults and not (entities and features):
         lacking = "no entity" if not entities else "no feature"
-        faults.append(Fault(str(folder), lacking, "at least one", "add rows to unary.csv"))
+        faults.append(Fault(str(place), lacking, "at least one", "add rows to unary.csv"))
     if len(entities) * len(features) > LARGEST_SPACE:
         found = f"{len(entities)} entities on {len(features)} features"
         step = "remove what is not used, or split the bundle"
-        faults.append(Fault(str(folder), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
+        faults.append(Fault(str(place), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
     if faults:
-        return Reading(faults=first_of(faults, folder, "check again"))
-    said = {"encoding", "probability_floor", "holds"} & header.model_fields_set
+        return Reading(faults=first_of(faults, place, "check again"))
     rates = replace(rates, stated=stated)
+    beside = table is not None, len(stated), *groups, parents
     potentials = np.zeros((len(entities), len(features)))
     potentials[unary.entity, unary.features[:, 0]] = unary.value
     bare = ~stated.directed
@@ -181,49 +248,24 @@ def _read_folder(folder: Path) -> Reading:
         unary=potentials,
         packed=packed_couplings(pairwise, len(entities)),
         priors=priors,
-        costs=costs if has_costs else None,
+        costs=costs if "costs.csv" in tables else None,
         aliases=aliases,
         provenance=header.provenance,
         licence=header.licence,
-        rates=rates if said or table is not None or len(stated) or any(groups) or parents else None,
+        rates=rates if {"encoding", "probability_floor", "holds"} & header.model_fields_set or any(beside) else None,
     )
-    return Reading(bundle, notes=[*_notes(folder, header, bundle, unary, pairwise, len(rows["priors.csv"]))])
+    notes = _notes(place, header, bundle, unary, pairwise, len(rows["priors.csv"])) if isinstance(place, Path) else ()
+    return Reading(bundle, notes=[*notes])
 
 
-def _read_header(folder: Path) -> tuple[Header, list[Fault]]:
-    """The header, or an empty one with the faults; a list that names something twice is a fault."""
-    unusable = Header.model_construct(name="", version="")
-    path = folder / HEADER
-    try:
-        header = check_model(read_mapping(path), Header, str(path))
-    except ConfigError as error:
-        return unusable, list(error.faults)
-    faults = []
-    for key, names in (("entities", header.entities or []), ("features", header.features or [])):
-        if key in header.model_fields_set and names == []:
-            faults.append(Fault(f"{path}, key {key}", "an empty list", "at least one name", "remove the key"))
-        faults += [
-            Fault(f"{path}, key {key}", f"{name} {count} times", "each name once", "remove the others")
-            for name, count in Counter(names).items()
-            if count > 1
-        ]
-    return header, faults
-
-
-def _read_rows(path: Path) -> CsvTable:
-    required, optional = REQUIRED_COLUMNS[path.name], OPTIONAL_COLUMNS.get(path.name, ())
-    if path.exists():
-        return read_table(path, required=required, optional=optional, unread=("evidence",))
-    faults = RowFaults(path)
-    if path.name in REQUIRED_FILES:
-        step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
-        faults.add(0, "", "no such file", "a CSV file", step)
-    return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in (*required, *optional)}, faults)
+def _no_rows(file: str) -> CsvTable:
+    columns = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
+    return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in columns}, RowFaults(file))
 
 
 def _sound_faults(rows: Mapping[str, CsvTable], table_faults: list[Fault]) -> list[Fault]:
     """The faults of all tables, but for names that potentials in faulty rows may have had."""
-    listed = {name: table_faults if name == "features.csv" else read.faults.listed() for name, read in rows.items()}
+    listed = {name: read.faults.listed() for name, read in rows.items()} | {"features.csv": table_faults}
     lost = any(listed[name] for name in USED_IN)
     return [
         fault
@@ -234,11 +276,11 @@ def _sound_faults(rows: Mapping[str, CsvTable], table_faults: list[Fault]) -> li
 
 
 def _names(
-    listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str]
+    listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
     """The known names in order, and where they are listed; without a list, the sound names of the potentials."""
     if listed is not None:
-        return tuple(dict.fromkeys(listed)), f"listed in {HEADER}"
+        return tuple(dict.fromkeys(listed)), listed_in
     seen: dict[str, None] = {}
     for table in tables:
         if "potential" in table.columns:

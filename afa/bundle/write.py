@@ -1,6 +1,6 @@
 """Writing a bundle folder in canonical form, stamping one with the digests of its files, and beginning a new one.
 
-A bundle from tables in memory is written as a folder for a moment, so that one reader checks them all.
+A bundle from tables in memory has the checks of a folder, which one reader makes of them all.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from afa.bundle.format import (
 )
 from afa.bundle.model import Bundle
 from afa.bundle.rates import NONE_STATED, SCOPES, Rates
-from afa.bundle.read import load_bundle, read_folder
+from afa.bundle.read import bundle_of_tables, read_folder
 from afa.errors import BundleError, ConfigError, Fault
 from afa.features import Features
 from afa.files import atomic_folder, write_text
@@ -277,34 +276,21 @@ def bundle_of_frames(
     if not isinstance(unary, pd.DataFrame):
         step = "give pandas.DataFrame(potentials, index=entities, columns=features)"
         raise BundleError(Fault("from_frame", type(unary).__name__, "a DataFrame", step))
-    rows, features = _rows(unary)
-    couplings = pd.DataFrame(columns=PAIRS) if pairwise is None else pairwise
-    entities = list(dict.fromkeys([*rows["entity"], *couplings.get("entity", [])]))
-    paired = [str(feature) for side in PAIRS[1:3] for feature in couplings.get(side, [])]
-    header = {"name": name, "version": version, "entities": [str(entity) for entity in entities]}
-    header["features"] = list(dict.fromkeys([*features, *paired]))
-    tables = {"unary.csv": rows, "pairwise.csv": couplings}
-    if costs is not None:
-        tables["costs.csv"] = pd.DataFrame(list(dict(costs).items()), columns=["feature", "cost"])
-    if priors is not None:
-        tables["priors.csv"] = pd.DataFrame(list(dict(priors).items()), columns=["entity", "log_odds"])
-    with TemporaryDirectory() as folder:
-        (Path(folder) / "bundle.yaml").write_text(yaml.safe_dump(header, allow_unicode=True), encoding="utf-8")
-        for file, table in tables.items():
-            table.to_csv(Path(folder) / file, index=False)
-        try:
-            return load_bundle(folder)
-        except BundleError as error:
-            raise BundleError(_renamed(fault, f"{folder}/", "from_frame, ") for fault in error.faults) from None
-
-
-def _rows(unary: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Rows of entity, feature and potential, and the features in their order."""
     if "potential" in unary.columns:
-        return unary, [str(feature) for feature in dict.fromkeys(unary.get("feature", []))]
-    wide = unary.rename_axis(index="entity", columns=None)
-    rows = wide.reset_index().melt("entity", var_name="feature", value_name="potential").dropna(subset="potential")
-    return rows, [str(feature) for feature in unary.columns]
+        rows, features = unary, list(dict.fromkeys(unary.get("feature", [])))
+    else:
+        wide = unary.rename_axis(index="entity", columns=None)
+        rows = wide.reset_index().melt("entity", var_name="feature", value_name="potential").dropna(subset="potential")
+        features = list(unary.columns)
+    couplings = pd.DataFrame(columns=PAIRS) if pairwise is None else pairwise
+    features += [feature for side in PAIRS[1:3] for feature in couplings.get(side, [])]
+    entities = [*rows.get("entity", []), *couplings.get("entity", [])]
+    header = {"name": name, "version": version, "entities": list(dict.fromkeys(map(str, entities)))}
+    frames = {"unary.csv": rows, "pairwise.csv": couplings}
+    for file, said in (("costs.csv", costs), ("priors.csv", priors)):
+        if said is not None:
+            frames[file] = pd.DataFrame(list(dict(said).items()), columns=list(REQUIRED_COLUMNS[file]))
+    return bundle_of_tables("from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
 
 
 TEMPLATE = """\

@@ -17,20 +17,16 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
+import pandas as pd
 
 from afa.bundle import Bundle
-from afa.bundle.format import Header, Potentials
-from afa.bundle.model import packed_couplings
-from afa.errors import AfaError, BundleError, ConfigError, Fault
+from afa.bundle.format import REQUIRED_COLUMNS, REQUIRED_FILES
+from afa.bundle.read import bundle_of_tables
+from afa.errors import AfaError, BundleError, Fault
 from afa.files import write_text
-from afa.mrf import Floats
-from afa.yamlfile import check_model
 
 FORMAT = "afa-bundle"
-UNLISTED = "correct it, or add it to the entities of the graph"
 UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
-Pair = tuple[int, int, int]
-"""An entity and two features, by index."""
 
 
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
@@ -84,37 +80,59 @@ def from_networkx(
         found, step = f"a {type(graph).__name__}", "use graph.to_undirected() if directions say nothing"
         raise BundleError(Fault("a graph to read", found, "an undirected graph of NetworkX", step))
     stated = dict(graph.graph)
-    stated_name = stated.get("name") or entity
-    where = f"graph {name or stated_name or 'without a name'}"
+    named = name or stated.get("name") or entity
+    where = f"graph {named or 'without a name'}"
     entities = _entities(stated, entity, where)
     odd = [node for node in graph if not isinstance(node, str)]
     if odd:
         step = "rename the nodes with networkx.relabel_nodes"
         raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
-    features, faults = list(graph), list[Fault]()
-    unary = _unaries(graph, entities, where, faults)
-    couplings = _couplings(graph, entities, where, faults)
-    costs = _costs(graph, where, faults)
-    priors = _parsed(stated, "priors", dict, where)
-    unknown = [key for key in priors if key not in entities]
-    faults += [Fault(f"{where}, priors", f"{key!r}", "entities of the graph", "remove it") for key in unknown]
-    log_odds = [_number(priors.get(key, 0.0), f"{where}, prior of {key}", "log-odds", faults) for key in entities]
-    if faults:
-        raise BundleError(faults)
-    return assemble(
-        where,
-        name=name or stated_name or entities[0],
-        version=version or str(stated.get("version") or "1"),
-        entities=entities,
-        features=features,
-        unary=unary,
-        couplings=couplings,
-        priors=np.array(log_odds),
-        costs=costs,
-        aliases=_parsed(stated, "aliases", dict, where),
-        provenance=_parsed(stated, "provenance", dict, where),
-        licence=stated.get("licence"),
-    )
+    aliases = _parsed(stated, "aliases", dict, where)
+    faults = [
+        Fault(f"{where}, aliases of {feature}", repr(names)[:80], "a list of names", "write each as text in a list")
+        for feature, names in aliases.items()
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names)
+    ]
+    BundleError.raise_for(faults)
+    only = entities[0] if len(entities) == 1 else ""
+    header = {"name": named or entities[0], "version": version or str(stated.get("version") or "1")}
+    header |= {"licence": stated.get("licence"), "provenance": _parsed(stated, "provenance", dict, where)}
+    costs = {feature: cost for feature, cost in graph.nodes(data=COST) if cost is not None}
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "unary.csv": [
+            (str(key).partition(":")[2] or only, feature, value)
+            for feature, attributes in graph.nodes(data=True)
+            for key, value in attributes.items()
+            if str(key).partition(":")[0] == UNARY
+        ],
+        "pairwise.csv": [
+            (
+                held.get(ENTITY, only),
+                a,
+                b,
+                held.get(COUPLING, f"no {COUPLING}, but {', '.join(map(str, held)) or 'nothing'}"),
+            )
+            for a, b, held in graph.edges(data=True)
+        ],
+        "priors.csv": list(_parsed(stated, "priors", dict, where).items()),
+        "costs.csv": list(costs.items()),
+        "aliases.csv": [(feature, alias) for feature, names in aliases.items() for alias in names],
+    }
+    return bundle_of_rows(where, header | {"entities": entities, "features": list(graph)}, rows)
+
+
+def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
+    """The bundle of a header and of the rows that its files would have, under the rules of the bundle format.
+
+    A `BundleError` lists every fault; `where` names the source, and names of entities and features say which row.
+    """
+    frames, names = dict[str, pd.DataFrame](), dict[str, list[str]]()
+    for file, given in rows.items():
+        if given or file in REQUIRED_FILES:
+            columns = list(REQUIRED_COLUMNS[file])
+            frames[file] = pd.DataFrame([tuple(map(str, row)) for row in given], columns=columns)
+            names[file] = [f"{columns[-1]} of {', '.join(map(str, row[:-1]))}" for row in given]
+    return bundle_of_tables(where, header, frames, names)
 
 
 def _graph_attributes(bundle: Bundle) -> dict[str, str]:
@@ -156,62 +174,6 @@ def _parsed(stated: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
         expected = f"a JSON {'list' if kind is list else 'object'} as text"
         raise BundleError(Fault(f"{where}, attribute {key}", repr(text)[:80], expected, "correct or remove it"))
     return value
-
-
-def _unaries(graph: Any, entities: list[str], where: str, faults: list[Fault]) -> Floats:
-    """(N, M) unary potentials; `unary` is that of a graph's only entity."""
-    index = {name: n for n, name in enumerate(entities)}
-    unary = np.zeros((len(entities), len(graph)))
-    for j, (feature, attributes) in enumerate(graph.nodes(data=True)):
-        for key, value in attributes.items():
-            prefix, _, owner = str(key).partition(":")
-            if prefix != UNARY:
-                continue
-            owner = owner if owner or len(entities) > 1 else entities[0]
-            place = f"{where}, node {feature}, attribute {key}"
-            if owner not in index:
-                faults.append(Fault(place, f"the entity {owner!r}", "one that the graph lists", UNLISTED))
-                continue
-            unary[index[owner], j] = _number(value, place, "a unary potential", faults)
-    return unary
-
-
-def _couplings(graph: Any, entities: list[str], where: str, faults: list[Fault]) -> list[tuple[Pair, float]]:
-    index = {name: n for n, name in enumerate(entities)}
-    place_of = {feature: j for j, feature in enumerate(graph)}
-    couplings = []
-    for a, b, attributes in graph.edges(data=True):
-        place = f"{where}, edge {a} - {b}"
-        owner = attributes.get(ENTITY, entities[0] if len(entities) == 1 else None)
-        if owner not in index:
-            found = "no attribute entity" if owner is None else f"the entity {owner!r}"
-            faults.append(Fault(place, found, "one that the graph lists", UNLISTED))
-        elif COUPLING not in attributes:
-            held = ", ".join(map(str, attributes)) or "no attribute"
-            faults.append(Fault(place, held, "the attribute coupling", "rename the one that is meant to coupling"))
-        else:
-            value = _number(attributes[COUPLING], place, "a coupling", faults)
-            couplings.append(((index[owner], place_of[a], place_of[b]), value))
-    return couplings
-
-
-def _costs(graph: Any, where: str, faults: list[Fault]) -> Floats | None:
-    given = graph.nodes(data=COST)
-    lacking = [feature for feature, cost in given if cost is None]
-    if len(lacking) == len(graph):
-        return None
-    if lacking:
-        found, step = f"no cost for {', '.join(lacking[:10])}", "add it, or remove all costs"
-        faults.append(Fault(where, found, "a cost for every node or for none", step))
-        return None
-    return np.array([_number(cost, f"{where}, node {feature}", "a cost", faults) for feature, cost in given])
-
-
-def _number(value: Any, place: str, what: str, faults: list[Fault]) -> float:
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return float(value)
-    faults.append(Fault(place, f"{value!r}"[:80], f"{what} as a number", "correct it"))
-    return 0.0
 
 
 GRAPHML = ".graphml"
@@ -258,100 +220,6 @@ def _form_of(path: Path) -> str:
         found = f"the suffix {path.suffix!r}"
         raise BundleError(Fault(str(path), found, f"{GRAPHML} or .json", "choose one of these formats"))
     return form
-
-
-def assemble(
-    where: str,
-    *,
-    name: str,
-    version: str,
-    entities: Sequence[str],
-    features: Sequence[str],
-    unary: Floats,
-    couplings: Sequence[tuple[Pair, float]],
-    priors: Floats,
-    costs: Floats | None = None,
-    aliases: Mapping[str, Sequence[str]] | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    licence: str | None = None,
-) -> Bundle:
-    """A `Bundle` of arrays unary (N, M), priors (N,), costs (M,) and of couplings, each unordered pair once.
-
-    A `BundleError` lists all that the bundle format does not allow; `where` names the source.
-    """
-    header = {"name": name, "version": version, "entities": list(entities), "features": list(features)}
-    try:
-        check_model(header | {"licence": licence, "provenance": dict(provenance or {})}, Header, where)
-    except ConfigError as error:
-        raise BundleError(error.faults) from None
-    faults = [*_twice(where, "entity", entities), *_twice(where, "feature", features)]
-    for n, j in np.argwhere(~np.isfinite(unary)):
-        faults.append(_unusable(f"{where}, {entities[n]}, {features[j]}", unary[n, j]))
-    seen: set[Pair] = set()
-    for (n, j, other), value in couplings:
-        low, high = sorted((j, other))
-        place = f"{where}, {entities[n]}, {features[low]} and {features[high]}"
-        if low == high:
-            faults.append(Fault(place, "a coupling of a feature with itself", "two features", "remove it"))
-        elif (n, low, high) in seen:
-            faults.append(Fault(place, "a second coupling", "each pair once for an entity", "remove one of the two"))
-        elif not np.isfinite(value):
-            faults.append(_unusable(place, value))
-        seen.add((n, low, high))
-    faults += [_unusable(f"{where}, prior of {entities[n]}", x) for n, x in enumerate(priors) if not np.isfinite(x)]
-    for j, cost in enumerate(() if costs is None else costs):
-        if not 0 <= cost < np.inf:
-            faults.append(
-                Fault(f"{where}, cost of {features[j]}", f"{cost}", "a finite number, 0 or more", "correct it")
-            )
-    faults += _alias_faults(where, aliases or {}, features)
-    if not (entities and features):
-        faults.append(Fault(where, "no entity or no feature", "at least one of each", "add potentials"))
-    if faults:
-        raise BundleError(faults)
-    triples = np.array([pair for pair, _ in couplings], dtype=np.int64).reshape(-1, 3)
-    values = np.array([value for _, value in couplings], dtype=np.float64)
-    return Bundle(
-        name=name,
-        version=version,
-        entities=tuple(entities),
-        features=tuple(features),
-        unary=np.array(unary, dtype=np.float64),
-        packed=packed_couplings(Potentials(triples[:, 0], np.sort(triples[:, 1:], axis=1), values), len(entities)),
-        priors=np.array(priors, dtype=np.float64),
-        costs=None if costs is None else np.array(costs, dtype=np.float64),
-        aliases={feature: tuple(names) for feature, names in (aliases or {}).items()},
-        provenance=dict(provenance or {}),
-        licence=licence,
-    )
-
-
-def _twice(where: str, kind: str, names: Sequence[str]) -> list[Fault]:
-    repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    return [
-        Fault(where, f"{kind} {name} more than once", f"each {kind} once", "remove the others") for name in repeated
-    ]
-
-
-def _unusable(place: str, value: float) -> Fault:
-    return Fault(place, f"a potential of {value}", "a finite number", "correct it")
-
-
-def _alias_faults(where: str, aliases: Mapping[str, Any], features: Sequence[str]) -> list[Fault]:
-    faults, taken = [], set(features)
-    for feature, names in aliases.items():
-        place = f"{where}, aliases of {feature}"
-        if feature not in features:
-            faults.append(Fault(place, "an unknown feature", "a feature of the bundle", "remove them"))
-        if isinstance(names, str) or not all(isinstance(name, str) and name.strip() for name in names):
-            faults.append(Fault(place, repr(names)[:80], "a list of names", "write each alias as text in a list"))
-            continue
-        for name in names:
-            if name in taken:
-                found = f"{name}, which another alias or feature has"
-                faults.append(Fault(place, found, "a name of its own", "remove it"))
-            taken.add(name)
-    return faults
 
 
 def library(module: str) -> Any:

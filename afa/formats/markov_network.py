@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models
 from afa.errors import BundleError, Fault
-from afa.formats.graph import Pair, assemble, library
+from afa.formats.graph import bundle_of_rows, library
 from afa.mrf import VALUES, Floats, PairwiseMRF
 
 LOG_ODDS = "log_odds"
@@ -92,34 +92,20 @@ def from_markov_networks(
     variables add up. A `BundleError` names every factor that is of another form. The bundle's `name`, `version`,
     `provenance` and `licence` are as given.
     """
-    entities = list(networks)
     faults: list[Fault] = []
-    terms = [_terms(entity, network, faults) for entity, network in networks.items()]
-    listed = list(dict.fromkeys(name for theta, _ in terms for name in theta) if features is None else features)
-    index = {feature: j for j, feature in enumerate(listed)}
-    faults += [
-        Fault(f"network of {entity}", f"the variable {variable!r}", "features of the list given", "add it there")
-        for entity, (theta, _) in zip(entities, terms, strict=True)
-        for variable in theta
-        if variable not in index
-    ]
-    if faults:
-        raise BundleError(faults)
-    unary, couplings = np.zeros((len(entities), len(listed))), list[tuple[Pair, float]]()
-    for n, (theta, psi) in enumerate(terms):
-        unary[n, [index[variable] for variable in theta]] = list(theta.values())
-        couplings += [((n, index[a], index[b]), value) for (a, b), value in psi.items()]
-    return assemble(
+    terms = {entity: _terms(entity, network, faults) for entity, network in networks.items()}
+    found = dict.fromkeys(name for theta, _ in terms.values() for name in theta)
+    listed = list(found if features is None else features)
+    BundleError.raise_for(faults)
+    header = {"name": name, "version": version, "licence": licence, "provenance": dict(provenance or {})}
+    return bundle_of_rows(
         f"networks of {name}",
-        name=name,
-        version=version,
-        entities=entities,
-        features=listed,
-        unary=unary,
-        couplings=couplings,
-        priors=np.array([float(network.graph.get(LOG_ODDS, 0.0)) for network in networks.values()]),
-        provenance=provenance,
-        licence=licence,
+        header | {"entities": list(networks), "features": listed},
+        {
+            "unary.csv": [(entity, at, x) for entity, (theta, _) in terms.items() for at, x in theta.items()],
+            "pairwise.csv": [(entity, *pair, x) for entity, (_, psi) in terms.items() for pair, x in psi.items()],
+            "priors.csv": [(entity, network.graph.get(LOG_ODDS, 0.0)) for entity, network in networks.items()],
+        },
     )
 
 

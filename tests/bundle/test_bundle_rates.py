@@ -274,7 +274,7 @@ def test_groups_and_implications_are_read(written: Path) -> None:
         ),
         ("groups.csv", "feature,exclusive\nrash,colour\n", "column exclusive: found colour, of one feature"),
         ("groups.csv", "feature,exclusive\nrush,colour\n", "line 2, column feature: found 'rush'"),
-        ("implies.csv", "feature,parent\nrash,iron\niron,rash\n", "line 3, column parent: found iron, which is above"),
+        ("implies.csv", "feature,parent\nrash,iron\niron,rash\n", "line 2, column parent: found rash, which is above"),
         ("costs.csv", "feature,cost\nrash,1\n", "costs.csv: found no cost for iron, cells"),
     ],
 )

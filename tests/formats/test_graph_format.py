@@ -130,25 +130,28 @@ def with_node(name, **attributes):
     [
         (plain_graph().to_directed(), "found a DiGraph; expected an undirected graph of NetworkX"),
         ([("a", "b")], "found a list; expected an undirected graph"),
-        (nx.Graph(), "no entity or no feature"),
+        (nx.Graph(), "key features: found an empty list; expected at least one name"),
         (with_node(7), r"node 7: found int"),
-        (with_node("d", unary="high"), "node d, attribute unary: found 'high'"),
-        (with_node("d", unary=float("nan")), "rust, d: found a potential of nan"),
-        (with_node("d", **{"unary:moss": 1.0}), "attribute unary:moss: found the entity 'moss'"),
+        (with_node("d", unary="high"), "potential of rust, d, column potential: found 'high'"),
+        (with_node("d", unary=float("nan")), "potential of rust, d, column potential: found 'nan'"),
+        (with_node("d", **{"unary:moss": 1.0}), "potential of moss, d, column entity: found 'moss'"),
         (with_node("d", cost=1.0), "no cost for a, b, c"),
-        (with_edge("a", "c", weight=1.0), "edge a - c: found weight; expected the attribute coupling"),
-        (with_edge("a", "c", coupling="x"), "edge a - c: found 'x'"),
-        (with_edge("a", "c", coupling=1.0, entity="moss"), "edge a - c: found the entity 'moss'"),
-        (with_edge("b", "a", coupling=1.0), "rust, a and b: found a second coupling"),
-        (with_edge("a", "a", coupling=1.0), "a and a: found a coupling of a feature with itself"),
-        (with_edge("a", "c", coupling=float("inf")), "a and c: found a potential of inf"),
+        (with_edge("a", "c", weight=1.0), "potential of rust, a, c, column potential: found 'no coupling, but weight'"),
+        (with_edge("a", "c", coupling="x"), "potential of rust, a, c, column potential: found 'x'"),
+        (with_edge("a", "c", coupling=1.0, entity="moss"), "potential of moss, a, c, column entity: found 'moss'"),
+        (
+            with_edge("b", "a", coupling=1.0),
+            "rust, a, b: found the same as potential of rust, a, b; expected each pair once",
+        ),
+        (with_edge("a", "a", coupling=1.0), "rust, a, a, column feature_b: found a paired with itself"),
+        (with_edge("a", "c", coupling=float("inf")), "rust, a, c, column potential: found 'inf'"),
         (changed(entities="moss"), "attribute entities: found 'moss'; expected a JSON list"),
         (changed(entities='["moss", "rust"]'), "found a list of entities, moss, rust; expected none, or 'rust'"),
-        (changed(priors='{"moss": 1}'), "priors: found 'moss'"),
-        (changed(priors='{"rust": "high"}'), "prior of rust: found 'high'"),
-        (changed(aliases='{"a": ["b"]}'), "aliases of a: found b, which another alias or feature has"),
+        (changed(priors='{"moss": 1}'), "log_odds of moss, column entity: found 'moss'"),
+        (changed(priors='{"rust": "high"}'), "log_odds of rust, column log_odds: found 'high'"),
+        (changed(aliases='{"a": ["b"]}'), "alias of a, column alias: found b, the name of a feature"),
         (changed(aliases='{"a": "old"}'), "aliases of a: found 'old'; expected a list of names"),
-        (changed(aliases='{"z": ["y"]}'), "aliases of z: found an unknown feature"),
+        (changed(aliases='{"z": ["y"]}'), "alias of z, column feature: found 'z'"),
         (changed(name=" rust"), "key name"),
     ],
 )
@@ -163,7 +166,7 @@ def test_a_graph_that_names_no_entity_needs_one():
 
 
 def test_an_edge_of_several_entities_must_say_whose_it_is():
-    with pytest.raises(BundleError, match="edge a - b: found no attribute entity"):
+    with pytest.raises(BundleError, match="potential of , a, b, column entity: found nothing; expected a name"):
         from_networkx(changed(entities='["moss", "rust"]'))
 
 
@@ -173,8 +176,8 @@ def test_every_fault_is_listed_at_once():
     with pytest.raises(BundleError) as caught:
         from_networkx(graph, entity="rust")
     assert [fault.where for fault in caught.value.faults] == [
-        "graph rust, node d, attribute unary",
-        "graph rust, edge a - d",
+        "graph rust, potential of rust, d, column potential",
+        "graph rust, potential of rust, a, d, column potential",
     ]
 
 

@@ -209,7 +209,7 @@ def test_something_else_than_a_markov_network_is_refused():
 
 
 def test_a_variable_beyond_the_list_of_features_is_named():
-    with pytest.raises(BundleError, match="network of rust: found the variable 'b'"):
+    with pytest.raises(BundleError, match="potential of rust, b, column feature: found 'b'"):
         from_markov_networks({"rust": network_of((["a", "b"], np.ones((3, 3))))}, name="plants", features=["a"])
 
 
