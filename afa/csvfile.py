@@ -123,14 +123,20 @@ class CsvTable:
             said = quoted(self.columns[column][row]) if found is None else found
             self.faults.add(int(self.lines[row]), column, said if isinstance(said, str) else said(row), expected, step)
 
-    def once(self, keys: NDArray[np.int64], expected: str) -> None:
+    def once(self, keys: ArrayLike, expected: str, column: str = "") -> None:
         """Note a fault of each row whose key (n_rows,) an earlier row has; a negative key is none."""
-        earlier = earlier_row(keys)
+        earlier = earlier_row(np.asarray(keys, dtype=np.int64))
 
         def found(row: int) -> str:
-            return f"the same as {self.faults.place(self.lines[earlier[row]])}"
+            said = f"{quoted(self.columns[column][row])}, as in" if column else "the same as"
+            return f"{said} {self.faults.place(self.lines[earlier[row]])}"
 
-        self.wrong(earlier >= 0, "", expected, "remove one of the two rows", found)
+        self.wrong(earlier >= 0, column, expected, "remove one of the two rows", found)
+
+    def words(self, column: str, known: Sequence[str]) -> None:
+        """Note a fault of each row whose word is not among those known; an empty text may be one of them."""
+        wrong = [row for row, word in enumerate(self.columns[column]) if word not in known]
+        self.wrong(wrong, column, f"one of {', '.join(word or 'nothing' for word in known)}", "choose one of them")
 
 
 def separator_of(path: str | Path) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from afa.csvfile import CsvTable, earlier_row, name_column, number_column, quoted, read_table, table_of_frame
+from afa.csvfile import CsvTable, name_column, number_column, read_table, table_of_frame
 from afa.errors import CohortError
 
 if TYPE_CHECKING:
@@ -136,14 +136,8 @@ def checked_features(table: CsvTable) -> Features:
     name_column(table, "feature")
     names = table.columns["feature"]
     place = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    earlier = earlier_row(np.array([place[name] if name else -1 for name in names], dtype=np.int64))
-
-    def again(row: int) -> str:
-        return f"{quoted(names[row])}, as on line {table.lines[earlier[row]]}"
-
-    table.wrong(earlier >= 0, "feature", "each feature once", "remove or rename the repeated row", again)
-    strange = [row for row, kind in enumerate(table.columns["kind"]) if kind not in KINDS]
-    table.wrong(strange, "kind", f"one of {', '.join(KINDS)}", "choose one of them")
+    table.once([place[name] if name else -1 for name in names], "each feature once", "feature")
+    table.words("kind", KINDS)
     low, high = (number_column(table, name, empty=np.nan) for name in ("low", "high"))
     if readable and not len(table):
         faults.add(0, "", "no feature", "a row for each feature", "add them")
@@ -161,10 +155,8 @@ def checked_features(table: CsvTable) -> Features:
     p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible(binary, low, high), sound)
     CohortError.raise_for(faults.listed())
     texts = {name: tuple(table.columns[name]) for name in FEATURE_COLUMNS}
-    kinds: tuple[Kind, ...] = tuple(next(kind for kind in KINDS if kind == text) for text in texts["kind"])
-    return Features(
-        texts["feature"], kinds, texts["unit"], low, high, texts["values"], p_low, p_high, texts["definition"]
-    )
+    columns: dict[str, Any] = texts | {"low": low, "high": high, "p_low": p_low, "p_high": p_high}
+    return Features(*(columns[name] for name in FEATURE_COLUMNS))
 
 
 def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ import yaml
 from scipy import stats
 
 from afa.bundle import Bundle, load_bundle, write_bundle
+from afa.bundle.rates import SCOPES
 from afa.cohort.encode import Coding
 from afa.cohort.encode_table import few, read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
-from afa.csvfile import CsvTable, earlier_row, name_column, number, number_column, quoted, read_table
+from afa.csvfile import name_column, number_column, quoted, read_table
 from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.elicit.study import (
     DICTIONARY_FILE,
@@ -44,7 +45,8 @@ from afa.files import atomic_folder, read_text, sha256_of, write_csv
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
 PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
-TEXTS = ("entity", "feature", "feature_a", "feature_b", "scope", "reason")
+KEYS = ("voter", "entity", "feature", "feature_a", "feature_b")
+TEXTS = (*KEYS, "scope", "reason")
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
 WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
 """What of a study an imported field says."""
@@ -155,17 +157,12 @@ def import_field(
     return remarks
 
 
-def read_record(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The answers of a field as they were given: cut points, unary and pairwise, each with a column `voter`."""
-    read = list[pd.DataFrame]()
-    for kind, columns in COLUMNS.items():
-        path = Path(folder) / RECORD_FOLDER / f"{kind}.csv"
-        table = read_table(path, required=("voter", *columns), whole_rows=True, most=1)
-        for name in (name for name in columns if name not in TEXTS):
-            number_column(table, name, empty=np.nan if kind == "cuts" else None)
-        CohortError.raise_for(table.faults.listed())
-        read.append(pd.read_csv(path, dtype={"voter": str}))
-    return read[0], read[1], read[2]
+def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """The answers of a field as they were given, by the names of `COLUMNS`, each with a column `voter`."""
+    faults: list[Fault] = []
+    record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
+    CohortError.raise_for(faults)
+    return record
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
@@ -185,7 +182,8 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     faults: list[Fault] = []
     features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
     ConfigError.raise_for(faults)
-    cuts, unary, pairs = read_record(root)
+    record = read_record(root)
+    unary, pairs = record["unary"], record["pairs"]
     pooled = pool_answers(unary, features)
     said = unary.drop_duplicates(["entity", "feature"])[["entity", "feature", "reason"]]
     pooled = pooled.merge(said, on=["entity", "feature"], validate="one_to_one")
@@ -225,7 +223,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
             **study.provenance,
             "voters": list(study.voters),
             "potentials": "mean over the voters of direction times confidence",
-            "answers": {"cuts": len(cuts), "unary": len(unary), "pairs": len(pairs)},
+            "answers": {kind: len(answers) for kind, answers in record.items()},
         },
     )
     return load_bundle(out)
@@ -245,17 +243,17 @@ def _read(source: Path) -> _Given:
         dictionary = read_features(source / DICTIONARY_FILE, {ONE_OF_SEVERAL: "binary"})
     except AfaError as error:
         faults += error.faults
-    entities = _names(source / ENTITIES_FILE, "entity", ("entity", "definition"), faults)
-    features = {name: row for row, name in enumerate(dictionary.names)} if dictionary else {}
-    known = {name: row for row, name in enumerate(entities["entity"])}
+    entities = read_entities(source / ENTITIES_FILE, faults).rename(columns={"phenotype": "entity"})
+    features = () if dictionary is None else dictionary.names
     groups = None
-    if dictionary is not None and (source / GROUPS_FILE).is_file():
-        groups = _names(source / GROUPS_FILE, "feature", ("feature", "measurement"), faults, features)
-        groups["exclusive"] = _exclusive(source, groups)
+    if features and (source / GROUPS_FILE).is_file():
+        groups = _given_groups(source, features, faults)
     CohortError.raise_for(faults)
+    known = dict.fromkeys(("feature", "feature_a", "feature_b"), (_places(features), f"of {DICTIONARY_FILE}"))
+    known["entity"] = _places(entities["entity"]), f"of {ENTITIES_FILE}"
     answers = {
         kind: pd.concat(
-            [_answers(path, kind, features, known, faults) for path in _files(source, kind, faults)]
+            [_answers(path, kind, faults, known) for path in _files(source, kind, faults)]
             or [pd.DataFrame(columns=["voter", *COLUMNS[kind]])],
             ignore_index=True,
         )
@@ -266,7 +264,11 @@ def _read(source: Path) -> _Given:
         faults.append(Fault(str(source), "no values.csv and no values.csv.gz", "one of them", "add the table"))
     if faults or dictionary is None:
         raise CohortError(faults)
-    return _Given(dictionary, entities, groups, answers, tables[0])
+    return _Given(dictionary, entities[["entity", "definition"]], groups, answers, tables[0])
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
 
 
 def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
@@ -278,77 +280,52 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
     return found
 
 
-def _exclusive(source: Path, groups: pd.DataFrame) -> pd.Series[int]:
-    """1 for features of a measurement whose features are all values of one variable."""
-    columns = read_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:]).columns
-    one_of = pd.Series(list(columns["kind"]), index=list(columns["feature"])) == ONE_OF_SEVERAL
-    return groups["feature"].map(one_of).groupby(groups["measurement"]).transform("all").astype(int)
+def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
+    """The measurement of each feature; `exclusive` where all features of it are values of one variable."""
+    table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, most=1)
+    places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
+    table.once(places, "each feature once", "feature")
+    faults += table.faults.listed()
+    groups = pd.DataFrame(dict(table.columns))
+    dictionary = read_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:])
+    is_one_of = np.array([kind == ONE_OF_SEVERAL for kind in dictionary.columns["kind"]])
+    exclusive = pd.Series(is_one_of[places]).groupby(groups["measurement"]).transform("all")
+    return groups.assign(exclusive=exclusive.astype(int))
 
 
 def _answers(
-    path: Path, kind: str, features: dict[str, int], entities: dict[str, int], faults: list[Fault]
+    path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """One voter's answers of a kind, each checked; the voter is what stands behind the kind in the file's name."""
-    columns: tuple[str, ...] = COLUMNS[kind]
+    """A file of answers of a kind, each checked; the voter is a column, or stands behind the kind in the file's name.
+
+    known : by column the names that may stand in it, and where those are from; a file of a record has any names.
+    """
+    columns = COLUMNS[kind] if known else ("voter", *COLUMNS[kind])
     table = read_table(path, required=columns, whole_rows=True, most=1)
-    keys = [name for name in ("entity", "feature", "feature_a", "feature_b") if name in columns]
-    codes = np.zeros(len(table), dtype=np.int64)
-    for name in map(str, keys):
-        known = entities if name == "entity" else features
-        where = "of entities.csv" if name == "entity" else "of dictionary.csv"
-        places = name_column(table, name, known, where)
-        codes = np.where((codes < 0) | (places < 0), -1, codes * len(known) + places)
-
-    def again(row: int) -> str:
-        return f"{quoted(' '.join(table.columns[name][row] for name in keys))} again"
-
-    table.wrong(earlier_row(codes) >= 0, keys[-1], "one row each", "remove one of them", again)
-    values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"}
-    for name in columns:
-        if name in keys or name in ("reason", "scope"):
-            values[name] = list(table.columns[name])
-        elif kind == "cuts":
+    values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"} | dict(table.columns)
+    keys = [name for name in columns if name in KEYS]
+    sound = np.all([name_column(table, name, *known.get(name, ())) >= 0 for name in keys], axis=0)
+    places = pd.DataFrame({name: values[name] for name in keys}).groupby(keys, sort=False).ngroup()
+    table.once(np.where(sound, places, -1), "one row each", keys[-1])
+    for name in (name for name in columns if name not in TEXTS):
+        if kind == "cuts":
             values[name] = number_column(table, name, empty=np.nan)
-        elif name == "direction":
-            values[name] = np.array([number(text) for text in table.columns[name]])
-            table.wrong(~np.isin(values[name], (-1.0, 0.0, 1.0)), name, "-1, 0 or 1", "correct the direction")
         else:
-            values[name] = number_column(table, name, low=0.0, high=1.0)
-    if not table.faults.listed():
-        _coherent(kind, values, table)
-    faults += table.faults.listed()
-    return pd.DataFrame(values, columns=["voter", *columns])
-
-
-def _coherent(kind: str, values: dict[str, Any], table: CsvTable) -> None:
-    """What a row says that cannot be: `low` above `high`, probabilities beyond 1, a scope that is none."""
+            values[name] = number_column(table, name, low=-1.0 if name == "direction" else 0.0, high=1.0)
     if kind == "cuts":
         table.wrong(values["low"] > values["high"], "low", "at most high", "exchange the two", "a number above high")
-        return
+    else:
+        table.wrong(values["direction"] % 1 > 0, "direction", "-1, 0 or 1", "correct the direction")
+        values["direction"] = np.nan_to_num(values["direction"]).astype(np.int64)
     if kind == "unary":
         for state in ("with", "without"):
             both = values[f"p_high_{state}"] + values[f"p_low_{state}"]
-            for row in np.flatnonzero(both > 1 + 1e-9):
-                found = f"{both[row]:g} high and low together"
-                table.wrong([row], f"p_high_{state}", "at most 1", "correct them", found)
-    else:
-        strange = [row for row, scope in enumerate(values["scope"]) if scope not in ("shared", "condition")]
-        table.wrong(strange, "scope", "shared or condition", "choose one of them")
-    values["direction"] = np.asarray(values["direction"], dtype=np.int64)
-
-
-def _names(
-    path: Path, key: str, columns: tuple[str, ...], faults: list[Fault], known: dict[str, int] | None = None
-) -> pd.DataFrame:
-    table = read_table(path, required=columns, whole_rows=True, most=1)
-    name_column(table, key, known, "of dictionary.csv")
-    names = pd.Series(table.columns[key], dtype=object)
-    twice = names.duplicated().to_numpy(bool)
-    table.wrong(twice, key, "each once", "remove one of them", lambda row: f"{quoted(str(names[row]))} again")
-    if not table.faults.listed() and not len(table):
-        table.faults.add(0, "", "no row", f"a row for each {key}", "add them")
+            found = [f"{share:g} high and low together" for share in both]
+            table.wrong(both > 1 + 1e-9, f"p_high_{state}", "at most 1", "correct them", found.__getitem__)
+    elif kind == "pairs":
+        table.words("scope", SCOPES[1:])
     faults += table.faults.listed()
-    return pd.DataFrame({name: list(table.columns[name]) for name in columns})
+    return pd.DataFrame(values, columns=["voter", *COLUMNS[kind]])
 
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[str]:

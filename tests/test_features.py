@@ -57,7 +57,7 @@ def test_what_is_written_is_read_back_and_a_data_frame_will_do(tmp_path):
     ("row", "words"),
     [
         ("f,numeric,,,,,,,", ("line 3, column kind", "'numeric'", "continuous, ordinal, binary")),
-        ("good,binary,,,,,,,", ("line 3, column feature", "'good', as on line 2")),
+        ("good,binary,,,,,,,", ("line 3, column feature", "'good', as in line 2")),
         (",binary,,,,,,,", ("line 3, column feature", "nothing")),
         ("f,continuous,,3,2,,,,", ("line 3, column low", "3, above high (2)")),
         ("f,continuous,,low,2,,,,", ("line 3, column low", "'low'", "a finite number")),

@@ -123,7 +123,7 @@ def test_a_made_up_field_keeps_what_was_given_and_says_what_was_seen(pumps: Path
         "the number of missing values alone predicts leak (AUROC 1.00): no method should learn from what is missing",
     ]
     assert remarks[0] in (out / "SOURCE.md").read_text()
-    cuts, unary, pairs = read_record(out)
+    cuts, unary, pairs = read_record(out).values()
     assert (cuts["voter"].tolist(), len(unary), len(pairs)) == (["ann", "ann", "ben", "ben"], 2, 0)
     assert pool_answers(unary, features)["feature"].tolist() == ["pressure", "noise"]
     again = tmp_path / "again" / "pumps"
@@ -270,9 +270,14 @@ def test_a_table_that_is_not_carried_is_known_by_its_digest(leaves: Path, tmp_pa
     ("name", "old", "new", "words"),
     [
         ("dictionary.csv", "continuous", "number", ("dictionary.csv, line 2, column kind", "'number'")),
-        ("entities.csv", "worn,", "leak,", ("entities.csv, line 3, column entity", "'leak' again")),
+        ("entities.csv", "worn,", "leak,", ("entities.csv, line 3, column entity", "leak again")),
         ("groups.csv", "site_b,", "site_c,", ("groups.csv, line 3", "'site_c'", "a name of dictionary.csv")),
-        ("elicited/cuts_ann.csv", "noise,", "pressure,", ("cuts_ann.csv, line 3, column feature", "'pressure' again")),
+        (
+            "elicited/cuts_ann.csv",
+            "noise,",
+            "pressure,",
+            ("cuts_ann.csv, line 3, column feature", "'pressure', as in line 2"),
+        ),
         ("elicited/cuts_ann.csv", "2,6", "two,6", ("cuts_ann.csv, line 2, column low", "'two'")),
         ("elicited/cuts_ann.csv", "2,6", "9,6", ("column low", "above high")),
         ("elicited/unary_ann.csv", "worn,", "torn,", ("line 3, column entity", "'torn'", "did you mean worn")),
@@ -337,7 +342,7 @@ def test_a_field_of_the_project_is_sound_and_its_answers_pool(name: str) -> None
     table, features = load_field(folder)[1], read_features(folder / "features.csv")
     there = {path.name for path in folder.iterdir()} & {"values.csv.gz", "labels.csv"}
     assert (table.carried, len(there)) == ((True, 2) if name in CARRIED else (False, 0))
-    _, unary, _ = read_record(folder)
+    unary = read_record(folder)["unary"]
     pooled = pool_answers(unary, features)
     assert len(pooled) == len(features) * len(pd.read_csv(folder / "entities.csv"))
     assert features.has_range.all()

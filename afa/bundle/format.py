@@ -20,6 +20,7 @@ The rows of each table are checked here: indices and numbers, and every fault by
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,10 +149,9 @@ def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potential
 
 
 def _scopes(table: CsvTable) -> NDArray[np.int8] | None:
-    known = {word: i for i, word in enumerate(SCOPES)}
-    codes = np.array([known.get(word, -1) for word in table.columns["scope"]], dtype=np.int8)
-    table.wrong(codes < 0, "scope", "shared, condition or nothing", "choose one of them")
-    return np.maximum(codes, 0) if (codes > 0).any() else None
+    table.words("scope", SCOPES)
+    codes = np.array([SCOPES.index(word) if word in SCOPES else 0 for word in table.columns["scope"]], dtype=np.int8)
+    return codes if codes.any() else None
 
 
 def _states(table: CsvTable) -> NDArray[np.bool_]:
@@ -222,20 +222,15 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     """Other names by feature."""
     name_column(table, "alias")
     names, known = table.columns["alias"], set(features)
-    first: dict[str, int] = {}
-    aliases: dict[str, list[str]] = {}
-    for row in np.flatnonzero(feature >= 0).tolist():
-        alias = names[row]
-        if alias in known:
-            found = f"{alias}, the name of a feature"
-            table.wrong([row], "alias", "a name that no feature has", "remove the row", found)
-        elif alias in first:
-            found = f"{alias}, as in line {first[alias]}"
-            table.wrong([row], "alias", "each alias once", "remove one of the two rows", found)
-        elif alias:
-            first[alias] = int(table.lines[row])
-            aliases.setdefault(features[feature[row]], []).append(alias)
-    return {name: tuple(others) for name, others in aliases.items()}
+    taken = [row for row, alias in enumerate(names) if alias in known]
+    found = "the name of a feature"
+    table.wrong(taken, "alias", "a name that no feature has", "remove the row", lambda row: f"{names[row]}, {found}")
+    place = {alias: number for number, alias in enumerate(dict.fromkeys(names)) if alias and alias not in known}
+    table.once([place.get(alias, -1) for alias in names], "each alias once", "alias")
+    aliases: dict[str, tuple[str, ...]] = {}
+    for index, alias in zip(feature[feature >= 0], itertools.compress(names, feature >= 0), strict=True):
+        aliases[features[index]] = (*aliases.get(features[index], ()), alias)
+    return aliases
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:

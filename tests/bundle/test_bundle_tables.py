@@ -206,7 +206,7 @@ def test_a_prior_that_is_not_finite_is_a_fault(folder: Path) -> None:
 def test_an_alias_of_two_features_is_a_fault(folder: Path) -> None:
     change(folder / "aliases.csv", "TFF3,ITF", "TFF3,IL8")
     where = "aliases.csv, line 4, column alias"
-    check(folder, where, "IL8, as in line 2", "each alias once", "remove one of the two rows")
+    check(folder, where, "'IL8', as in line 2", "each alias once", "remove one of the two rows")
 
 
 def test_an_alias_that_is_the_name_of_a_feature_is_a_fault(folder: Path) -> None:

@@ -162,7 +162,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "features: a kind that is none": (change(F, "ordinal", "grade"), ("line 4, column kind", "'grade'")),
     "features: cut points exchanged": (change(F, "135,145", "145,135"), ("line 3, column low", "145, above high")),
     "features: a cut point in words": (change(F, "135,145", "low,145"), ("column low", "'low'")),
-    "features: a feature twice": (change(F, "sodium,", "age,"), ("line 3, column feature", "'age', as on line 2")),
+    "features: a feature twice": (change(F, "sodium,", "age,"), ("line 3, column feature", "'age', as in line 2")),
     "features: a comma without quotes": (change(F, '"0 none, 4 most"', "0 none, 4 most"), ("line 4", "10 fields")),
     "features: no column of kinds": (lines(F, r"^(\w+),\w+,", r"\1,"), ("column kind", "no such column")),
     "labels: of unknown patients": (change(L, "p4,", "p9,"), ("column patient", "'p9' (line 5)", "table of values")),
