@@ -18,7 +18,6 @@ from afa.doctor.estimate import check_estimate
 from afa.doctor.inputs import (
     Series,
     check_baselines,
-    check_built,
     check_bundle,
     check_cohort_file,
     check_genes,
@@ -27,7 +26,6 @@ from afa.doctor.inputs import (
     check_project,
     check_samples,
     check_series,
-    check_shards,
     is_project,
 )
 from afa.doctor.machine import Facts, check_cores, check_disk, check_environment, check_memory, check_profile
@@ -106,7 +104,7 @@ def read_settings(files: Sequence[Path], entries: Sequence[str]) -> Checked[Sett
     faults = list(tried("config", check_run_config, document))
     refused = {key for key in document if faults and any(tried("config", check_run_config, {key: document[key]}))}
     run = check_run_config({key: value for key, value in document.items() if key not in refused})
-    findings += [*faults, *_late_faults(run)]
+    findings += [*faults, *_own_rule_faults(run)]
     named = ", ".join(map(str, [MAIN_FILE, *files]))
     here = f"; set here: {', '.join(entries)}" if entries else ""
     yield from findings or [ok("config", f"{named}: every key and value is allowed{here}")]
@@ -133,10 +131,6 @@ def _check_run(settings: Settings, facts: Facts, profile: str | None, network: b
         if content:
             yield from check_genes(config, series, content.features)
         patients = yield from check_samples(config, run, series, entities)
-    if patients is not None:
-        yield from check_shards(patients, run.shards)
-    if not refused & {"cohort", "run"}:
-        yield from check_built(RESULTS / run.run_name)
     fetched_mb = 0.0
     if series.to_fetch is not None:
         fetched_mb = yield from check_network(series.to_fetch, facts, ask=network)
@@ -194,29 +188,16 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **both}
 
 
-def _late_faults(run: RunConfig) -> Iterator[Finding]:
-    """What the configuration allows key by key and a stage would refuse, by the functions that the stages call."""
-    flips = run.elicitation_error.flips
-    if flips[0] != 0:
-        step = "let the list begin with 0, which all others are held against"
-        yield fault("config", f"key elicitation_error.flips: found {flips[0]:g} first; expected 0", step)
-    if common := sorted({*run.chaos.selecting_seeds} & {*run.chaos.measuring_seeds}):
-        found = f"keys chaos.selecting_seeds and chaos.measuring_seeds: found {', '.join(map(str, common))} in both"
-        step = "give them no seed in common, or the gap is measured on the orders that chose the patients"
-        yield fault("config", found, step)
+def _own_rule_faults(run: RunConfig) -> Iterator[Finding]:
+    """What keeps custom rules from being used; their modules run here as they do in the run."""
     own = [name for name in run.allocation.rules if ":" in name]
     lost = list(tried("config", own_rule_files, run)) if own else []
     yield from lost
     for name in () if lost else own:
-        yield from _own_rule_faults(name)
+        from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
 
-
-def _own_rule_faults(name: str) -> Iterator[Finding]:
-    """What keeps a custom class from being used; its module runs here as it does in the run."""
-    from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
-
-    try:
-        yield from tried("config", rule_of, name)
-    except Exception as error:  # whatever a module of the user's own raises
-        found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
-        yield fault("config", found, "correct the module")
+        try:
+            yield from tried("config", rule_of, name)
+        except Exception as error:  # whatever a module of the user's own raises
+            found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
+            yield fault("config", found, "correct the module")

@@ -14,14 +14,13 @@ import pandas as pd
 
 from afa.bundle import load_bundle, validate_bundle
 from afa.cohort.build import read_values
-from afa.cohort.cohort import load_cohort
 from afa.cohort.config import CohortConfig, simulation_config
 from afa.cohort.encode import Names, encode, read_aliases, read_ensembl
 from afa.cohort.geo import GEO_URL, Place, Source, SourceFile, fetch, places, read_samples, series_folder
 from afa.cohort.samples import make_labels, select
 from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file, read_table_labels
 from afa.config import Baselines, Elicitation, RunConfig, cohort_file, language_models
-from afa.doctor import Checked, Finding, counted, ends_with_errors, fault, of_faults, ok, size_text, tried, warning
+from afa.doctor import Checked, Finding, ends_with_errors, fault, ok, size_text, tried, warning
 from afa.doctor.machine import Facts
 from afa.elicit.answers import unary_questions
 from afa.elicit.consensus import check_voters, consensus
@@ -183,36 +182,6 @@ def check_labels(config: CohortConfig, entities: Sequence[str]) -> Checked[None]
     if len(unused) == len(rules):
         step = "add rules under `labels` of the cohort's file, if the series records any of the bundle's entities"
         yield warning("cohort", "no entity of the bundle has a label: clinical tables will be empty", step)
-
-
-def check_built(folder: Path) -> Checked[None]:
-    """What an earlier run of this name left in `results/<run>`: bundle, cohort and source, with their digests."""
-    bundle, cohort, source = folder / "bundle", folder / "cohort", folder / "source.json"
-    findings = []
-    if bundle.exists():
-        findings += _rebuilt(of_faults("built", validate_bundle(bundle)[0]), bundle)
-    if cohort.exists():
-        findings += _rebuilt(tried("built", load_cohort, cohort), cohort)
-    if source.exists():
-        step = f"remove {source}, and the run finds the series again"
-        findings += [warning("built", each.found, step) for each in tried("built", Source.read, source)]
-    yield from findings
-    built = " and ".join(path.name for path in (bundle, cohort) if path.exists())
-    if not findings and built:
-        yield ok("built", f"{built} in {folder} are whole and have their digests")
-    elif not findings:
-        yield ok("built", f"{folder} has no bundle or cohort yet: the run begins at the beginning")
-
-
-def _rebuilt(found: Iterable[Finding], folder: Path) -> list[Finding]:
-    return [fault(each.check, each.found, f"remove {folder}, and the run makes it again") for each in found]
-
-
-def check_shards(patients: int, shards: int) -> Checked[None]:
-    """Whether there is a patient for every shard."""
-    if patients < shards:
-        found = f"{counted(patients, 'patient')} in {shards} shards: some jobs have nothing to do"
-        yield warning("cohort", found, f"set shards to {patients} or less")
 
 
 @ends_with_errors(CHECK)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import model_validator
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -24,7 +25,6 @@ from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks
 from afa.engine.paths import Signs, sign_paths
 from afa.engine.rounds import right_by_kind
-from afa.errors import ConfigError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
@@ -45,6 +45,13 @@ class Settings(Section):
     """random orders that say which patients are chaotic"""
     measuring_seeds: Seeds = (3, 4, 5)
     """random orders that the gap is measured on; none of the first list"""
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if common := sorted({*self.selecting_seeds} & {*self.measuring_seeds}):
+            said = ", ".join(map(str, common))
+            raise ValueError(f"no seed in both lists: {said} would measure the gap on orders that chose the patients")
+        return self
 
 
 STAGE = Stage(
@@ -125,16 +132,7 @@ def run(
     a winner at full observation, both summed over the orders of the set.
 
     `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
-
-    Raises
-    ------
-    ConfigError : the two sets of seeds have one in common.
-
     """
-    if common := sorted(set(chaos.selecting_seeds) & set(chaos.measuring_seeds)):
-        found = f"{', '.join(map(str, common))} in both sets of seeds"
-        step = "give each set at least one seed, and no seed twice or in both"
-        raise ConfigError(Fault("chaos", found, "groups formed on some orders and compared on others", step))
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
     sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
     parts: dict[str, list[pd.DataFrame]] = {"flips": [], "rounds": [], "duels": []}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
@@ -49,6 +49,14 @@ class Settings(Section):
 
     flips: tuple[Flip, ...] = Field((0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), min_length=2)
     """chances that a potential's sign is turned round; must begin with 0"""
+
+    @field_validator("flips")
+    @classmethod
+    def _begin_with_none(cls, flips: tuple[Flip, ...]) -> tuple[Flip, ...]:
+        if flips[0] != 0:
+            raise ValueError("a list that begins with 0, which all others are held against")
+        return flips
+
     replicates: int = Field(5, ge=1)
     """damaged models of each entity at each chance"""
     simulated: int = Field(200, ge=20, multiple_of=2)

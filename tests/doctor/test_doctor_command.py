@@ -39,7 +39,7 @@ def test_the_default_run_can_start_and_nothing_is_written(checkout):
     assert lines[-1].startswith("no fault, ")
     assert lines[-1].endswith("run gse109142 can start")
     checks = {line.split()[1] for line in lines if line.startswith(("ok ", "warning "))}
-    assert {"project", "config", "bundle", "cohort", "series", "samples", "built", "network"} <= checks
+    assert {"project", "config", "bundle", "cohort", "series", "samples", "network"} <= checks
     assert {"environment", "estimate", "disk", "memory", "cores"} <= checks
     assert "by a stored run of demo (167 patients)" in result.stdout
     assert files(checkout) == before

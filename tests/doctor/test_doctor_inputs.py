@@ -5,14 +5,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 import yaml
 from cohort.geo_layout import config, put, series_matrix
 
 from afa.bundle import load_bundle, save_bundle
-from afa.cohort.cohort import Cohort, write_cohort
 from afa.cohort.geo import GEO_URL, fetch, places, series_folder
 from afa.config import carried_extract, check_run_config
 from afa.doctor import gathered, inputs
@@ -136,45 +133,6 @@ def test_label_rules_and_bundle_are_held_together():
     assert "no entity of the bundle has a label" in words(
         listed(inputs.check_labels(config(labels=LABELS), ["fever"])), "warning"
     )
-
-
-@pytest.fixture
-def left(tmp_path):
-    """What an earlier run left: a bundle and a cohort."""
-    values = np.array([[0, 1], [-1, 0]])
-    labels = pd.DataFrame({"bleeding": [0, 1]}, index=["p1", "p2"])
-    write_cohort(Cohort("small", ("MUC2", "CXCL8"), ("p1", "p2"), values, labels), tmp_path / "run/cohort")
-    save_bundle(load_bundle(TINY), tmp_path / "run/bundle")
-    return tmp_path / "run"
-
-
-def test_what_an_earlier_run_left_is_whole(left):
-    (found,) = listed(inputs.check_built(left))
-    assert found.level == "ok"
-    assert "bundle and cohort" in found.found
-
-
-def test_a_run_that_has_left_nothing_begins_at_the_beginning(tmp_path):
-    assert levels(listed(inputs.check_built(tmp_path / "run"))) == ["ok"]
-
-
-@pytest.mark.parametrize(("file", "folder"), [("bundle/unary.csv", "bundle"), ("cohort/labels.parquet", "cohort")])
-def test_a_changed_file_of_an_earlier_run_is_a_fault_and_its_folder_is_to_be_removed(left, file, folder):
-    with (left / file).open("ab") as stream:
-        stream.write(b"\n")
-    findings = listed(inputs.check_built(left))
-    assert "fault" in levels(findings)
-    assert {each.next_step for each in findings} == {f"remove {left / folder}, and the run makes it again"}
-
-
-def test_a_source_whose_files_are_gone_is_a_warning(left):
-    (left / "source.json").write_text("{}")
-    assert levels(listed(inputs.check_built(left))) == ["warning"]
-
-
-def test_more_shards_than_patients_are_a_warning():
-    assert listed(inputs.check_shards(4, 4)) == []
-    assert levels(listed(inputs.check_shards(3, 4))) == ["warning"]
 
 
 @pytest.fixture
