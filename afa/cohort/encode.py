@@ -23,7 +23,16 @@ from afa.files import read_whole
 Names = Mapping[str, Sequence[str]]
 Tiers = Mapping[str, Sequence[Sequence[str]]]
 
-_DATE = re.compile(r"^([0-9]{1,2})/([0-9]{1,2})/(?:19|20)[0-9]{2}$")
+_DATED = {
+    f"{word}{day}": (f"{month}/{day}/2018",)
+    for words, month, last in ((("MARCH", "MARCHF"), 3, 11), (("SEPT", "SEPTIN"), 9, 14), (("DEC", "DELEC"), 12, 1))
+    for word in words
+    for day in range(1, last + 1)
+} | dict.fromkeys(("SEP15", "SELENOF"), ("9/15/2018",))
+"""Symbol, as it was and as HGNC has it since 2020, to the row ids that a spreadsheet made of it in the files in hand.
+
+There is no fifteenth septin: `9/15` was the selenoprotein SEP15.
+"""
 _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
 
@@ -43,27 +52,6 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
     ]
     CohortError.raise_for(faults)
     return table
-
-
-def undo_date(row_id: str) -> tuple[str, ...]:
-    """The symbols that a spreadsheet can have turned into a date: `9/2/2018` gives `SEPT2`, `SEPTIN2`.
-
-    The symbol as it was comes first, then the one that HGNC has used since 2020. Empty for any other row id.
-    `9/15` was the selenoprotein SEP15, there being no fifteenth septin.
-    """
-    found = _DATE.match(row_id)
-    if not found:
-        return ()
-    month, number = int(found.group(1)), int(found.group(2))
-    if month == 3 and 1 <= number <= 11:
-        return (f"MARCH{number}", f"MARCHF{number}")
-    if month == 9 and number == 15:
-        return ("SEP15", "SELENOF")
-    if month == 9 and 1 <= number <= 14:
-        return (f"SEPT{number}", f"SEPTIN{number}")
-    if (month, number) == (12, 1):
-        return ("DEC1", "DELEC1")
-    return ()
 
 
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -126,19 +114,6 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
     return {name: tuple(others) for name, others in pairs.items()}
 
 
-def _dates() -> dict[str, tuple[str, ...]]:
-    dated = [f"3/{day}/2018" for day in range(1, 12)] + [f"9/{day}/2018" for day in range(1, 16)] + ["12/1/2018"]
-    symbols: dict[str, tuple[str, ...]] = {}
-    for row_id in dated:
-        for symbol in undo_date(row_id):
-            symbols[symbol] = (*symbols.get(symbol, ()), row_id)
-    return symbols
-
-
-_DATED = _dates()
-"""Symbol -> the row ids under which `undo_date` finds it, for the year 2018 of the files in hand."""
-
-
 def log_values(
     values: pd.DataFrame, unit: Literal["tpm", "counts", "log2"], library_size: pd.Series[float]
 ) -> pd.DataFrame:
@@ -185,12 +160,14 @@ def choose_rows(
     return picked.set_axis(list(chosen), axis=0), read_from
 
 
-def _refuse_cells(values: pd.DataFrame, wrong: np.ndarray, expected: str) -> None:
-    """Raise a `CohortError` that names gene and sample of the first cell where `wrong` holds."""
+def _refuse_cells(
+    values: pd.DataFrame, wrong: np.ndarray, expected: str, other: str = "correct `unit` in the cohort file"
+) -> None:
+    """Raise a `CohortError` that names gene and sample of the first cell where `wrong` holds. other : what may help."""
     if wrong.any():
         row, place = divmod(int(wrong.argmax()), wrong.shape[1])
         found = f"{float(values.to_numpy()[row, place]):g} ({wrong.sum()} such cells)"
-        step = "correct the expression file, or `unit` in the cohort file"
+        step = f"correct the expression file, or {other}"
         raise CohortError(Fault(f"gene {values.index[row]}, sample {values.columns[place]}", found, expected, step))
 
 
@@ -240,7 +217,7 @@ def encode(
     """
     known = values.to_numpy(dtype=np.float64)
     chosen = np.asarray(is_control, dtype=bool)
-    _check_finite(values, known)
+    _refuse_cells(values, ~np.isfinite(known), "a finite number", "drop the sample")
     controls = known[:, chosen]
     _check_controls(controls.shape[1], test, level)
     flat = without_spread(controls)
@@ -287,7 +264,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
     throughout (`without_robust_spread` names them). A value that is not finite is a `CohortError`.
     """
     known = values.to_numpy(dtype=np.float64)
-    _check_finite(values, known)
+    _refuse_cells(values, ~np.isfinite(known), "a finite number", "drop the sample")
     distance = known - np.median(known, axis=1, keepdims=True)
     far = np.abs(distance) > threshold * robust_scale(known)[:, None] + _slack(known)
     code = np.where(far & ~without_robust_spread(known)[:, None], np.sign(distance), 0)
@@ -361,15 +338,6 @@ _P_VALUES = {"empirical": empirical_p, "normal": normal_p, "t": predictive_t_p}
 def _standardised(values: Floats, controls: Floats) -> Floats:
     centre = controls.mean(axis=1, keepdims=True)
     return np.asarray((values - centre) / controls.std(axis=1, ddof=1, keepdims=True))
-
-
-def _check_finite(values: pd.DataFrame, known: Floats) -> None:
-    wrong = ~np.isfinite(known)
-    if wrong.any():
-        gene, sample = divmod(int(wrong.argmax()), wrong.shape[1])
-        where = f"gene {values.index[gene]}, sample {values.columns[sample]}"
-        step = "correct the expression file or drop the sample"
-        raise CohortError(Fault(where, f"{known[gene, sample]} ({wrong.sum()} such cells)", "a finite number", step))
 
 
 def _check_controls(n_controls: int, test: Test, level: float) -> None:

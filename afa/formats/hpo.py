@@ -139,8 +139,7 @@ def read_annotations(path: str | Path) -> Annotations:
         rows += _annotation_rows(file, faults)
     if not faults and not rows:
         faults.append(Fault(str(root), "no annotation", "a row for each disease and term", "fetch the file again"))
-    if faults:
-        raise BundleError(faults[:20])
+    BundleError.raise_for(faults[:20])
     table = pd.DataFrame(rows, columns=["disease", "name", "term", "frequency", "negated"])
     numbers = {text: frequency_of(text) for text in table["frequency"].unique()}
     unread = Counter(text for text in table["frequency"] if text and np.isnan(numbers[text]))

@@ -163,8 +163,7 @@ def _ontology(path: str | Path, version: str, entries: Sequence[Mapping[str, lis
     ]
     if not names:
         faults = [Fault(str(path), "no term", "an ontology, as OBO", "name hp.obo")]
-    if faults:
-        raise BundleError(faults[:20])
+    BundleError.raise_for(faults[:20])
     try:
         TopologicalSorter(parents).prepare()
     except CycleError as error:

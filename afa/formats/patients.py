@@ -69,8 +69,7 @@ def read_phenopacket(path: str | Path) -> Phenopacket:
     if both := [term for term in signs["observed"] if term in signs["excluded"]]:
         step = "keep what holds at the time of the diagnosis"
         faults.append(Fault(where, f"{', '.join(both[:5])} observed and excluded", "one of the two", step))
-    if faults:
-        raise CohortError(faults)
+    CohortError.raise_for(faults)
     name = str(document.get("id") or Path(path).stem)
     return Phenopacket(name, diseases=tuple(_diagnoses(document)), **signs)
 
@@ -150,8 +149,7 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
     read = read_table(path, required=COLUMNS, optional=others, unread=others, whole_rows=True, most=1)
     unknown = [not text.removeprefix("PMID:").isdecimal() for text in read.columns["pmid"]]
     read.wrong(unknown, "pmid", "a PubMed number, such as PMID:15266616", "correct the number or remove the row")
-    if faults := read.faults.listed():
-        raise CohortError(faults)
+    CohortError.raise_for(read.faults.listed())
     table = pd.DataFrame(dict(read.columns), columns=list(COLUMNS))
     rows = {disease: row for row, disease in enumerate(known.diseases)}
     place = _placing(known, ontology, newer)
