@@ -69,12 +69,6 @@ def frequency_score(known: Hierarchy, present: Sequence[int], absent: Sequence[i
     return score
 
 
-def shuffled(known: Hierarchy, seed: int) -> Hierarchy:
-    """The same diseases with one another's annotations."""
-    order = np.random.default_rng(seed).permutation(len(known.entities))
-    return replace(known, probabilities=known.probabilities[order], prior=None)
-
-
 def walk(
     known: Hierarchy,
     patient: Patient,
@@ -90,7 +84,16 @@ def walk(
     A sign that is implied is never asked for. Those that the patient's paper does not report are answered *not noted*:
     the question counts, and nothing moves. Unless `noted`, they are answered *absent*.
     """
-    choose = _choice(known, signs, order, np.random.default_rng([seed, *patient.name.encode()]))
+    generator = np.random.default_rng([seed, *patient.name.encode()])
+    drawn = dict(zip(signs, generator.permutation(len(signs)).tolist(), strict=True))
+    frequency = known.background.__getitem__
+    choose: Callable[[Answers, list[int]], int] = {
+        "planner": Answers.most_informative,
+        "random": lambda _, left: min(left, key=drawn.__getitem__),
+        "information_content": lambda _, left: min(left, key=frequency),
+        "most_frequent": lambda _, left: max(left, key=frequency),
+        "paper": lambda _, left: left[0],
+    }[order]
     there, missing = set(patient.present), set(patient.absent)
     implied = there.union(*(known.ancestors[at].tolist() for at in there))
     ruled_out = missing.union(*(known.descendants[at].tolist() for at in missing))
@@ -108,22 +111,6 @@ def walk(
     return ranks
 
 
-def _choice(
-    known: Hierarchy, signs: Sequence[int], order: str, generator: np.random.Generator
-) -> Callable[[Answers, list[int]], int]:
-    """What picks the next sign of those that are left."""
-    drawn = dict(zip(signs, generator.permutation(len(signs)).tolist(), strict=True))
-    frequency = known.background.__getitem__
-    choices: dict[str, Callable[[Answers, list[int]], int]] = {
-        "planner": lambda answers, left: answers.most_informative(left),
-        "random": lambda _, left: min(left, key=drawn.__getitem__),
-        "information_content": lambda _, left: min(left, key=frequency),
-        "most_frequent": lambda _, left: max(left, key=frequency),
-        "paper": lambda _, left: left[0],
-    }
-    return choices[order]
-
-
 def at_full_observation(known: Hierarchy, patients: Sequence[Patient], seed: int = 0) -> pd.DataFrame:
     """Rank of each patient's disease once all that the paper reports is known, a row a patient, signs and scorer.
 
@@ -134,7 +121,8 @@ def at_full_observation(known: Hierarchy, patients: Sequence[Patient], seed: int
         disease), rank
 
     """
-    wrong, rows = shuffled(known, seed), []
+    others = np.random.default_rng(seed).permutation(len(known.entities))
+    wrong, rows = replace(known, probabilities=known.probabilities[others], prior=None), []
     for each in patients:
         for signs, absent in (("all", each.absent), ("present", ())):
             scores = {

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from afa.errors import BundleError, Fault
 from afa.features import features_of
 from afa.files import sha256_of, write_text
 from afa.formats.ontology import TERM, Ontology, read_ontology, text_of
-from afa.inference.hierarchy import Hierarchy, largest_of
+from afa.inference.hierarchy import Hierarchy
 
 PHENOTYPE = "HP:0000118"
 """The root of phenotypic abnormalities; beside it stand inheritance, onset and modifiers."""
@@ -74,18 +73,6 @@ SEEN, TESTED = 1.0, 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Annotations:
-    """What is annotated to diseases.
-
-    table : a row an annotation: disease, name, term as written, frequency in [0, 1] or NaN where not stated, negated
-    unread : frequencies that no rule reads, with how many rows have each; they count as not stated
-    """
-
-    table: pd.DataFrame
-    unread: Mapping[str, int]
-
-
-@dataclass(frozen=True, eq=False)
 class DiseaseTerms:
     """How often each term occurs in each disease, closed under the hierarchy: `P(ancestor) >= P(term)`.
 
@@ -118,11 +105,16 @@ class DiseaseTerms:
         )
 
 
-def read_annotations(path: str | Path) -> Annotations:
+def read_annotations(path: str | Path) -> pd.DataFrame:
     """Read annotations of diseases, in any of the forms in which they were published.
 
     path : `phenotype.hpoa`, the older `phenotype_annotation.tab`, a table of one disease, a folder of such `.tab`
         files, or a CSV with disease_id, disease_label, hpo_id, negated, frequency; `.gz` or not.
+
+    Returns
+    -------
+    DataFrame : a row an annotation: disease, name, term as written, `said`, the frequency as written, which is in
+        [0, 1] as `frequency`, NaN where none is stated or no rule reads it, and whether it is negated
 
     Raises
     ------
@@ -140,12 +132,10 @@ def read_annotations(path: str | Path) -> Annotations:
     if not faults and not rows:
         faults.append(Fault(str(root), "no annotation", "a row for each disease and term", "fetch the file again"))
     BundleError.raise_for(faults[:20])
-    table = pd.DataFrame(rows, columns=["disease", "name", "term", "frequency", "negated"])
-    numbers = {text: frequency_of(text) for text in table["frequency"].unique()}
-    unread = Counter(text for text in table["frequency"] if text and np.isnan(numbers[text]))
-    table["frequency"] = table["frequency"].map(numbers).astype(float)
-    table["negated"] = table["negated"] | (table["frequency"] == 0.0)
-    return Annotations(table, dict(unread))
+    table = pd.DataFrame(rows, columns=["disease", "name", "term", "said", "negated"])
+    numbers = {text: frequency_of(text) for text in table["said"].unique()}
+    table["frequency"] = table["said"].map(numbers).astype(float)
+    return table.assign(negated=table["negated"] | (table["frequency"] == 0.0))
 
 
 def frequency_of(text: str) -> float:
@@ -167,7 +157,7 @@ def frequency_of(text: str) -> float:
     return np.nan
 
 
-def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: float) -> DiseaseTerms:
+def disease_terms(annotations: pd.DataFrame, ontology: Ontology, *, unstated: float) -> DiseaseTerms:
     """Frequencies of phenotypic terms in diseases, closed under the hierarchy.
 
     Parameters
@@ -191,7 +181,7 @@ def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: flo
     """
     if not 0 < unstated <= 1:
         raise BundleError(Fault("--unstated", str(unstated), "a share above 0, at most 1", "give e.g. 0.5"))
-    table = annotations.table
+    table = annotations
     written = {text: ontology.resolve(text) for text in table["term"].unique()}
     unknown = Counter(text for text in table["term"] if written[text] is None)
     kept = {text for text, term in written.items() if term is not None and PHENOTYPE in ontology.ancestors[term]}
@@ -207,21 +197,33 @@ def disease_terms(annotations: Annotations, ontology: Ontology, *, unstated: flo
     terms = tuple(t for t in ontology.ids if t in named and t != PHENOTYPE and PHENOTYPE in ontology.ancestors[t])
     column_of = {term: column for column, term in enumerate(terms)}
     stated = present.groupby(["disease", "term"], sort=False)["frequency"].max().fillna(unstated)
-    rows = np.array([row_of[disease] for disease, _ in stated.index])
-    places = [np.array([column_of[a] for a in ontology.ancestors[t] if a in column_of]) for _, t in stated.index]
-    sizes = [len(columns) for columns in places]
-    closed = largest_of(np.repeat(rows, sizes), np.concatenate(places), np.repeat(stated.to_numpy(), sizes))
+    above = {term: [column_of[a] for a in ontology.ancestors[term] if a in column_of] for term in terms}
+    closed = [
+        (row_of[disease], column, p)
+        for disease, term, p in stated.reset_index().itertuples(index=False)
+        for column in above[term]
+    ]
+    negated = table[table["negated"] & table["disease"].isin(diseases)]
+    below: dict[str, list[int]] = {term: [] for term in negated["term"]}
+    for term, column in column_of.items():
+        for ancestor in ontology.ancestors[term] & below.keys():
+            below[ancestor].append(column)
+    pairs = zip(negated["disease"], negated["term"], strict=True)
+    absent = [(row_of[d], column, 0.0) for d, term in pairs for column in below[term]]
     floor, size = 1.0 / (2 * len(diseases)), len(terms)
-    means = np.bincount(closed[1], weights=closed[2], minlength=size) / len(diseases)
-    edges = [(column_of[t], column_of[above]) for t in terms for above in ontology.parents[t] if above in column_of]
-    absent = _negated_places(table[table["negated"]], row_of, column_of, ontology)
-    no = np.zeros(len(absent[0]))
-    row, column, value = largest_of(*(np.r_[known, more] for known, more in zip(closed, (*absent, no), strict=True)))
+    entries = pd.DataFrame([*closed, *absent], columns=["row", "column", "p"])
+    known, whole = (
+        part.groupby(["row", "column"])["p"].max().reset_index() for part in (entries[: len(closed)], entries)
+    )
+    means = np.bincount(known["column"], weights=known["p"], minlength=size) / len(diseases)
+    edges = [(column_of[t], column_of[parent]) for t in terms for parent in ontology.parents[t] if parent in column_of]
     return DiseaseTerms(
         diseases,
         tuple(present.drop_duplicates("disease")["name"]),
         terms,
-        sparse.csr_array((np.clip(value, floor, 1.0 - floor), (row, column)), shape=(len(diseases), size)),
+        sparse.csr_array(
+            (whole["p"].clip(floor, 1.0 - floor), (whole["row"], whole["column"])), shape=(len(diseases), size)
+        ),
         np.clip(means, floor, 1.0 - floor),
         sparse.csr_array(
             (np.ones(len(edges), np.int8), np.array(edges, np.int64).reshape(-1, 2).T), shape=(size, size)
@@ -269,19 +271,6 @@ def _annotation_rows(file: Path, faults: list[Fault]) -> list[tuple[str, str, st
     return rows
 
 
-def _negated_places(
-    negated: pd.DataFrame, row_of: Mapping[str, int], column_of: Mapping[str, int], ontology: Ontology
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows and columns of each negated term and all that lies below it."""
-    below: dict[str, list[int]] = {term: [] for term in negated["term"].unique()}
-    for term, column in column_of.items():
-        for above in ontology.ancestors[term] & below.keys():
-            below[above].append(column)
-    pairs = [(row_of[d], below[t]) for d, t in zip(negated["disease"], negated["term"], strict=True) if d in row_of]
-    rows = np.repeat(np.array([row for row, _ in pairs], dtype=np.int64), [len(columns) for _, columns in pairs])
-    return rows, np.array([column for _, below_it in pairs for column in below_it], dtype=np.int64)
-
-
 def bundle_from_hpo(
     annotations: str | Path,
     ontology: str | Path,
@@ -310,7 +299,8 @@ def bundle_from_hpo(
     BundleError : a file is none of its kind; nothing is written then.
 
     """
-    files = {"annotations": Path(annotations), "ontology": Path(ontology)}
+    files = Path(annotations), Path(ontology)
+    digests = [f"{path.name}, SHA-256 {sha256_of(path)}" if path.is_file() else path.name for path in files]
     read, terms = read_annotations(annotations), read_ontology(ontology)
     known = disease_terms(read, terms, unstated=unstated)
     depth, organ = _places(known)
@@ -320,6 +310,13 @@ def bundle_from_hpo(
     child, parent = known.parents.nonzero()
     prices = {"depth": depth, "organ": np.where(np.isin(organ, VISIBLE), SEEN, TESTED)}.get(costs)
     space = np.array(features, dtype=object)
+    labels = [terms.names[term] for term in known.terms]
+    counted = Counter(labels)
+    aliases = {
+        name: (term, *terms.ids_of[term], *([label] if label and counted[label] == 1 else []))
+        for name, term, label in zip(features, known.terms, labels, strict=True)
+    }
+    unread = read[(read["said"] != "") & read["frequency"].isna()]
     table = pd.DataFrame({"feature": features, "kind": "binary", "p_low": 0.0, "p_high": known.background})
     write_bundle(
         out,
@@ -337,8 +334,19 @@ def bundle_from_hpo(
         ),
         pairwise=pd.DataFrame(columns=["entity", "feature_a", "feature_b", "potential"]),
         costs=None if prices is None else dict(zip(features, prices.tolist(), strict=True)),
-        aliases=_aliases(known, terms, features),
-        provenance=_provenance(read, known, terms, files, date, unstated),
+        aliases=aliases,
+        provenance={
+            "model": "none: annotations by the Human Phenotype Ontology Consortium",
+            "prompts": "none",
+            "consensus": f"the largest stated frequency; {unstated:g} where none is stated; the floor where negated",
+            "date": date,
+            "annotations": digests[0],
+            "ontology": f"{terms.version}: {digests[1]}",
+            "citation": CITED,
+            "root": PHENOTYPE,
+            "unread_frequencies": unread["said"].value_counts(sort=False).to_dict(),
+            "unknown_terms": dict(known.unknown),
+        },
         licence=TERMS_OF_USE,
         table=features_of(table.assign(values="0 absent, 1 present")),
         implies=pd.DataFrame({"feature": space[child], "parent": space[parent]}),
@@ -367,33 +375,3 @@ def _places(known: DiseaseTerms) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
         if above >= 0:
             depth[term], organ[term] = depth[above] + 1, organ[above]
     return depth, organ
-
-
-def _aliases(known: DiseaseTerms, terms: Ontology, features: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The ids of each term, and its label where no other term has it."""
-    labels = [terms.names[term] for term in known.terms]
-    counted = pd.Series(labels).value_counts()
-    return {
-        name: (term, *sorted(terms.ids_of(term)), *([label] if label and counted[label] == 1 else []))
-        for name, term, label in zip(features, known.terms, labels, strict=True)
-    }
-
-
-def _provenance(
-    read: Annotations, known: DiseaseTerms, terms: Ontology, files: Mapping[str, Path], date: str, unstated: float
-) -> dict[str, Any]:
-    digests = {
-        what: f"{path.name}, SHA-256 {sha256_of(path)}" if path.is_file() else path.name for what, path in files.items()
-    }
-    return {
-        "model": "none: annotations by the Human Phenotype Ontology Consortium",
-        "prompts": "none",
-        "consensus": f"the largest stated frequency; {unstated:g} where none is stated; the floor where negated",
-        "date": date,
-        "annotations": digests["annotations"],
-        "ontology": f"{terms.version}: {digests['ontology']}",
-        "citation": CITED,
-        "root": PHENOTYPE,
-        "unread_frequencies": dict(read.unread),
-        "unknown_terms": dict(known.unknown),
-    }

@@ -79,19 +79,16 @@ class Ontology:
 
     def _among(self, current: str, newer: Ontology) -> str | None:
         """What this ontology calls a term of a newer one, by any of its ids there."""
-        ids = (current, *sorted(newer.ids_of(current)))
+        ids = (current, *newer.ids_of[current])
         return next((found for other in ids if (found := self.resolve(other)) is not None), None)
 
-    def ids_of(self, term: str) -> frozenset[str]:
-        """The other ids of a current one."""
-        return self._by_current.get(term, frozenset())
-
     @cached_property
-    def _by_current(self) -> dict[str, frozenset[str]]:
-        found: dict[str, set[str]] = {}
-        for other, current in self.other_ids.items():
-            found.setdefault(current, set()).add(other)
-        return {current: frozenset(others) for current, others in found.items()}
+    def ids_of(self) -> Mapping[str, tuple[str, ...]]:
+        """The other ids of each current one, sorted."""
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(self.names, ())
+        for other, current in sorted(self.other_ids.items()):
+            found[current] = (*found[current], other)
+        return found
 
 
 def read_ontology(path: str | Path) -> Ontology:

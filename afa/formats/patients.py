@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,7 +153,16 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
     CohortError.raise_for(read.faults.listed())
     table = pd.DataFrame(dict(read.columns), columns=list(COLUMNS))
     rows = {disease: row for row, disease in enumerate(known.diseases)}
-    place = _placing(known, ontology, newer)
+    columns = {term: column for column, term in enumerate(known.terms)}
+
+    @cache
+    def place(term: str, *, near: bool) -> tuple[int, ...]:
+        """The places of a term: its own, or `near` those of its nearest known ancestors."""
+        ids, how = ontology.place(term, newer)
+        if near:
+            ids = tuple(one for each in ids for one in ontology.lowest(ontology.ancestors[each] & columns.keys()))
+        return tuple(sorted({columns[one] for one in ids if one in columns and (near or how != "ancestor")}))
+
     ancestors, found = known.hierarchy.ancestors, []
     table = table[table["disease_id"].isin(list(rows))]
     for name, paper, disease, observed, excluded in zip(*(table[column] for column in COLUMNS), strict=True):
@@ -218,20 +228,3 @@ def chosen(patients: Sequence[Patient], later_than: int, of_each_paper: int) -> 
     if not kept:
         raise CohortError(Fault("patients", f"none later than PMID:{later_than}", "one or more", "lower --later-than"))
     return kept
-
-
-def _placing(known: DiseaseTerms, ontology: Ontology, newer: Ontology) -> Callable[..., tuple[int, ...]]:
-    """What finds the places of a term: its own, or `near` those of its nearest known ancestors."""
-    columns = {term: column for column, term in enumerate(known.terms)}
-    kept: dict[tuple[str, bool], tuple[int, ...]] = {}
-
-    def place(term: str, *, near: bool) -> tuple[int, ...]:
-        if (term, near) not in kept:
-            ids, how = ontology.place(term, newer)
-            ids = ids if near or how != "ancestor" else ()
-            if near:
-                ids = tuple(one for each in ids for one in ontology.lowest(ontology.ancestors[each] & columns.keys()))
-            kept[term, near] = tuple(sorted({columns[one] for one in ids if one in columns}))
-        return kept[term, near]
-
-    return place
