@@ -129,7 +129,7 @@ def _read_folder(folder: Path) -> Reading:
             step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
             faults.append(Fault(str(path), "no such file", "a CSV file", step))
     header, wrong = header_of(folder / HEADER, str(folder / HEADER))
-    return assembled(folder, header, [*wrong, *faults, *_digest_faults(folder, header)], tables)
+    return assembled(folder, header, [*wrong, *faults], tables, _digest_faults(folder, header))
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
@@ -174,10 +174,17 @@ def bundle_of_tables(
     return read.bundle
 
 
-def assembled(place: Path | str, header: Header, faults: list[Fault], tables: Mapping[str, CsvTable]) -> Reading:
+def assembled(
+    place: Path | str,
+    header: Header,
+    faults: Sequence[Fault],
+    tables: Mapping[str, CsvTable],
+    digest_faults: Sequence[Fault] = (),
+) -> Reading:
     """The bundle of a header and the tables beside it, by file name; or all their faults.
 
-    place : the folder, or what the source of tables in memory is called. faults : what is known to be wrong.
+    place : the folder, or what the source of tables in memory is called. faults, digest_faults : what
+    is known to be wrong.
     """
     listed = f"listed in {HEADER if isinstance(place, Path) else place}"
     rows = {name: _no_rows(name) for name in REQUIRED_COLUMNS} | dict(tables)
@@ -219,7 +226,7 @@ def assembled(place: Path | str, header: Header, faults: list[Fault], tables: Ma
     )
     stated = stated_rows(rows["unary.csv"], unary, rates)
 
-    faults = faults + _sound_faults(rows, table_faults)
+    faults = [*faults, *_sound_faults(rows, table_faults), *digest_faults]
     if not faults:
         faults += group_faults(rows["groups.csv"], rows["pairwise.csv"], rates, features, pairwise)
     if not faults and "costs.csv" in tables:
