@@ -39,7 +39,8 @@ MATHEMATICS = (
 NOT_MATHEMATICS = ("engine/warm", "engine/compile", "engine/kept", "*/__init__", "allocate/check")
 TESTS = (
     *("test_mrf", "test_base_rates", "test_bracket", "test_closure", "test_shared_closure", "test_copeland"),
-    *("test_gain", "test_preference", "test_layer0", "stages/test_layer0_lift", "stages/test_layer1"),
+    *("test_gain", "test_preference", "test_population", "test_layer0"),
+    *("stages/test_layer0_lift", "stages/test_layer1"),
     *("inference/test_*", "planner/test_*", "allocate/test_allocat*", "engine/test_*"),
 )
 OF_COMPILED_KERNELS = ("engine/test_engine_cache", "engine/test_engine_warm")

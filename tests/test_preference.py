@@ -310,6 +310,11 @@ def test_votes_by_hand_with_zero_votes_against_both(seen, for_a, for_b, without_
     assert kl_nonzero(VOTERS, seen)[1, 0] == pytest.approx(-without_zeros)
 
 
+def test_entities_that_state_nothing_have_no_votes():
+    silent = pair([0.0, 0.0], [0.0, 0.0])
+    assert not np.any(sign_votes(silent, [(0, 1), (1, -1)]))
+
+
 def test_two_orders_of_the_same_observations_can_vote_for_different_entities():
     """D = x0 - 3 x0 x1. x0 = 1 first votes for a, then x1 (now -3) for b; x1 first has no vote, then x0 is for b."""
     coupling = np.array([[0.0, -3.0], [-3.0, 0.0]])

@@ -89,6 +89,28 @@ def test_potentials_whose_sums_are_rounded_are_called_alike(case, gamma):
     np.testing.assert_array_equal(compiled(bundle, observed, gamma), sides(ends))
 
 
+@pytest.mark.parametrize("silent", [0, 1])
+@pytest.mark.parametrize("observed", [{}, {0: 1}, {2: -1}])
+def test_a_duel_with_an_entity_that_states_nothing_has_the_sums_of_its_definition(silent, observed):
+    couplings = np.zeros((2, 3, 3))
+    couplings[1 - silent, 0, 1] = couplings[1 - silent, 1, 0] = 0.5
+    unary = np.zeros((2, 3))
+    unary[1 - silent] = [2.0, -1.0, 0.5]
+    bundle = bundle_of(unary, couplings)
+    packed = pack(bundle)
+    state, evidence = new_state(packed), [Evidence.of(bundle.mrf(entity)) for entity in bundle.entities]
+    for feature, value in observed.items():
+        condition(packed, state, feature, value)
+        evidence = [one.observe(feature, value) for one in evidence]
+    solve_all(packed, state, ITERATION, True)
+    sums = duel(packed, state, 0, 1)
+    marginals = [mean_field(one.mrf, one).marginals for one in evidence]
+    assert sums.variance == pytest.approx(duel_variance(*evidence, *marginals), abs=1e-3)
+    models = [bundle.mrf(entity) for entity in bundle.entities]
+    low, high = l1_interval(Evidence.of(models[0] - models[1], {bundle.features[j]: v for j, v in observed.items()}))
+    assert sums.budget == pytest.approx((high - low) / 2)
+
+
 @pytest.mark.parametrize("gamma", [GAMMA, 0.5])
 def test_vote_calls_are_those_of_the_kl_interval_for_any_counts(gamma):
     bundle = bundle_of([[1.0], [0.0]], np.zeros((2, 1, 1)))
