@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from afa.csvfile import quoted
 from afa.elicit.record import Question
 from afa.elicit.study import (
     ANCHOR,
@@ -281,7 +282,7 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """
     inner, notes = _unwrapped(text)
     try:
-        document = json.loads(inner, object_pairs_hook=_unique_keys)
+        document = json.loads(inner, object_pairs_hook=unique_keys)
         try:
             return schema.model_validate_json(inner), notes
         except ValidationError as error:
@@ -330,10 +331,12 @@ def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> s
     return note
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a `ValueError` names a key that stands twice in it."""
     document = dict(pairs)
     if len(document) < len(pairs):
-        raise ValueError("a key stands twice in one object")
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"key {quoted(twice)} given twice in one object")
     return document
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import reprlib
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator, Field, field_validator
 
-from afa.csvfile import LONGEST_NAME, earlier_row, first_of, name_column, number_column, read_table
-from afa.elicit.answers import RecordedGene
+from afa.csvfile import LONGEST_NAME, earlier_row, first_of, is_name, name_column, number_column, quoted, read_table
+from afa.elicit.answers import RecordedGene, RecordedUnary, unique_keys
 from afa.elicit.record import (
     ENTRIES,
     MERGED,
@@ -28,12 +29,12 @@ from afa.elicit.record import (
     first_answer,
 )
 from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
-from afa.elicit.tables import PAIR_SIGN, SIGN
-from afa.errors import ElicitationError, Fault
+from afa.elicit.tables import PAIR_SIGN
+from afa.errors import ConfigError, ElicitationError, Fault
 from afa.files import atomic_file, atomic_folder, read_whole
+from afa.yamlfile import check_model
 
 RUNS = ("r1", "r2", "r3")
-GENE_KEYS = tuple(RecordedGene.model_fields)
 PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")
 
 
@@ -64,78 +65,56 @@ def imported(folder: str | Path) -> list[Entry]:
     return entries
 
 
+def _a_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError(f"text of at most {LONGEST_NAME} characters, none of them invisible, without spaces around it")
+    return text
+
+
+class _Gene(RecordedGene):
+    """A gene of a file: its symbol can name something, and a table can hold its texts."""
+
+    gene_symbol: Annotated[str, AfterValidator(_a_name)]
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _can_be_written(cls, value: Any) -> Any:
+        if isinstance(value, str) and re.search("[\0\ud800-\udfff]", value):
+            raise ValueError("text without NUL and halves of characters")
+        return value
+
+
+class _Unary(RecordedUnary):
+    """The answer of a file: some genes, each once."""
+
+    genes: Annotated[list[_Gene], Field(min_length=1)]  # type: ignore[assignment]
+
+    @field_validator("genes")
+    @classmethod
+    def _each_once(cls, genes: list[_Gene]) -> list[_Gene]:
+        symbol, times = Counter(gene.gene_symbol for gene in genes).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"each gene once, not {symbol} twice")
+        return genes
+
+
 def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
     """The entry of one answer file; what is wrong with it is added to `faults`."""
     text = ""
     try:
         text = read_whole(path).decode("utf-8-sig").replace("\r\n", "\n")
-        faults += _answer_faults(path, json.loads(text, object_pairs_hook=_unique_keys), phenotype, run)
+        answer = check_model(json.loads(text, object_pairs_hook=unique_keys), _Unary, str(path))
+        for key, found, named in (("phenotype", answer.phenotype, phenotype), ("run", answer.run, run)):
+            if found != named:
+                expected = f"{named!r}, as the file is named"
+                faults.append(Fault(f"{path}, key {key}", quoted(found), expected, "move or correct it"))
+    except ConfigError as error:
+        faults += error.faults
     except OSError as error:
         faults.append(Fault(str(path), error.strerror or "an error", "the answer of this run", "add the file"))
     except (ValueError, RecursionError) as error:
         faults.append(Fault(str(path), f"text that is not JSON ({error})", "one JSON object", "correct the file"))
     return _entry(Question(UNARY, {"phenotype": phenotype}, run), text)
-
-
-def _answer_faults(path: Path, document: Any, phenotype: str, run: str) -> Iterator[Fault]:
-    if not isinstance(document, dict) or not isinstance(document.get("genes"), list) or not document["genes"]:
-        expected = "an object with phenotype, run and a list of genes that is not empty"
-        yield Fault(f"{path}, key genes", "no such list", expected, "correct the answer")
-        return
-    for key, value in (("phenotype", phenotype), ("run", run)):
-        if document.get(key) != value:
-            expected = f"{value!r}, as the file is named"
-            yield Fault(f"{path}, key {key}", _short(document.get(key)), expected, "move or correct it")
-    yield from _key_faults(str(path), document, ("phenotype", "run", "genes"), missing=False)
-    seen: dict[str, int] = {}
-    for index, gene in enumerate(document["genes"]):
-        where = f"{path}, gene {index}"
-        yield from _gene_faults(where, gene)
-        symbol = gene.get("gene_symbol") if isinstance(gene, dict) else None
-        if isinstance(symbol, str) and seen.setdefault(symbol, index) != index:
-            found = f"{symbol}, as in gene {seen[symbol]}"
-            yield Fault(f"{where}, key gene_symbol", found, "each gene once in an answer", "remove one")
-
-
-def _gene_faults(where: str, gene: Any) -> Iterator[Fault]:
-    """What is wrong with one gene of an answer; genes are counted from 0, as in the JSON list."""
-    if not isinstance(gene, dict):
-        yield Fault(where, _short(gene), "an object", "correct the answer")
-        return
-    yield from _key_faults(where, gene, GENE_KEYS, missing=True)
-    for key in (key for key in GENE_KEYS if key in gene and key != "lit_prob"):
-        value = gene[key]
-        if not isinstance(value, str) or (key == "gene_symbol" and (not value or value != value.strip())):
-            yield Fault(f"{where}, key {key}", _short(value), "text", "correct the answer")
-        elif not _can_be_written(value):
-            expected = "text without NUL and halves of characters"
-            yield Fault(f"{where}, key {key}", _short(value), expected, "correct the answer")
-        elif key == "gene_symbol" and not (value.isprintable() and len(value) <= LONGEST_NAME):
-            expected = f"a name of at most {LONGEST_NAME} characters, none of them invisible"
-            yield Fault(f"{where}, key {key}", _short(value), expected, "correct the answer")
-        elif key == "direction_in_disease" and value not in SIGN:
-            yield Fault(f"{where}, key {key}", _short(value), " or ".join(SIGN), "correct the answer")
-    probability = gene.get("lit_prob", 0.0)
-    if isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 <= probability <= 1:
-        yield Fault(f"{where}, key lit_prob", _short(probability), "a number in [0, 1]", "correct the answer")
-
-
-def _key_faults(where: str, document: Mapping[str, Any], keys: Sequence[str], *, missing: bool) -> list[Fault]:
-    step = f"the keys are {', '.join(keys)}"
-    faults = [
-        Fault(f"{where}, key {key}", "an unknown key", "no such key", step) for key in document if key not in keys
-    ]
-    if missing:
-        faults += [Fault(f"{where}, key {key}", "nothing", "a value", step) for key in keys if key not in document]
-    return faults
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"key {twice[:LONGEST_NAME]!r} given twice")
-    return document
 
 
 def _pairs(path: Path, phenotype: str, faults: list[Fault]) -> Iterator[Entry]:
@@ -165,14 +144,6 @@ def _entry(question: Question, raw: str) -> Entry:
     names = ("model", "parameters", "prompt_digest", "messages", "time", "tokens")
     unknown: dict[str, Any] = dict.fromkeys(names, UNKNOWN)
     return Entry(question=question, outcome="answered", raw=raw, detail="", attempt=1, **unknown)
-
-
-def _can_be_written(text: str) -> bool:
-    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
-
-
-def _short(value: Any) -> str:
-    return reprlib.repr(value)[:60]
 
 
 class Recorded:

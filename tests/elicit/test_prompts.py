@@ -290,7 +290,7 @@ def test_an_answer_is_read_by_its_schema():
         ("[" * 100_000, "the whole answer: no JSON"),
         ("null", "the whole answer: Input should be an object"),
         (f"{_pair()} {_pair()}", "the whole answer: no JSON"),
-        (_pair()[:-1] + ', "lit_prob": 0.9}', "no JSON .a key stands twice"),
+        (_pair()[:-1] + ', "lit_prob": 0.9}', "no JSON .key 'lit_prob' given twice"),
         (_pair(lit_prob="0.5"), "lit_prob: Input should be a valid number"),
         (_pair(lit_prob=None), "lit_prob"),
         (_pair(lit_prob=1.01), "lit_prob"),

@@ -125,57 +125,74 @@ def test_a_json_key_given_twice_is_refused(record: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
-    [("run", "r2", "'r1'"), ("phenotype", "gastritis", "'colitis'"), ("run", None, "'r1'")],
+    [("run", "r2", "'r1'"), ("phenotype", "gastritis", "'colitis'")],
 )
 def test_an_answer_must_be_of_the_run_and_phenotype_of_its_file(
-    record: Path, key: str, value: str | None, expected: str
+    record: Path, key: str, value: str, expected: str
 ) -> None:
     edit(answer_of(record), lambda document: document.update({key: value}))
     expected = f"raw/unary/r1/colitis.json, key {key}: found {value!r}; expected {expected}, as the file is named"
     assert refused(record).startswith(expected)
 
 
-@pytest.mark.parametrize("genes", [[], None, "A, B"])
-def test_an_answer_without_genes_is_refused(record: Path, genes: object) -> None:
+@pytest.mark.parametrize(
+    ("genes", "said"),
+    [
+        ([], "[]; expected at least 1 of them"),
+        (None, "nothing; expected a list"),
+        ("A, B", "'A, B'; expected a list"),
+    ],
+)
+def test_an_answer_without_genes_is_refused(record: Path, genes: object, said: str) -> None:
     edit(answer_of(record), lambda document: document.update(genes=genes))
-    assert refused(record).startswith("raw/unary/r1/colitis.json, key genes: found no such list")
+    assert refused(record).startswith(f"raw/unary/r1/colitis.json, key genes: found {said}")
+
+
+def test_an_answer_that_names_no_run_is_refused(record: Path) -> None:
+    edit(answer_of(record), lambda document: document.update(run=None))
+    assert refused(record).startswith("raw/unary/r1/colitis.json, key run: found nothing; expected text")
 
 
 @pytest.mark.parametrize(
     ("key", "value", "found", "expected"),
     [
-        ("direction_in_disease", "up", "'up'", "Upregulated or Downregulated"),
-        ("lit_prob", 1.5, "1.5", "a number in [0, 1]"),
-        ("lit_prob", "0.5", "'0.5'", "a number in [0, 1]"),
-        ("lit_prob", True, "True", "a number in [0, 1]"),
-        ("lit_prob", float("nan"), "nan", "a number in [0, 1]"),
-        ("gene_symbol", "", "''", "text"),
-        ("gene_symbol", " A", "' A'", "text"),
-        ("tissue", 3, "3", "text"),
-        ("certainty", 1, "an unknown key", "no such key"),
+        ("direction_in_disease", "up", "'up'", "'Upregulated' or 'Downregulated'"),
+        ("lit_prob", 1.5, "1.5", "less than or equal to 1"),
+        ("lit_prob", "0.5", "'0.5'", "a number"),
+        ("lit_prob", True, "True", "a number"),
+        ("lit_prob", float("nan"), "nan", "less than or equal to 1"),
+        ("gene_symbol", "", "''", "text of at most 200 characters, none of them invisible, without spaces around it"),
+        (
+            "gene_symbol",
+            " A",
+            "' A'",
+            "text of at most 200 characters, none of them invisible, without spaces around it",
+        ),
+        ("tissue", 3, "3", "text; put it in quotes"),
+        ("certainty", 1, "an unknown key", "only known keys"),
     ],
 )
 def test_a_wrong_value_is_named_by_file_gene_and_key(
     record: Path, key: str, value: object, found: str, expected: str
 ) -> None:
     edit(answer_of(record), lambda document: document["genes"][1].update({key: value}))
-    where = f"raw/unary/r1/colitis.json, gene 1, key {key}"
+    where = f"raw/unary/r1/colitis.json, key genes.1.{key}"
     assert refused(record).startswith(f"{where}: found {found}; expected {expected}. Next step: ")
 
 
 def test_a_missing_key_is_named(record: Path) -> None:
     edit(answer_of(record), lambda document: document["genes"][2].pop("lit_prob"))
-    assert refused(record).startswith("raw/unary/r1/colitis.json, gene 2, key lit_prob: found nothing")
+    assert refused(record).startswith("raw/unary/r1/colitis.json, key genes.2.lit_prob: found nothing")
 
 
 def test_a_gene_that_is_not_an_object_is_refused(record: Path) -> None:
     edit(answer_of(record), lambda document: document["genes"].append("MUC2"))
-    assert refused(record).startswith("raw/unary/r1/colitis.json, gene 3: found 'MUC2'; expected an object")
+    assert refused(record).startswith("raw/unary/r1/colitis.json, key genes.3: found 'MUC2'; expected a mapping")
 
 
 def test_a_gene_named_twice_in_one_answer_is_refused(record: Path) -> None:
     edit(answer_of(record), lambda document: document["genes"].append(gene("A")))
-    assert refused(record).startswith("raw/unary/r1/colitis.json, gene 3, key gene_symbol: found A, as in gene 0")
+    assert "expected each gene once, not A twice" in refused(record)
 
 
 @pytest.mark.parametrize(
