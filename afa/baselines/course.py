@@ -27,8 +27,8 @@ from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, read_answer
 from afa.elicit.budget import Budget, Used
 from afa.elicit.client import Client
 from afa.elicit.live import Terms, ask_all
-from afa.elicit.prompts import prompt_digest, render
-from afa.elicit.record import UNKNOWN, Entry, Outcome, Question, Record, Request, request_key
+from afa.elicit.prompts import key_of, render
+from afa.elicit.record import UNKNOWN, Entry, Outcome, Question, Record, Request
 from afa.elicit.study import Endpoint, Manner
 from afa.errors import ElicitationError, Fault
 
@@ -268,22 +268,29 @@ def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = Fa
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """The answers of one model in a store, without any call. manner : as they were asked.
+class Source:
+    """The answers of one model in a store, and of the client, where there is one, to what the store has none to.
 
-    Raises
-    ------
-    ElicitationError : on asking, a question that the store has no answer to.
-
+    manner : as they were asked.
     """
 
     store: Record
     model: str
     manner: Manner
+    client: Client | None = None
+    concurrency: int = 4
 
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
-        """The answer to each, or the last attempt where as many were made as `manner` makes."""
-        found = [self._entry(request) for request in requests]
+        """The answer to each, or the last attempt where as many were made as `manner` makes.
+
+        Raises
+        ------
+        ElicitationError : without a client, a question that the store has no answer to; else as of `ask_all`.
+
+        """
+        if self.client is not None:
+            return ask_all(requests, self.client, concurrency=self.concurrency, progress=False)
+        found = [self.store.settled(self._key(request), self.manner.answers) for request in requests]
         lacking = [request for request, entry in zip(requests, found, strict=True) if entry is None]
         if lacking:
             question = lacking[0].question
@@ -294,17 +301,14 @@ class Recorded:
         return [entry for entry in found if entry is not None]
 
     def attempts(self, request: Request) -> list[Entry]:
-        """All that was ever tried."""
-        digest, parameters = prompt_digest(request.question.prompt), self.manner.parameters
-        return self.store.attempts(request_key(request.question, self.model, parameters, digest, request.digest))
+        """All that was ever tried, in earlier runs too."""
+        return self.store.attempts(self._key(request))
 
-    def _entry(self, request: Request) -> Entry | None:
-        earlier = [entry for entry in self.attempts(request) if entry.outcome != "failed"]
-        answer = next((entry for entry in earlier if entry.outcome == "answered"), None)
-        return answer or (earlier[-1] if len(earlier) >= self.manner.answers else None)
+    def _key(self, request: Request) -> str:
+        return key_of(request, self.model, self.manner)
 
 
-def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Recorded:
+def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Source:
     """The answers to these prompts; of the only model that there is unless one is named.
 
     Raises
@@ -317,40 +321,17 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
         found = f"answers of {len(models)} models{': ' if models else ''}{', '.join(models)}"
         step = "name one with baselines.model" if models else "run live first, or name another folder"
         raise ElicitationError(Fault(str(store.folder), found, "of one model", step))
-    return Recorded(store, model or models[0], manner)
+    return Source(store, model or models[0], manner)
 
 
-@dataclass(frozen=True)
-class Live:
-    """A model that is asked what its record does not have."""
-
-    client: Client
-    concurrency: int = 4
-
-    @property
-    def model(self) -> str:
-        return self.client.endpoint.model
-
-    def answers(self, requests: Sequence[Request]) -> list[Entry]:
-        """As of `afa.elicit.live.ask_all`."""
-        return ask_all(requests, self.client, concurrency=self.concurrency, progress=False)
-
-    def attempts(self, request: Request) -> list[Entry]:
-        """All that was ever tried, in earlier runs too."""
-        return self.client.record.attempts(self.client.key(request))
-
-
-Source = Recorded | Live
-"""Where answers come from."""
-
-
-def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Live:
-    """A client whose caps count what the record has cost before."""
+def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Source:
+    """A model that is asked what its record does not have, with caps that count what the record has cost before."""
     budget = Budget(Record(record), terms.caps, terms.prices)
-    return Live(Client(replace(endpoint, model=model or endpoint.model), budget, manner), terms.concurrency)
+    client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
+    return Source(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
-def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, source: Live) -> Used:
+def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
     """What is left to ask uses at most, where each turn is answered at the first call.
 
     At checkpoints along an order of ours all wordings are known. Turn by turn they hang on the answers: then it is the
@@ -364,8 +345,8 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, sourc
         entry, question = _stand_in(trial, briefing), next(course)
         try:
             while True:
-                if source.client.recorded(question) is None:
-                    used += source.client.expected(question)
+                if client.recorded(question) is None:
+                    used += client.expected(question)
                 question = course.send(entry(question))
         except StopIteration:
             pass

@@ -250,7 +250,7 @@ def experiment_baselines(
 ) -> None:
     """Let language models plan, by recorded answers or live, and our planner for the same patients."""
     from afa.baselines import Protocol, prompts_of
-    from afa.baselines.course import Live, Source, estimate, live, recorded
+    from afa.baselines.course import estimate, live, recorded
     from afa.baselines.stage import TABLES, Setting, run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown
@@ -273,13 +273,13 @@ def experiment_baselines(
     prices = Prices(asks.prompt_price, asks.answer_price)
     if asks.live:
         terms = Terms(Caps(asks.calls, asks.tokens, asks.money), prices, asks.no_caps, asks.at_once)
-        source: Source = live(record, Endpoint.from_environment(), manner, terms, chosen.model)
+        source = live(record, Endpoint.from_environment(), manner, terms, chosen.model)
     else:
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     def before(trials: Sequence[tuple[Trial, Briefing]]) -> None:
-        if isinstance(source, Live):
-            typer.echo(f"left to ask: {shown(estimate(trials, plan, source), prices)}")
+        if source.client is not None:
+            typer.echo(f"left to ask: {shown(estimate(trials, plan, source.client), prices)}")
 
     tables = run_baselines(
         Setting.of(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
@@ -289,7 +289,7 @@ def experiment_baselines(
         before=before,
         progress=asks.live,
     )
-    if isinstance(source, Live):
+    if source.client is not None:
         typer.echo(f"the record has used: {shown(source.client.budget.used, prices)}")
     write_tables(tables, out)
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from afa.elicit.answers import ANSWERS, Answer, beside_the_question, read_wrapped
 from afa.elicit.budget import Budget, Used
-from afa.elicit.prompts import answer_schema, prompt_digest, with_fault
-from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request, request_key
+from afa.elicit.prompts import answer_schema, key_of, prompt_digest, with_fault
+from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request
 from afa.elicit.study import Endpoint, Manner
-from afa.elicit.web import Bounds, HttpReply, ReplyError, called, seconds_asked_for, unreadable
+from afa.elicit.web import Bounds, ReplyError, called, seconds_asked_for, unreadable
 from afa.errors import ElicitationError, Fault
 
 LARGEST = 4 << 20
@@ -48,16 +48,6 @@ class Reply:
     model: str = UNKNOWN
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """A call without a reply. wait : seconds that the endpoint asks for. free : the endpoint has not worked on it."""
-
-    detail: str
-    wait: float | None = None
-    free: bool = False
-    fatal: bool = False
-
-
 class Client:
     """Asks one model, and writes every attempt, its wording and its tries to the record; safe from threads."""
 
@@ -77,14 +67,11 @@ class Client:
 
     def key(self, request: Request) -> str:
         """Key of the request in the record."""
-        digest = prompt_digest(request.question.prompt)
-        return request_key(request.question, self.endpoint.model, self.manner.parameters, digest, request.digest)
+        return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
         """What `ask` gives without a call: the answer, or the last attempt where no more are to be made; else None."""
-        earlier = self._attempts(request)
-        answer = next((entry for entry in earlier if entry.outcome == "answered"), None)
-        return answer or (earlier[-1] if len(earlier) >= self.manner.answers else None)
+        return self.record.settled(self.key(request), self.manner.answers)
 
     def is_busy(self, request: Request) -> bool:
         """Whether another process asks this just now."""
@@ -117,62 +104,46 @@ class Client:
                 return last
         return known
 
-    def _attempts(self, request: Request) -> list[Entry]:
-        """Replies of the model to a request; failures of the endpoint are no attempts."""
-        return [entry for entry in self.record.attempts(self.key(request)) if entry.outcome != "failed"]
-
     def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
-        """One more attempt, written down, which carries the fault of the one before; None where another makes it."""
-        recorded = self.record.attempts(self.key(request))
-        earlier = [entry for entry in recorded if entry.outcome != "failed"]
+        """One more attempt, written down, which carries the fault of the one before; None where another makes it.
+
+        Calls are made until one has a reply, `Manner.calls` of them at most.
+        """
+        key, prompt = self.key(request), request.question.prompt
+        attempts, earlier = len(self.record.attempts(key)), self.record.replies(key)
         fault = earlier[-1].detail if earlier and earlier[-1].outcome in ("unparsable", "incomplete") else ""
         messages = with_fault(request.messages, fault)
         if fault:
             self.record.keep(messages)
-        reply, name = self._called(request, messages, len(recorded), stop)
-        if reply is None:
-            return None
-        if isinstance(reply, _Failure):
-            entry = self._entry(request, len(earlier) + 1, "failed", reply.detail, Reply("", None))
-            self.record.append(entry)
-            return entry
-        try:
-            # The text is judged as it is written down, so that what counts as answered can be read again.
-            reply = replace(reply, text=self._writable(reply.text))
-            outcome, detail = judged(reply, ANSWERS[request.question.prompt], request.question.values)
-            entry = self._entry(request, len(earlier) + 1, outcome, detail, reply)
-            self.record.append(entry)
-        finally:
-            # Only now: a try that has ended without an entry would be made again by another process.
-            self.budget.end(name, reply.tokens)
-        return entry
-
-    def _called(
-        self, request: Request, messages: Messages, attempts: int, stop: threading.Event
-    ) -> tuple[Reply | _Failure | None, str]:
-        """A reply with the name of its try, which is open still; or the last failure, after as many as there may be."""
-        key, expected = self.key(request), self._expected(request.question.prompt, messages)
-        reply: Reply | _Failure | None = None
+        failure, expected = None, self._expected(prompt, messages)
         for turn in range(self.manner.calls):
             self._wait_for_endpoint(stop)
-            if stop.is_set():
-                break
-            name = self.budget.begin(key, expected, attempts)
+            name = None if stop.is_set() else self.budget.begin(key, expected, attempts)
             if name is None:
-                return reply, ""
-            reply = self._tried(request.question.prompt, messages)
-            if isinstance(reply, Reply):
-                self._count(reply)
-                return reply, name
-            self.budget.end(name, (0, 0) if reply.free else None)
-            self._count(reply)
-            if turn + 1 == self.manner.calls or stop.is_set():
                 break
-            if reply.wait is None:
-                self._pause(_back_off(turn), stop)
-        return reply, ""
+            try:
+                reply = self._reply(prompt, messages)
+            except ReplyError as error:
+                failure = error
+                self.budget.end(name, (0, 0) if error.free else None)
+                self._count(error)
+                if error.wait is None and turn + 1 < self.manner.calls and not stop.is_set():
+                    self._pause(_back_off(turn), stop)
+                continue
+            try:
+                self._failures = 0
+                # The text is judged as it is written down, so that what counts as answered can be read again.
+                reply = replace(reply, text=self._writable(reply.text))
+                outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
+                return self._recorded(request, len(earlier) + 1, outcome, detail, reply)
+            finally:
+                # Only now: a try that has ended without an entry would be made again by another process.
+                self.budget.end(name, reply.tokens)
+        if failure is None:
+            return None
+        return self._recorded(request, len(earlier) + 1, "failed", failure.found, Reply("", None))
 
-    def _count(self, reply: Reply | _Failure) -> None:
+    def _count(self, failure: ReplyError) -> None:
         """Close the endpoint for all threads as long as it asks for, or stop where it is of no use to go on.
 
         Raises
@@ -181,21 +152,19 @@ class Client:
 
         """
         with self._lock:
-            self._failures = 0 if isinstance(reply, Reply) else self._failures + 1
+            self._failures += 1
             failures = self._failures
-            if isinstance(reply, _Failure) and reply.wait is not None:
-                self._closed_until = max(self._closed_until, time.monotonic() + reply.wait)
-        if isinstance(reply, Reply):
-            return
+            if failure.wait is not None:
+                self._closed_until = max(self._closed_until, time.monotonic() + failure.wait)
         found, step = "", "run again, which asks what is left; what was answered is kept"
-        if reply.fatal:
-            found = reply.detail
+        if failure.fatal:
+            found = failure.found
             step = "check the address, the model, the key and the manner of asking; what was answered is kept"
-        elif reply.wait is not None and reply.wait > self.manner.patience:
-            until = datetime.fromtimestamp(min(time.time() + reply.wait, 4e9), UTC).isoformat(" ", "seconds")
-            found, step = f"{reply.detail}; it asks to wait until {until}", f"run again after {until}"
+        elif failure.wait is not None and failure.wait > self.manner.patience:
+            until = datetime.fromtimestamp(min(time.time() + failure.wait, 4e9), UTC).isoformat(" ", "seconds")
+            found, step = f"{failure.found}; it asks to wait until {until}", f"run again after {until}"
         elif failures >= self.manner.failures:
-            found = f"no reply to {failures} calls in a row; the last: {reply.detail}"
+            found = f"no reply to {failures} calls in a row; the last: {failure.found}"
         if found:
             raise ElicitationError(Fault(self.endpoint.base_url, found, "an answer", step))
 
@@ -208,29 +177,22 @@ class Client:
             with self._lock:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
-    def _tried(self, prompt: str, messages: Messages) -> Reply | _Failure:
-        """One call."""
+    def _reply(self, prompt: str, messages: Messages) -> Reply:
+        """The reply to one call, or a `ReplyError`."""
         url = self.endpoint.base_url.rstrip("/") + "/chat/completions"
         headers = {"Authorization": f"Bearer {self.endpoint.key}", "User-Agent": "afa"}
-        try:
-            reply = called("POST", url, self._bounds, headers=headers, json=self._document(prompt, messages))
-            if reply.status != 200:
-                return self._refused(reply)
+        reply = called("POST", url, self._bounds, headers=headers, json=self._document(prompt, messages))
+        if reply.status == 200:
             return read_reply(reply.body)
-        except ReplyError as error:
-            return _Failure(error.found)
-
-    def _refused(self, reply: HttpReply) -> Reply | _Failure:
-        """What a status other than 200 means."""
         detail, code = _error(reply.body)
         detail = self._writable(" ".join(f"HTTP status {reply.status}: {detail}".split()))[:500]
-        if 300 <= reply.status < 400:
-            return _Failure(f"{detail}, a redirect, which is not followed", free=True, fatal=True)
         if reply.status == 400 and code in FILTERED:
             return Reply("", "content_filter", detail, (0, 0))
-        fatal = (reply.status not in AGAIN and reply.status < 500) or code == EXHAUSTED
         wait = seconds_asked_for(reply.headers, time.time()) or None
-        return _Failure(detail, wait, free=True, fatal=fatal)
+        if is_redirect := 300 <= reply.status < 400:
+            detail, wait = f"{detail}, a redirect, which is not followed", None
+        fatal = is_redirect or (reply.status not in AGAIN and reply.status < 500) or code == EXHAUSTED
+        raise ReplyError(detail, again=not fatal, wait=wait, free=True, fatal=fatal)
 
     def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
         """The body of a request."""
@@ -262,8 +224,8 @@ class Client:
         else:
             self._sleep(seconds)
 
-    def _entry(self, request: Request, attempt: int, outcome: Outcome, detail: str, reply: Reply) -> Entry:
-        return Entry(
+    def _recorded(self, request: Request, attempt: int, outcome: Outcome, detail: str, reply: Reply) -> Entry:
+        entry = Entry(
             question=request.question,
             model=self.endpoint.model,
             parameters=self.manner.parameters,
@@ -278,6 +240,8 @@ class Client:
             served_model=self._writable(reply.model),
             endpoint=self.endpoint.base_url,
         )
+        self.record.append(entry)
+        return entry
 
     def _writable(self, text: str) -> str:
         """The text as it can be written down: without the key, and a question mark for half of a character."""

@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, Templa
 from jinja2.meta import find_referenced_templates
 
 from afa.elicit.answers import ANSWERS, TEXT_LENGTH
-from afa.elicit.record import Entry, Messages, Question, Request
-from afa.elicit.study import Study
+from afa.elicit.record import Entry, Messages, Question, Request, request_key
+from afa.elicit.study import Manner, Study
 from afa.errors import ElicitationError, Fault
 
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
@@ -130,6 +130,12 @@ def prompt_digest(name: str) -> str:
             pending += [str(part) for part in find_referenced_templates(_environment().parse(sources[template]))]
     parts = json.dumps([sorted(sources.items()), ANSWERS[name].model_json_schema()], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def key_of(request: Request, model: str, manner: Manner) -> str:
+    """Key, in a record, of what a model is asked in a manner."""
+    digest = prompt_digest(request.question.prompt)
+    return request_key(request.question, model, manner.parameters, digest, request.digest)
 
 
 def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:

@@ -285,6 +285,16 @@ class Record:
         with self._lock:
             return list(self._known().get(key, ()))
 
+    def replies(self, key: str) -> list[Entry]:
+        """Replies of a model to a request; failures of the endpoint are no attempts."""
+        return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
+
+    def settled(self, key: str, most: int) -> Entry | None:
+        """The answer to a request, or the last reply where no more than `most` are asked for; else None."""
+        replies = self.replies(key)
+        answered = (entry for entry in replies if entry.outcome == "answered")
+        return next(answered, replies[-1] if len(replies) >= most else None)
+
     def entries(self) -> Iterator[Entry]:
         """All entries, by key and time, the same whatever files they lie in."""
         with self._lock:

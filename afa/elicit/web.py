@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from itertools import count
@@ -62,12 +62,20 @@ class Bounds:
 USUAL = Bounds()
 
 
+@dataclass(eq=False)
 class ReplyError(Exception):
-    """A reply that is not what was asked for; `again`: another attempt may succeed, `wait`: seconds asked for."""
+    """A reply that is not what was asked for.
 
-    def __init__(self, found: str, expected: str = "an answer", *, again: bool, wait: float | None = None) -> None:
-        super().__init__(found)
-        self.found, self.expected, self.again, self.wait = found, expected, again, wait
+    again : another attempt may succeed. wait : seconds asked for. free : the service has not worked on it. fatal : no
+    other question will be answered either.
+    """
+
+    found: str
+    expected: str = "an answer"
+    again: bool = field(kw_only=True)
+    wait: float | None = None
+    free: bool = False
+    fatal: bool = False
 
 
 @dataclass(frozen=True)

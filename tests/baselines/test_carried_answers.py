@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from afa.baselines import Protocol, prompts_of
-from afa.baselines.course import Recorded, recorded
+from afa.baselines.course import Source, recorded
 from afa.baselines.stage import Setting, run_baselines
 from afa.bundle import Bundle
 from afa.cohort import geo
@@ -44,7 +44,7 @@ def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Bas
     return language_models(check_run_config({"cohort": name, **settings}))
 
 
-def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], Recorded]:
+def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], Source]:
     study = load_study(ROOT / asked.study)
     names = ("methods", "tasks", "turns", "order", "rounds", "patients", "seed", "entities")
     plan = Protocol(**{key: getattr(asked, key) for key in names}, answers=study.settings.manner.answers)
