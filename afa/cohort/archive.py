@@ -178,56 +178,41 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 
 
 def tar_damage(path: Path) -> Damage | None:
-    """A tar must open, and its last member must be followed by a block of zeros, which `tarfile` does not insist on."""
-    strange = strange_header(path)
-    if strange is not None:
-        return Damage(f"a tar archive with {strange}", "one of plain files")
-    last = "its start"
-    try:
-        with tarfile.open(path, "r:") as archive:
-            for member in archive:
-                last = f"member {member.name}"
-            end = archive.offset
-    except (tarfile.TarError, OSError, ValueError) as error:
-        if last == "its start":
-            return Damage(f"bytes that are not a tar archive ({error})", "a tar archive")
-        return Damage(f"a tar archive that breaks off after {last}", "one that reads to its end", truncated=True)
-    with path.open("rb") as stream:
-        stream.seek(end)
-        closing = stream.read(tarfile.BLOCKSIZE)
-    if len(closing) < tarfile.BLOCKSIZE:
-        return Damage(f"a tar archive that breaks off after {last}", "one that reads to its end", truncated=True)
-    if any(closing):
-        return Damage(f"a tar archive that is damaged after {last}", "one that reads to its end")
-    return None
+    """What is wrong with the headers of a tar archive, which must end with a block of zeros; None if nothing.
 
-
-def strange_header(path: Path) -> str | None:
-    """What is strange about the first header that no archive of plain files needs; None where there is none.
-
-    Some versions of `tarfile` go round in circles after a negative size, take hours over a long extended header, or
-    recurse once for each header that extends the next.
-
-    Headers that cannot be read end the search: they are for `tarfile` to refuse.
+    Read before `tarfile` does, some versions of which go round in circles after a negative size, take hours over a long
+    extended header, or recurse once for each header that extends the next. No archive of plain files needs such ones.
     """
+    last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:
-        offset, extensions = 0, 0
         while True:
             stream.seek(offset)
             try:
                 header = tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
-            except tarfile.HeaderError:
-                return None
+            except tarfile.EOFHeaderError:
+                break
+            except tarfile.HeaderError as error:
+                if not last:
+                    return Damage(f"bytes that are not a tar archive ({error})", "a tar archive")
+                ends = isinstance(error, tarfile.EmptyHeaderError | tarfile.TruncatedHeaderError)
+                how = "breaks off" if ends else "is damaged"
+                return Damage(f"a tar archive that {how} after {last}", "one that reads to its end", truncated=ends)
             extensions = extensions + 1 if header.type in _EXTENSIONS else 0
-            strange = _strange(header, stream, extensions)
-            if strange is not None:
-                return f"{strange} at byte {offset}"
+            if strange := _strange(header, stream, extensions):
+                return Damage(f"a tar archive with {strange} at byte {offset}", "one of plain files")
+            last = last if header.type in _EXTENSIONS else f"member {header.name}"
             has_data = header.isreg() or header.type not in tarfile.SUPPORTED_TYPES or header.type in _EXTENSIONS
             blocks = -(-header.size // tarfile.BLOCKSIZE) if has_data else 0
             offset += (1 + blocks) * tarfile.BLOCKSIZE
+    try:
+        with tarfile.open(path, "r:") as archive:
+            archive.getmembers()
+    except (tarfile.TarError, OSError, ValueError) as error:
+        return Damage(f"a tar archive with headers that cannot be read ({error})", "one of plain files")
+    return None
 
 
-def _strange(header: tarfile.TarInfo, stream: BinaryIO, extensions: int) -> str | None:
+def _strange(header: tarfile.TarInfo, stream: BinaryIO, extensions: int) -> str:
     if not 0 <= header.size < _IMPOSSIBLE:
         return "a member of negative or impossible size"
     if header.type == tarfile.GNUTYPE_SPARSE:
@@ -235,4 +220,4 @@ def _strange(header: tarfile.TarInfo, stream: BinaryIO, extensions: int) -> str 
     if header.type in _EXTENSIONS and (header.size > LONGEST_EXTENSION or extensions > _MOST_IN_A_ROW):
         return "an extended header without end"
     records = stream.read(header.size) if header.type in _PAX else b""
-    return "an extended header that redefines a member's size" if any(w in records for w in _REDEFINED) else None
+    return "an extended header that redefines a member's size" if any(w in records for w in _REDEFINED) else ""

@@ -2,7 +2,7 @@
 
 GEO itself was out of reach when this was written: it was tested against local servers that misbehave in the ways a
 public server does, not against GEO. Built on pooch, which does not resume a broken transfer: each attempt begins at the
-first byte, and whatever goes wrong in it ends in one `AttemptError`, which says whether to try again.
+first byte, and whatever goes wrong in it ends in one `ReplyError`, which says whether to try again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pooch
 import requests
 
 from afa.cohort.archive import Damage, damage_of
-from afa.elicit.web import TRANSIENT, Clock, seconds_asked_for, within
+from afa.elicit.web import TRANSIENT, Clock, ReplyError, seconds_asked_for, tried, within
 from afa.errors import DownloadError, Fault
 from afa.files import atomic_file, sha256_of
 
@@ -29,17 +29,6 @@ BY_HAND = "try again later, or put the file in this place by hand"
 _CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
-
-
-class AttemptError(Exception):
-    """What was found, expected and to be done; `again`: another attempt may succeed; `retry_after`: that header."""
-
-    def __init__(
-        self, found: str, expected: str, next_step: str, *, again: bool = False, retry_after: str = ""
-    ) -> None:
-        super().__init__(found)
-        self.found, self.expected, self.next_step = found, expected, next_step
-        self.again, self.retry_after = again, retry_after
 
 
 def download(
@@ -65,9 +54,14 @@ def download(
     target = Path(target)
     try:
         if not _is_kept(target, sha256):
-            _until_done(partial(attempt, url, target, sha256, timeout), url, retries, deadline, backoff, clock)
-    except AttemptError as failed:
-        raise DownloadError(Fault(f"{url} -> {target}", failed.found, failed.expected, failed.next_step)) from None
+            once = partial(attempt, url, target, sha256, timeout, clock)
+            longest = LONGEST_WAIT
+            tried(once, url, retries=retries, backoff=backoff, longest=longest, clock=clock, deadline=deadline)
+    except ReplyError as failed:
+        step = failed.step
+        if failed.wait is not None:
+            step = f"run this again in {failed.wait:.0f} seconds, as the server asks"
+        raise DownloadError(Fault(f"{url} -> {target}", failed.found, failed.expected, step)) from None
     except OSError as error:
         raise DownloadError(_disk_fault(target, error)) from None
     return target
@@ -99,10 +93,10 @@ def check_hash(path: Path, sha256: str | None) -> str:
     return actual
 
 
-def attempt(url: str, target: Path, sha256: str | None, timeout: float, left: float) -> None:
+def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: Clock, left: float) -> None:
     """Fetch once, with silences of at most `timeout` and within `left` seconds, then check, then rename to `target`.
 
-    Raises `AttemptError`, or `OSError` where the disk is at fault; `target` is then as it was.
+    Raises `ReplyError`, or `OSError` where the disk is at fault; `target` is then as it was.
     """
     reply = _Reply()
     fetch = pooch.HTTPDownloader(
@@ -113,11 +107,11 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, left: fl
         hooks={"response": reply.note},
     )
     found = f"no whole file in the {left:.3g} seconds that were left"
-    late = AttemptError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
+    late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
         # The file is closed once time is up, so that a thread that is given up ends when it next writes.
         with temporary.open("wb") as stream:
-            _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply)
+            _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
 
 
@@ -149,36 +143,36 @@ class _Reply:
         return self.header("Content-Type").partition(";")[0].strip().lower() in {"text/html", "application/xhtml+xml"}
 
 
-def _explained(call: Callable[[], None], reply: _Reply) -> None:
-    """Run `call`, and say as a `AttemptError` what the libraries say in many exceptions."""
+def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
+    """Run `call`, and say as a `ReplyError` what the libraries say in many exceptions."""
     network = f"check the network and its proxy; {BY_HAND}"
     try:
         call()
     except requests.HTTPError:
-        raise _refused(reply) from None
+        raise _refused(reply, clock) from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-        raise AttemptError(f"a truncated reply ({_reason(error)})", "the whole file", BY_HAND, again=True) from None
+        raise ReplyError(f"a truncated reply ({_reason(error)})", "the whole file", BY_HAND, again=True) from None
     except requests.TooManyRedirects:
         step = f"open the address in a browser; {BY_HAND}"
-        raise AttemptError("redirects that do not end", "the file", step) from None
+        raise ReplyError("redirects that do not end", "the file", step) from None
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
-        raise AttemptError("an address that is not http or https", "one that is", "correct the address") from None
+        raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
     except requests.exceptions.InvalidProxyURL as error:
-        raise AttemptError(f"a proxy that cannot be used ({_reason(error)})", "its address", network) from None
+        raise ReplyError(f"a proxy that cannot be used ({_reason(error)})", "its address", network) from None
     except ValueError as error:
         # Of requests and urllib3: an address, ours or that of a redirect, or a header that cannot be read.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
-        raise AttemptError(found, "the file", f"check the address; {BY_HAND}") from None
+        raise ReplyError(found, "the file", f"check the address; {BY_HAND}") from None
     except requests.RequestException as error:
-        raise AttemptError(f"no answer ({_reason(error)})", "the file", network, again=True) from None
+        raise ReplyError(f"no answer ({_reason(error)})", "the file", network, again=True) from None
     except OSError as error:
         if error.errno is not None:
             raise
         # requests reports a certificate bundle that is not there in this way.
-        raise AttemptError(_reason(error), "usable settings of the network", network) from None
+        raise ReplyError(_reason(error), "usable settings of the network", network) from None
 
 
-def _refused(reply: _Reply) -> AttemptError:
+def _refused(reply: _Reply, clock: Clock) -> ReplyError:
     """The failure that an HTTP status of 400 or more stands for."""
     assert reply.response is not None
     status = reply.response.status_code
@@ -186,17 +180,17 @@ def _refused(reply: _Reply) -> AttemptError:
     found = f"HTTP status {status}{page}"
     if status in {404, 410}:
         step = "check the series and the file name in the cohort's config against GEO's folder"
-        return AttemptError(found, "the file", step)
-    retry_after = reply.header("Retry-After") if status in {429, 503} else ""
-    return AttemptError(found, "the file", BY_HAND, again=status in TRANSIENT, retry_after=retry_after)
+        return ReplyError(found, "the file", step)
+    wait = seconds_asked_for(reply.response.headers, clock.time()) if status in {429, 503} else None
+    return ReplyError(found, "the file", BY_HAND, again=status in TRANSIENT, wait=wait)
 
 
 def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
-    """Raise `AttemptError` unless the fetched bytes are whole, are not a page, and have the hash that is expected."""
+    """Raise `ReplyError` unless the fetched bytes are whole, are not a page, and have the hash that is expected."""
     size = path.stat().st_size
     length = reply.length
     if length is not None and length != size:
-        raise AttemptError(f"a truncated reply ({size} bytes)", f"{length} bytes", BY_HAND, again=True)
+        raise ReplyError(f"a truncated reply ({size} bytes)", f"{length} bytes", BY_HAND, again=True)
     damage = damage_of(path)
     if reply.is_html and size:
         damage = Damage("an HTML page", "the file itself")
@@ -204,11 +198,11 @@ def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
         # Without a length, a lost connection shows only in the file's own end.
         again = damage.truncated and length is None
         step = f"open the address in a browser to see what the server says; {BY_HAND}"
-        raise AttemptError(damage.found, damage.expected, step, again=again)
+        raise ReplyError(damage.found, damage.expected, step, again=again)
     actual = sha256_of(path)
     if sha256 is not None and actual != sha256:
         step = "try again; if the server's file has changed, correct the hash in the cohort's config"
-        raise AttemptError(f"a file with SHA-256 {actual}", f"SHA-256 {sha256}", step)
+        raise ReplyError(f"a file with SHA-256 {actual}", f"SHA-256 {sha256}", step)
 
 
 def _reason(error: BaseException) -> str:
@@ -234,40 +228,6 @@ def _is_kept(target: Path, sha256: str | None) -> bool:
     if found is not None:
         log.warning("%s: found %s; fetching it again", target, found)
     return found is None
-
-
-def _until_done(
-    once: Callable[[float], None], url: str, retries: int, deadline: float, backoff: float, clock: Clock
-) -> None:
-    """Call `once` with the seconds left, up to `retries` times again; raises the last `AttemptError`."""
-    end = clock.monotonic() + deadline
-    for number in range(1, retries + 2):
-        try:
-            once(end - clock.monotonic())
-        except AttemptError as failed:
-            asked = seconds_asked_for({"Retry-After": failed.retry_after}, clock.time())
-            wait = min(backoff * 2 ** (number - 1) if asked is None else asked, LONGEST_WAIT)
-            if number > 1:
-                failed.found += f" ({number} attempts)"
-            if asked is not None:
-                failed.next_step = f"run this again in {asked:.0f} seconds, as the server asks"
-            if not failed.again or number > retries:
-                raise
-            if clock.monotonic() + wait >= end:
-                failed.found += f", and no time for another attempt within {deadline:g} seconds"
-                raise
-            log.warning("%s: %s; %s (%d left)", url, failed.found, _plan(asked, wait), retries + 1 - number)
-            clock.sleep(wait)
-        else:
-            return
-
-
-def _plan(asked: float | None, wait: float) -> str:
-    """What is done after a failed attempt, in words."""
-    if asked is None:
-        return f"trying again in {wait:g} seconds"
-    capped = ", the longest wait" if asked > wait else ""
-    return f"the server asks for {asked:.0f} seconds (Retry-After): trying again in {wait:g} seconds{capped}"
 
 
 def _disk_fault(target: Path, error: OSError) -> Fault:

@@ -14,8 +14,10 @@ import math
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -57,10 +59,6 @@ class Layout:
     read: Collection[int]
     allow_negative: bool
 
-    def acceptable(self, values: np.ndarray) -> bool:
-        """Whether all values are finite and, unless allowed, none is negative."""
-        return bool(np.isfinite(values).all()) and (self.allow_negative or bool((values >= 0).all()))
-
 
 def read_gene_matrix(
     path: Path, column_of: Mapping[str, str], wanted: Collection[str], *, allow_negative: bool = False
@@ -80,9 +78,7 @@ def read_gene_matrix(
     kept: list[np.ndarray] = []
     total = np.zeros(len(position))
     n_rows = 0
-    for block_ids, block in _blocks(path, layout):
-        if not layout.acceptable(block):
-            raise CohortError(_first_fault(path, layout))
+    for block_ids, block in _blocks(layout, partial(open_binary, path)):
         n_rows += len(block_ids)
         for row_id, row in zip(block_ids, block, strict=True):
             # Row by row: numpy's own sum would depend on the block size in the last digit.
@@ -142,32 +138,26 @@ def _positions(path: Path, column_of: Mapping[str, str], columns: list[str]) -> 
     return {sample: at[column] for sample, column in column_of.items()}
 
 
-def _blocks(path: Path, layout: Layout) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Row ids and values (rows, samples) of one block of lines after another."""
+def _blocks(layout: Layout, opened: Callable[[], BinaryIO]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Row ids and values (rows, samples) of one block of lines after another; a `CohortError` names the first fault."""
     types = {"id": pa.string(), **{str(i): pa.float64() for i in layout.read}}
-    try:
-        with reading(path), open_binary(path) as stream:
-            reader = pa_csv.open_csv(
-                stream,
-                pa_csv.ReadOptions(
-                    use_threads=False,
-                    block_size=_BLOCK,
-                    skip_rows=1,
-                    column_names=["id", *map(str, range(len(layout.columns)))],
-                ),
-                pa_csv.ParseOptions(delimiter=layout.separator),
-                pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
-            )
-            for batch in reader:
-                columns = [column.to_numpy() for column in batch.columns[1:]]
-                yield batch.column(0).to_pylist(), np.column_stack(columns)
-    except pa.ArrowInvalid:
-        raise CohortError(_first_fault(path, layout)) from None
-
-
-def _first_fault(path: Path, layout: Layout) -> Fault:
-    with reading(path), open_binary(path) as stream:
-        return wrong_cell(lines_of(stream), layout)
+    names = ["id", *map(str, range(len(layout.columns)))]
+    with suppress(pa.ArrowInvalid), reading(layout.where), opened() as stream:
+        reader = pa_csv.open_csv(
+            stream,
+            pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, skip_rows=1, column_names=names),
+            pa_csv.ParseOptions(delimiter=layout.separator),
+            pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
+        )
+        for batch in reader:
+            values = np.column_stack([column.to_numpy() for column in batch.columns[1:]])
+            if not np.isfinite(values).all() or not (layout.allow_negative or (values >= 0).all()):
+                break
+            yield batch.column(0).to_pylist(), values
+        else:
+            return
+    with reading(layout.where), opened() as stream:
+        raise CohortError(wrong_cell(lines_of(stream), layout))
 
 
 def _some(names: list[str], most: int = 10) -> str:
@@ -295,22 +285,12 @@ def _columns(where: str, text: bytes, allow_negative: bool) -> tuple[pd.Index[st
         raise CohortError(Fault(f"{where}, line 1", found, "two fields: row id and sample", _TAR_AGAIN)) from None
     if len(header) != 2:
         raise CohortError(Fault(f"{where}, line 1", f"{len(header)} fields", "two: row id and sample", _TAR_AGAIN))
-    layout = Layout(where, "\t", header[1:], (0,), allow_negative)
-    try:
-        table = pa_csv.read_csv(
-            io.BytesIO(text),
-            pa_csv.ReadOptions(use_threads=False, skip_rows=1, column_names=["id", "value"]),
-            pa_csv.ParseOptions(delimiter="\t"),
-            pa_csv.ConvertOptions(column_types={"id": pa.string(), "value": pa.float64()}, null_values=[]),
-        )
-    except pa.ArrowInvalid:
-        raise CohortError(wrong_cell(lines_of(io.BytesIO(text)), layout)) from None
-    values = table["value"].to_numpy()
-    if not len(values):
+    if not text[text.find(b"\n") + 1 :].strip():
         raise CohortError(Fault(where, "no row after the header", "at least one", _TAR_AGAIN))
-    if not layout.acceptable(values):
-        raise CohortError(wrong_cell(lines_of(io.BytesIO(text)), layout))
-    return pd.Index(table["id"].to_pylist(), dtype=str), values
+    layout = Layout(where, "\t", header[1:], (0,), allow_negative)
+    blocks = list(_blocks(layout, lambda: io.BytesIO(text)))
+    ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
+    return pd.Index(ids, dtype=str), np.concatenate([block[:, 0] for _, block in blocks])
 
 
 def _in_order(where: str, own: pd.Index[str], column: np.ndarray, ids: pd.Index[str]) -> np.ndarray:

@@ -177,7 +177,7 @@ def tree(body: bytes) -> Element:
         nonlocal depth
         depth += 1
         if depth > DEEPEST:
-            raise ReplyError(f"XML nested deeper than {DEEPEST}", "records", again=False)
+            raise ReplyError(f"XML nested deeper than {DEEPEST}", "records")
         builder.start(tag, attributes)
 
     def end(tag: str) -> None:
@@ -187,7 +187,7 @@ def tree(body: bytes) -> Element:
 
     def refused(*_: object) -> None:
         # One entity made of others can fill the memory, and one from outside can read a file.
-        raise ReplyError("XML with entities of its own", "records", again=False)
+        raise ReplyError("XML with entities of its own", "records")
 
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -211,7 +211,7 @@ def _numbers(body: bytes) -> tuple[int, list[str]]:
     if not isinstance(numbers, list) or not isinstance(total, str) or not re.fullmatch(r"\d{1,12}", total, re.ASCII):
         raise ReplyError("a reply without idlist and count", "numbers of records", again=True)
     if not all(isinstance(number, str) and _PMID.fullmatch(number) for number in numbers):
-        raise ReplyError("an idlist with other things than numbers", "numbers of records", again=False)
+        raise ReplyError("an idlist with other things than numbers", "numbers of records")
     return int(total), list(dict.fromkeys(numbers))
 
 

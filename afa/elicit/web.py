@@ -66,13 +66,14 @@ USUAL = Bounds()
 class ReplyError(Exception):
     """A reply that is not what was asked for.
 
-    again : another attempt may succeed. wait : seconds asked for. free : the service has not worked on it. fatal : no
-    other question will be answered either.
+    again : another attempt may succeed. wait : seconds asked for. step : what a reader may do. free : the service has
+    not worked on it. fatal : no other question will be answered either.
     """
 
     found: str
     expected: str = "an answer"
-    again: bool = field(kw_only=True)
+    step: str = ""
+    again: bool = field(default=False, kw_only=True)
     wait: float | None = None
     free: bool = False
     fatal: bool = False
@@ -137,18 +138,18 @@ def _called(
             **sent,
         ) as reply:
             if reply.headers.get("Content-Encoding", "identity") != "identity":
-                raise ReplyError("a compressed reply", "a plain one, as was asked for", again=False)
+                raise ReplyError("a compressed reply", "a plain one, as was asked for")
             body = bytearray()
             while chunk := reply.raw.read1(_CHUNK):
                 body += chunk
                 if len(body) > bounds.largest:
                     found = f"a reply of more than {bounds.largest} bytes"
-                    raise ReplyError(found, "less, for what was asked", again=False)
+                    raise ReplyError(found, "less, for what was asked")
                 if time.monotonic() > end:
                     raise late
             return HttpReply(reply.status_code, reply.headers, bytes(body))
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
-        raise ReplyError("an address that cannot be asked", "http or https", again=False) from None
+        raise ReplyError("an address that cannot be asked", "http or https") from None
     except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
         silent = ReplyError(f"silence for {bounds.timeout:g} seconds", again=True)
         raise (silent if bounds.timeout < bounds.deadline else late) from None
@@ -167,6 +168,47 @@ def _cause(error: requests.RequestException) -> str:
     reason = getattr(error.args[0] if error.args else None, "reason", None)
     parts = re.search(r"\] (.*)$", str(reason or ""))
     return f"{type(error).__name__}: {parts.group(1)}" if parts else type(error).__name__
+
+
+def tried(
+    once: Callable[[float], Parsed],
+    where: str,
+    *,
+    retries: int,
+    backoff: float,
+    longest: float,
+    clock: Clock,
+    deadline: float = math.inf,
+) -> Parsed:
+    """What `once` gives, which is told the seconds left; called up to `retries` times again where its error says so.
+
+    Before another attempt are `backoff` seconds, doubled each time, or those that the service asks for, but at most
+    `longest`; each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
+
+    Raises
+    ------
+    ReplyError : of the last attempt.
+
+    """
+    end = clock.monotonic() + deadline
+    for number in count(1):
+        try:
+            return once(end - clock.monotonic())
+        except ReplyError as error:
+            wait = min(backoff * 2 ** (number - 1) if error.wait is None else error.wait, longest)
+            error.found += f" ({number} attempts)" if number > 1 else ""
+            if not error.again or number > retries:
+                raise
+            if clock.monotonic() + wait >= end:
+                error.found += f", and no time for another attempt within {deadline:g} seconds"
+                raise
+            plan = f"trying again in {wait:g} seconds"
+            if error.wait is not None:
+                capped = ", the longest wait" if error.wait > wait else ""
+                plan = f"the server asks for {error.wait:.0f} seconds (Retry-After): {plan}{capped}"
+            log.warning("%s: %s; %s (%d left)", where, error.found, plan, retries + 1 - number)
+            clock.sleep(wait)
+    raise AssertionError("unreachable")
 
 
 class Pace:
@@ -210,21 +252,20 @@ class Web:
         ElicitationError : the last attempt failed; it names the address, without the fields of a POST.
 
         """
-        for number in count(1):
+
+        def once(_: float) -> Parsed:
             self._pace.wait()
-            try:
-                return parse(self._body(method, url, fields))
-            except ReplyError as error:
-                if not error.again or number > self._bounds.retries:
-                    found = f"{error.found} ({number} attempts)" if number > 1 else error.found
-                    step = "try again later; what was retrieved so far is kept"
-                    if not error.again:
-                        step = "check the address and the question; what was retrieved so far is kept"
-                    raise ElicitationError(Fault(url, found, error.expected, step)) from None
-                wait = min(self._bounds.backoff * 2 ** (number - 1) if error.wait is None else error.wait, LONGEST_WAIT)
-                log.warning("%s: %s; trying again in %g seconds", url, error.found, wait)
-            self._clock.sleep(wait)
-        raise AssertionError("unreachable")
+            return parse(self._body(method, url, fields))
+
+        try:
+            bounds = self._bounds
+            return tried(
+                once, url, retries=bounds.retries, backoff=bounds.backoff, longest=LONGEST_WAIT, clock=self._clock
+            )
+        except ReplyError as error:
+            step = "try again later" if error.again else "check the address and the question"
+            step += "; what was retrieved so far is kept"
+            raise ElicitationError(Fault(url, error.found, error.expected, step)) from None
 
     def _body(self, method: str, url: str, fields: Mapping[str, str]) -> bytes:
         sent = {"params" if method == "GET" else "data": fields}
