@@ -187,14 +187,15 @@ def tar_damage(path: Path) -> Damage | None:
     with path.open("rb") as stream:
         while True:
             stream.seek(offset)
-            try:
-                header = tarfile.TarInfo.frombuf(stream.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
-            except tarfile.EOFHeaderError:
+            block = stream.read(tarfile.BLOCKSIZE)
+            if block == bytes(tarfile.BLOCKSIZE):
                 break
+            try:
+                header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
             except tarfile.HeaderError as error:
                 if not last:
                     return Damage(f"bytes that are not a tar archive ({error})", "a tar archive")
-                ends = isinstance(error, tarfile.EmptyHeaderError | tarfile.TruncatedHeaderError)
+                ends = len(block) < tarfile.BLOCKSIZE
                 how = "breaks off" if ends else "is damaged"
                 return Damage(f"a tar archive that {how} after {last}", "one that reads to its end", truncated=ends)
             extensions = extensions + 1 if header.type in _EXTENSIONS else 0

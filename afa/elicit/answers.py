@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -345,28 +345,28 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
     if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
     if isinstance(answer, AnchorAnswer):
-        asked, given = values["partners"].split(), Counter(pair.gene2 for pair in answer.pairs)
-        lacking = [gene for gene in asked if gene not in given]
-        others = [gene for gene, times in given.items() if times > 1 or gene not in asked]
         if answer.gene1 != values["gene1"]:
             return f"gene1: an answer on {answer.gene1[:80]!r}"
-        if lacking:
-            return f"pairs: none with {', '.join(lacking)}"
-        if others:
-            return f"pairs: {', '.join(others)[:200]}, not asked for or twice"
+        return _beside_the_names("pairs", values["partners"].split(), [pair.gene2 for pair in answer.pairs])
     if isinstance(answer, (CutsAnswer, RatesAnswer)):
-        return _beside_the_features(answer, json.loads(values["features"]))
+        ends = json.loads(values["features"])
+        other = _beside_the_names("features", ends, [each.feature for each in answer.features])
+        return other or (_of_no_side(answer, ends) if isinstance(answer, RatesAnswer) else "")
     return ""
 
 
-def _beside_the_features(answer: CutsAnswer | RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
-    """Features that were not asked for, twice or left out; probabilities of a side that does not exist."""
-    given = Counter(each.feature for each in answer.features)
-    if lacking := [name for name in ends if name not in given]:
-        return f"features: none with {', '.join(lacking)}"
-    if others := [name for name, times in given.items() if times > 1 or name not in ends]:
-        return f"features: {', '.join(others)[:200]}, not asked for or twice"
-    for each in answer.features if isinstance(answer, RatesAnswer) else ():
+def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -> str:
+    """Names that were left out, not asked for, or given twice."""
+    if lacking := [name for name in asked if name not in given]:
+        return f"{what}: none with {', '.join(lacking)}"
+    if others := [name for name, times in Counter(given).items() if times > 1 or name not in asked]:
+        return f"{what}: {', '.join(others)[:200]}, not asked for or twice"
+    return ""
+
+
+def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
+    """Probabilities of a side that does not exist."""
+    for each in answer.features:
         low, high = ends[each.feature] or (None, None)
         for end, other, name in ((low, high, "low"), (high, low, "high")):
             stated = max(getattr(each, f"p_{name}_with"), getattr(each, f"p_{name}_without"))

@@ -315,29 +315,24 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(voters, ignore_index=True)
 
 
-def pooled_shares(voters: pd.DataFrame, unary: pd.DataFrame) -> pd.DataFrame:
-    """The pooled `SHARES` of each row of `unary`, of features with three values; NaN where no voter speaks (F7).
+def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[np.bool_]) -> pd.DataFrame:
+    """The `SHARES` of pairs of entity and feature, pooled over voters; NaN where no voter speaks (F7).
 
     Parameters
     ----------
     voters
-        As `read_voters` gives them.
-    unary
-        Columns entity, feature.
-
-    Returns
-    -------
-    DataFrame : (n_rows,) `SHARES`, to 6 digits
+        Columns voter, entity, feature and `SHARES`, as `read_voters` gives them.
+    possible
+        (n_pairs, 3) or (3,) Which values can occur.
 
     """
-    pairs = pd.MultiIndex.from_frame(unary[["entity", "feature"]])
-    said = [rows.set_index(["entity", "feature"]).reindex(pairs) for _, rows in voters.groupby("voter")]
-    table = pd.DataFrame(index=unary.index)
+    said = [rows.set_index(["entity", "feature"]).reindex(pairs) for _, rows in voters.groupby("voter", sort=False)]
+    table = pd.DataFrame(columns=list(SHARES), index=pairs, dtype=np.float64)
     for state in ("with", "without"):
         each = np.stack([three_values(rows[f"p_low_{state}"], rows[f"p_high_{state}"]) for rows in said])
-        pooled = pool(each, np.ones(3, dtype=bool))
-        table[f"p_low_{state}"], table[f"p_high_{state}"] = pooled[:, 0].round(6), pooled[:, 2].round(6)
-    return table[list(SHARES)]
+        pooled = pool(each, possible)
+        table[f"p_low_{state}"], table[f"p_high_{state}"] = pooled[:, 0], pooled[:, 2]
+    return table
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
@@ -357,18 +352,9 @@ def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
 
     """
     entities = list(dict.fromkeys(answers["entity"]))
-    voters = list(dict.fromkeys(answers["voter"]))
-    index = pd.MultiIndex.from_product([voters, entities, features.names], names=["voter", "entity", "feature"])
-    shape = (len(voters), len(entities), len(features))
-    whole = answers.set_index(["voter", "entity", "feature"]).reindex(index)
-    whole["leaning"] = whole["direction"] * whole["confidence"]
-    pooled = {}
-    for side in ("with", "without"):
-        voted = three_values(whole[f"p_low_{side}"], whole[f"p_high_{side}"]).reshape((*shape, 3))
-        pooled[side] = pool(voted, features.possible).reshape(-1, 3)
-    means = whole[["leaning", "confidence"]].groupby(level=["entity", "feature"], sort=False).mean()
-    table = means.rename(columns={"leaning": "potential"}).reset_index()
-    for name in SHARES:
-        _, side, state = name.split("_")
-        table[name] = pooled[state][:, 2 if side == "high" else 0]
+    pairs = pd.MultiIndex.from_product([entities, features.names], names=["entity", "feature"])
+    leaning = answers.assign(potential=answers["direction"] * answers["confidence"])
+    means = leaning.groupby(["entity", "feature"])[["potential", "confidence"]].mean().reindex(pairs)
+    shares = pooled_shares(answers, pairs, np.tile(features.possible, (len(entities), 1)))
+    table = means.join(shares).reset_index()
     return table[table["confidence"].notna()].reset_index(drop=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pandas as pd
 
 from afa.bundle import Bundle, load_bundle, write_bundle
@@ -111,7 +112,12 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     ends = {voter: cut_points(features, voter, cuts, source.place) for voter in study.settings.voters}
     entries, found = _asked(source, rate_questions(study, ends))
     _check_voters(entries, study)
-    rows = _rows(entries, source.place)
+    given = [
+        {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
+        for entry in entries
+        for rate in answer_of(entry, source.place).features
+    ]
+    rows = pd.DataFrame(given, columns=["voter", "entity", "feature", *RATE_COLUMNS])
     if not rows["direction"].any():
         step = "ask other voters, or other words in study.yaml"
         raise ElicitationError(Fault(source.place, "no direction in any answer", "one or more", step))
@@ -214,7 +220,9 @@ def bundle_stage(
     provenance = _provenance(study, asked, counts, min_agree)
     if probabilities is not None:
         said = read_voters(probabilities, unary)
-        unary = unary.join(pooled_shares(said, unary))
+        pairs_said = pd.MultiIndex.from_frame(unary[["entity", "feature"]])
+        shares = pooled_shares(said, pairs_said, np.ones(3, dtype=bool)).round(6)
+        unary = unary.join(shares.reset_index(drop=True))
         provenance["probabilities"] = f"of {said['voter'].nunique()} voters, pooled by the mean of log-probabilities"
     write_bundle(
         destination,
@@ -314,10 +322,11 @@ def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[st
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
     """What is known of the answers: by the study of a record made elsewhere, else by the answers themselves."""
     settings = study.settings
+    days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
     known = {
         "model": ", ".join(sorted(asked["model"].unique())),
         "prompts": ", ".join(sorted((asked["prompt"] + " " + asked["prompt_digest"].str[:12]).unique())),
-        "date": _dates(asked),
+        "date": " to ".join(dict.fromkeys([days[0], days[-1]])) if days else UNKNOWN,
         "evidence": f"{settings.abstracts} abstracts retrieved per question" if settings.abstracts else "no retrieval",
     }
     caveats = [*settings.provenance.get("caveats", ()), *([SAME_MODEL] if settings.same_model else ())]
@@ -334,21 +343,7 @@ def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], mi
     }
 
 
-def _dates(asked: pd.DataFrame) -> str:
-    days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
-    return UNKNOWN if not days else days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-
-
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Tables below one another; empty ones, whose columns have no type, are passed over."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]
-
-
-def _rows(entries: Sequence[Entry], place: str) -> pd.DataFrame:
-    rows = [
-        {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
-        for entry in entries
-        for rate in answer_of(entry, place).features
-    ]
-    return pd.DataFrame(rows, columns=["voter", "entity", "feature", *RATE_COLUMNS])

@@ -104,7 +104,12 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
     references : numbers of the abstracts relied on, as text with blanks between; `UNKNOWN` where the record has none.
     All are here; `usable_genes` says which count.
     """
-    rows = [row for entry in _answered(entries) for row in _genes(entry, place)]
+    rows = []
+    for entry in _answered(entries):
+        for gene in answer_of(entry, place).genes:
+            named = entry.question.run, entry.question.values["phenotype"], gene.gene_symbol.strip()
+            told = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
+            rows.append((*named, gene.direction_in_disease, float(gene.lit_prob), *told))
     return pd.DataFrame(rows, columns=GENE_COLUMNS)
 
 
@@ -161,13 +166,23 @@ def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write each table as `<name>.csv`; whole or not at all, and in place of no folder but a stage's."""
     with atomic_folder(folder, STAGE_FILES) as temporary:
         for name, table in tables.items():
-            _write(temporary / f"{name}.csv", table)
+            # All texts are quoted: a lone carriage return in one would end the row otherwise.
+            path = temporary / f"{name}.csv"
+            table.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
     """The named tables of a stage as it had them; an `ElicitationError` lists what is wrong with their files."""
     faults: list[Fault] = []
-    tables = {name: _read(Path(folder) / f"{name}.csv", COLUMNS[name], faults) for name in names}
+    tables = {}
+    for name in names:
+        read = read_table(Path(folder) / f"{name}.csv", required=COLUMNS[name])
+        tables[name] = pd.DataFrame(dict(read.columns), columns=list(COLUMNS[name]), dtype=object)
+        for column in NUMBERS.keys() & set(COLUMNS[name]):
+            low, high, kind = NUMBERS[column]
+            numbers = number_column(read, column, low=low, high=high)
+            tables[name][column] = pd.Series(numbers).fillna(0.0).astype(kind)
+        faults += read.faults.listed()
     ElicitationError.raise_for(faults)
     return tables
 
@@ -212,13 +227,6 @@ def _answered(entries: Sequence[Entry | None]) -> Iterator[Entry]:
     return (entry for entry in entries if entry is not None and entry.outcome == "answered")
 
 
-def _genes(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
-    for gene in answer_of(entry, place).genes:
-        named = entry.question.run, entry.question.values["phenotype"], gene.gene_symbol.strip()
-        told = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
-        yield (*named, gene.direction_in_disease, float(gene.lit_prob), *told)
-
-
 def _pairs(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
     values, answer = entry.question.values, answer_of(entry, place)
     if isinstance(answer, AnchorAnswer):
@@ -246,19 +254,3 @@ def _shown(gene: str) -> str:
     """A name that is no symbol, as a table can show it."""
     shown = gene[:LONGEST_SHOWN].encode("ascii", "backslashreplace").decode() if not gene.isprintable() else gene
     return plain(shown)
-
-
-def _write(path: Path, table: pd.DataFrame) -> None:
-    # All texts are quoted: a lone carriage return in one would end the row otherwise.
-    table.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-
-
-def _read(path: Path, columns: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
-    read = read_table(path, required=columns)
-    table = pd.DataFrame(dict(read.columns), columns=list(columns), dtype=object)
-    for column in NUMBERS.keys() & set(columns):
-        low, high, kind = NUMBERS[column]
-        numbers = number_column(read, column, low=low, high=high)
-        table[column] = pd.Series(numbers).fillna(0.0).astype(kind)
-    faults += read.faults.listed()
-    return table
