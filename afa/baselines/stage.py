@@ -7,7 +7,7 @@ compared as a whole; along a model's, what it makes of the same observations.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from afa.stats.tables import joined, rows_of
 GAIN = "cmi"
 BINARY_RULE = "greedy"
 Orders = NDArray[np.int64]
+Rows = Iterator[pd.DataFrame]
 TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
 TRIAL = ["method", "task", "entity", "patient"]
 TURNS = [*TRIAL, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
@@ -66,7 +67,6 @@ def top_k_rule(bundle: Bundle) -> str:
 class OneTask:
     """One entity as a binary task, P patients, values (P, M). order : (P, M) as `greedy` chooses by `cmi`."""
 
-    entity: str
     task: Task
     values: NDArray[np.int8]
     order: Orders
@@ -78,23 +78,20 @@ class OneTask:
         paths = follow_rule(
             closed, values, truth, allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads
         )
-        return cls(entity, task_of(bundle, entity, solver=solver), values, paths.order)
+        return cls(task_of(bundle, entity, solver=solver), values, paths.order)
 
-    def readouts(self, patients: Sequence[str], orders: Orders, rounds: Sequence[int], evidence: str) -> pd.DataFrame:
-        """The sign of every score along some orders, 0 a tie, with the columns of `READOUT_COLUMNS`."""
+    def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """By score the `decision` along some orders after `seen` (P, T) features: its sign, 0 a tie."""
         paths = follow_orders(self.task, self.values, orders[:, None, :])
-        steps = np.array([np.searchsorted(t, rounds, side="right") - 1 for t in paths.t[:, 0]])
-        parts = []
-        for method in METHODS:
-            scores = np.take_along_axis(getattr(paths, method)[:, 0], steps, axis=1)
-            grid = _grid(method, BINARY, evidence, self.entity, patients, rounds)
-            parts.append(grid.assign(decision=np.sign(scores).astype(int).ravel()))
-        return pd.concat(parts, ignore_index=True)
+        pairs = zip(paths.t[:, 0], seen, strict=True)
+        steps = np.array([np.searchsorted(t, wanted, side="right") - 1 for t, wanted in pairs])
+        scores = {name: np.take_along_axis(getattr(paths, name)[:, 0], steps, axis=1) for name in METHODS}
+        return {name: {"decision": np.sign(score).astype(int).ravel()} for name, score in scores.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class TopK:
-    """The top-k setting of P patients, values (P, M). order : (P, M) as `TopKPlanner` chooses unless told another."""
+    """The top-k setting of P patients, values (P, M), with the paths that `TopKPlanner` chooses."""
 
     bundle: Bundle
     values: NDArray[np.int8]
@@ -116,21 +113,15 @@ class TopK:
         targets = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical)
         return cls(bundle, values, truth, targets, own, solver, threads)
 
-    def readouts(
-        self,
-        patients: Sequence[str],
-        orders: Orders | None,
-        rounds: Sequence[int],
-        evidence: str,
-        *,
-        observed: NDArray[np.int64] | None = None,
-    ) -> pd.DataFrame:
-        """The precisions of every score along some orders, the planner's own where None.
+    @property
+    def order(self) -> Orders:
+        """(P, M) as the planner chooses."""
+        return self.own.order
 
-        observed : (P,) features that a patient's order really has; what is then known holds for all later rounds.
-        """
+    def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """By score the precisions along some orders after `seen` (P, T) features."""
         paths = self.own
-        if orders is not None:
+        if orders is not self.order:
             paths = follow_rule(
                 self.bundle,
                 self.values,
@@ -141,14 +132,8 @@ class TopK:
                 solver=self.solver,
                 threads=self.threads,
             )
-        most = np.full(len(patients), self.values.shape[1]) if observed is None else observed
-        seen = np.minimum(np.array(rounds)[None, :], most[:, None])
-        parts = []
-        for i, method in enumerate(READOUTS):
-            place = np.take_along_axis(paths.place[:, :, i], seen[:, :, None], axis=1)
-            grid = _grid(method, TOP_K, evidence, "", patients, rounds)
-            parts.append(grid.assign(**self.precisions(place)))
-        return pd.concat(parts, ignore_index=True)
+        places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
+        return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
         """`p_at_k` and `clinical_p_at_k` of rankings (P, T, N), patient by patient; NaN without a positive label."""
@@ -156,23 +141,17 @@ class TopK:
         return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
 
 
-def _grid(
-    method: str, task: str, evidence: str, entity: str, patients: Sequence[str], rounds: Sequence[int]
-) -> pd.DataFrame:
-    """A row per patient and round, with no number yet."""
-    table = rows_of(patient=patients, t=rounds)
-    return table.assign(method=method, task=task, evidence=evidence, entity=entity, decided=True)
-
-
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The patients of a protocol, who are all of `cohort`, and our planner before them. by_entity : tasks, if any."""
+    """The patients of a protocol, who are all of `cohort`, and our planner before them.
+
+    tasks : by entity, and the top k under "", where they are asked for.
+    """
 
     bundle: Bundle
     cohort: Cohort
     protocol: Protocol
-    by_entity: Mapping[str, OneTask]
-    top_k: TopK | None
+    tasks: Mapping[str, OneTask | TopK]
 
     @classmethod
     def of(
@@ -182,12 +161,13 @@ class Setting:
         rows = [cohort.patients.index(name) for name in names]
         chosen = replace(cohort, patients=tuple(names), values=cohort.values[rows], labels=cohort.labels.iloc[rows])
         entities = protocol.entities_of(bundle) if BINARY in protocol.tasks else []
-        top_k = None
+        tasks: dict[str, OneTask | TopK] = {
+            name: OneTask.of(bundle, name, chosen.values, solver, threads) for name in entities
+        }
         if TOP_K in protocol.tasks:
             clinical = clinical_k(labels_of(bundle, cohort), protocol.k)
-            top_k = TopK.of(bundle, chosen, clinical, k=protocol.k, solver=solver, threads=threads)
-        by_entity = {name: OneTask.of(bundle, name, chosen.values, solver, threads) for name in entities}
-        return cls(bundle, chosen, protocol, by_entity, top_k)
+            tasks[""] = TopK.of(bundle, chosen, clinical, k=protocol.k, solver=solver, threads=threads)
+        return cls(bundle, chosen, protocol, tasks)
 
     @property
     def patients(self) -> list[str]:
@@ -197,52 +177,59 @@ class Setting:
     def rounds(self) -> list[int]:
         return self.protocol.rounds_of(len(self.bundle.features))
 
-    def orders(self, task: str, entity: str) -> Orders | None:
+    def orders(self, entity: str) -> Orders | None:
         """(P, M) the order of ours that models observe along; None where they choose."""
         if not self.protocol.at_checkpoints:
             return None
         if self.protocol.order != PLANNER:
             return random_orders(self.bundle.features, self.patients, [self.protocol.seed])[:, 0]
-        if task == TOP_K:
-            assert self.top_k is not None
-            return self.top_k.own.order
-        return self.by_entity[entity].order
+        return self.tasks[entity].order
 
     def trials(self, told: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
         """Every patient before every model and task, in the order of the briefings."""
         made = []
         for (method, task, entity), briefing in told.items():
-            orders = self.orders(task, entity)
+            orders = self.orders(entity)
             for p, patient in enumerate(self.patients):
                 values = dict(zip(self.bundle.features, map(int, self.cohort.values[p]), strict=True))
                 order = None if orders is None else tuple(self.bundle.features[j] for j in orders[p])
                 made.append((Trial(method, task, entity, patient, values, order), briefing))
         return made
 
+    def readouts(self, entity: str, orders: Orders, evidence: str, observed: Sequence[int] | None = None) -> Rows:
+        """What every score says along some orders, with the columns of `READOUT_COLUMNS`.
+
+        observed : (P,) features that a patient's order really has; what is then known holds for all later rounds.
+        """
+        most = np.full(len(self.patients), len(self.bundle.features)) if observed is None else np.array(observed)
+        seen = np.minimum(np.array(self.rounds)[None, :], most[:, None])
+        keys: dict[str, Any] = {
+            "task": BINARY if entity else TOP_K,
+            "evidence": evidence,
+            "entity": entity,
+            "decided": True,
+        }
+        for method, said in self.tasks[entity].readouts(orders, seen).items():
+            yield rows_of(patient=self.patients, t=self.rounds).assign(method=method, **keys, **said)
+
 
 def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
     """What models and planner say at the rounds read out."""
-    rounds, patients, parts = setting.rounds, setting.patients, list[pd.DataFrame]()
     by_trial: dict[tuple[str, str, str], list[Course]] = {}
     for course in courses:
         by_trial.setdefault(course.trial.key[:3], []).append(course)
-    parts += [one.readouts(patients, one.order, rounds, PLANNER) for one in setting.by_entity.values()]
-    if setting.top_k is not None:
-        parts.append(setting.top_k.readouts(patients, None, rounds, PLANNER))
-    done = {(PLANNER, task, entity) for task in (BINARY, TOP_K) for entity in ("", *setting.by_entity)}
-    for (method, task, entity), own in by_trial.items():
+    parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
+    done = {(PLANNER, entity) for entity in setting.tasks}
+    for (method, _, entity), own in by_trial.items():
         evidence = setting.protocol.evidence_of(method)
         parts.append(_of_model(setting, own, evidence))
-        if (evidence, task, entity) in done:
+        if (evidence, entity) in done:
             continue
-        done.add((evidence, task, entity))
-        given = setting.orders(task, entity)
+        done.add((evidence, entity))
+        given = setting.orders(entity)
         orders = _completed(setting.bundle, own) if given is None else given
-        if entity:
-            parts.append(setting.by_entity[entity].readouts(patients, orders, rounds, evidence))
-        elif setting.top_k is not None:
-            seen = np.array([len(course.path) for course in own])
-            parts.append(setting.top_k.readouts(patients, orders, rounds, evidence, observed=seen))
+        observed = None if entity else [len(course.path) for course in own]
+        parts += setting.readouts(entity, orders, evidence, observed)
     return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
 
 
@@ -250,16 +237,16 @@ def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.
     """What a model decided at the rounds read out; missing, and of precision 0, where it decided nothing."""
     method, task, entity, _ = courses[0].trial.key
     shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
-    keys = [(method, task, evidence, entity, course.trial.patient) for course in courses]
     rows = [
-        (*key, turn.t, bool(turn.said.labels), turn.said.decision)
-        for key, turns in zip(keys, shown, strict=True)
+        (method, task, evidence, entity, course.trial.patient, turn.t, bool(turn.said.labels), turn.said.decision)
+        for course, turns in zip(courses, shown, strict=True)
         for turn in turns
     ]
     table = pd.DataFrame(rows, columns=READOUT_COLUMNS[:-2]).reindex(columns=READOUT_COLUMNS)
-    if setting.top_k is not None and not entity:
+    one = setting.tasks[entity]
+    if isinstance(one, TopK):
         place = np.array([[_places(setting.bundle, turn.said.labels) for turn in turns] for turns in shown])
-        for name, share in setting.top_k.precisions(place.astype(np.int16)).items():
+        for name, share in one.precisions(place.astype(np.int16)).items():
             table[name] = np.where(table["decided"] | np.isnan(share), share, 0.0)
     return table
 
@@ -282,7 +269,8 @@ def targets(setting: Setting) -> pd.DataFrame:
     """By patient and entity: `likelihood`, the sign of S at full observation, 0 a tie; `clinical`, 0, 1 or missing."""
     parts = [
         targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)
-        for entity, one in setting.by_entity.items()
+        for entity, one in setting.tasks.items()
+        if isinstance(one, OneTask)
     ]
     columns = ("entity", "patient", "likelihood", "clinical")
     return typed(columns, joined(parts, columns))

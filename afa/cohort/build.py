@@ -154,8 +154,11 @@ def assemble(
     """
     coding = coding or overridden(Coding("controls"), config.encoding)
     names = [*chosen.controls, *chosen.patients]
-    raw = _columns(expression.values, names, f"cohort {config.name}")
-    log = log_values(raw, config.expression.unit, expression.library_size)
+    if lost := [name for name in names if name not in expression.values.columns]:
+        found = f"no expression values of {len(lost)} selected samples, such as {lost[0]}"
+        step = "drop the samples in the cohort file"
+        raise CohortError(Fault(f"cohort {config.name}", found, "values of every sample", step))
+    log = log_values(expression.values[names], config.expression.unit, expression.library_size)
     found_in = first_tier_present(tiers, map(str, log.index))
     absent = [feature for feature, found in found_in.items() if not found]
     allowed = config.allow_missing_genes
@@ -167,6 +170,7 @@ def assemble(
     because = {name: allowed[name] for name in absent} if isinstance(allowed, dict) else {}
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
+    code, names_of = coded.patients.to_numpy(), {"down": -1, "zero": 0, "up": 1}
     record = {
         "title": config.title,
         "series": config.series,
@@ -181,17 +185,10 @@ def assemble(
         "genes_without_spread": [str(gene) for gene in values.index[coded.flat]],
         "aliases_used": {name: row_id for name, row_id in read_from.items() if row_id not in tiers[name][0]},
         "labels": describe_labels(patients, config.labels, labels),
-        **_shares(coded.patients.to_numpy()),
+        "shares": {name: round(float((code == value).mean()), 6) for name, value in names_of.items()},
+        "all_zero_patients": int((code == 0).all(axis=1).sum()),
     }
-    found = coded.patients
-    return Cohort(config.name, tuple(found.columns), chosen.patients, found.to_numpy(), labels, record, coded.controls)
-
-
-def _columns(values: pd.DataFrame, names: Sequence[str], where: str) -> pd.DataFrame:
-    if lost := [name for name in names if name not in values.columns]:
-        found = f"no expression values of {len(lost)} selected samples, such as {lost[0]}"
-        raise CohortError(Fault(where, found, "values of every sample", "drop the samples in the cohort file"))
-    return values[list(names)]
+    return Cohort(config.name, tuple(coded.patients.columns), chosen.patients, code, labels, record, coded.controls)
 
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) -> list[Fault]:
@@ -207,9 +204,3 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) ->
         expected = "an id for each feature, the rows of this series being Ensembl ids"
         faults.append(Fault(where, found, expected, f"add the id to the Ensembl table, {or_drop}"))
     return faults
-
-
-def _shares(coded: np.ndarray) -> dict[str, Any]:
-    """Shares of the three values over all patients and features, and how many patients are all zero."""
-    shares = {name: round(float((coded == value).mean()), 6) for name, value in (("down", -1), ("zero", 0), ("up", 1))}
-    return {"shares": shares, "all_zero_patients": int((coded == 0).all(axis=1).sum())}

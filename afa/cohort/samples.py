@@ -26,6 +26,8 @@ from afa.csvfile import quoted, visible
 from afa.errors import CohortError, Fault
 
 _LARGEST_HEADER = 256 << 20
+_BOUND = re.compile(r"\s*(≥|>=|>|≤|<=|<)?\s*(.*)", re.DOTALL)
+_ABOVE, _BELOW = ("≥", ">=", ">"), ("≤", "<=", "<")
 
 
 def read_series_matrix(path: Path) -> pd.DataFrame:
@@ -366,34 +368,17 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
     """
     if is_missing(value):
         return None
-    bound = re.match(r"^\s*(≥|>=|>|≤|<=|<)\s*(.+)$", value)
-    sign, text = bound.groups() if bound else ("", value)
+    sign, text = _BOUND.match(value).groups("")  # type: ignore[union-attr]
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    label = None if math.isnan(number) else _decide(sign, number, rule)
-    if label is None:
+    # The least and the largest value that the bound allows: where they differ, it decides nothing.
+    low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
+    high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
+    passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]
+    if math.isnan(number) or passes[0] != passes[1]:
         expected = f"a number, or a bound that decides `{rule_text(rule)}`"
         step = "use `positive` and `negative` values in the rule, or drop the sample"
         raise CohortError(Fault(f"{where}, sample {sample}", f"{rule.key} = {value!r}", expected, step))
-    return label
-
-
-def _decide(sign: str, number: float, rule: LabelRule) -> int | None:
-    """The answer that all values allowed by `sign number` share, or None where they differ."""
-    inclusive = rule.at_least is not None
-    threshold = rule.at_least if rule.at_least is not None else rule.above
-    assert threshold is not None
-    passes = number >= threshold if inclusive else number > threshold
-    match sign:
-        case "":
-            return int(passes)
-        case "≥" | ">=":
-            return 1 if passes else None
-        case ">":
-            return 1 if number >= threshold else None
-        case "≤" | "<=":
-            return None if passes else 0
-        case _:
-            return 0 if number <= threshold else None
+    return int(passes[0])
