@@ -33,22 +33,7 @@ from afa.planner.sides import sides_for
 from afa.stages.base import Section
 from afa.stages.inputs import shuffled_alike
 from afa.stages.labels_needed.classifiers import METHODS, one_thread
-from afa.stages.league.entrants import (
-    NOBODY,
-    RULES,
-    Answers,
-    Entrant,
-    Reading,
-    Task,
-    Values,
-    discounted,
-    facts,
-    plainly_coupled,
-    trained,
-    uncoupled,
-    which,
-    with_and_without,
-)
+from afa.stages.league.entrants import HEADLINE, RULES, STATED, Entrant, Reading, Task, facts, readings, trained
 from afa.stages.simulate.walks import measured_first
 from afa.stats.accuracy import Resampled, accuracies, bins_of, ranking
 from afa.stats.resampling import patient_weights, with_interval
@@ -56,9 +41,6 @@ from afa.stats.tables import joined
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
-HEADLINE, UNCOUPLED, EFFECTIVE = "how often", "how often, without couplings", "how often, tau: effective"
-"""The whole bundle, beside which the null and the classifiers stand; without its couplings, which is naive Bayes; and
-that believed by how much findings repeat each other, in the same order."""
 
 
 class Settings(Section):
@@ -107,7 +89,7 @@ class _Question:
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        own = self.readings()
+        own = readings(self.entrant, self.task)
         followed = [self.followed(name, *reading) for name, reading in own.items()]
         curves, leads, planned = zip(*followed, strict=True)
         found = {"curves": pd.concat(curves), "leads": pd.concat(leads)}
@@ -117,60 +99,47 @@ class _Question:
         evidence = dict(zip(own, planned, strict=True))
         with one_thread():
             found["trained"] = self.trained(evidence[HEADLINE])
-        stated = (HEADLINE, UNCOUPLED, EFFECTIVE)
-        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in stated])
-        return found
-
-    def readings(self) -> dict[str, tuple[Reading, NDArray[np.bool_], Values]]:
-        """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
-        entrant, entity = self.entrant, self.task.entity
-        if entity is not None:
-            own = with_and_without(entrant.bundle, entity, "explicit")
-        else:
-            own = which(entrant.bundle, NOBODY if NOBODY in self.task.hypotheses else None)
-        found = {HEADLINE: (own, self.asked, entrant.values)}
-        if entrant.confounded:
-            hidden = entrant.values.copy()
-            hidden[:, [entrant.features.index(name) for name in entrant.confounded]] = MISSING
-            found[f"{HEADLINE}, without {', '.join(entrant.confounded)}"] = (own, self.asked, hidden)
-        if not self.task.main:
-            return found
-        complete = self.asked & (entrant.values != MISSING).all(axis=1)
-        if complete.sum() < 0.95 * self.asked.sum() and np.unique(self.task.answers[complete]).size > 1:
-            found[f"{HEADLINE}, of complete patients"] = (own, complete, entrant.values)
-        found[UNCOUPLED] = (uncoupled(own), self.asked, entrant.values)
-        found[EFFECTIVE] = (discounted(entrant.bundle, own, entity), self.asked, entrant.values)
-        found[f"{HEADLINE}, plain couplings"] = (plainly_coupled(own), self.asked, entrant.values)
-        if entity is not None:
-            for name, closure in (("directions", "differential"), ("directions, shared couplings", "shared")):
-                reading = with_and_without(entrant.directions, entity, closure)  # type: ignore[arg-type]
-                found[name] = (reading, self.asked, entrant.values)
-        else:  # the paper's models have no hypothesis `none`
-            labelled = self.asked & (self.task.answers < len(entrant.bundle.entities))
-            found["directions"] = (Reading(entrant.directions), labelled, entrant.values)
+        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in STATED])
         return found
 
     def followed(
-        self, name: str, reading: Reading, among: NDArray[np.bool_], values: Values
+        self, name: str, reading: Reading, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
         """Curves and leads of a reading, and log-evidence (P, T, C) along the planner's order of all patients asked."""
-        sample = _Sample(self.entrant, self.task, among, self.settings)
-        planned = reading.planned(values[among], self.rounds)
+        values, answers, weights = values[among], self.task.answers[among], self.weights(among)
+        names = list(compress(self.entrant.patients, among))
+        orders = random_orders(self.entrant.features, names, self.settings.seeds).swapaxes(0, 1)
+        planned = reading.planned(values, self.rounds)
         several = {
             PLANNER: [planned],
-            FIXED: [reading.planned(values[among], self.rounds, fixed=True)],
-            RANDOM: [reading.along(values[among], orders, self.rounds) for orders in sample.random(values[among])],
+            FIXED: [reading.planned(values, self.rounds, fixed=True)],
+            RANDOM: [reading.along(values, measured_first(each, values), self.rounds) for each in orders],
         }
         if name == HEADLINE and self.task.entity is None:
-            several |= {rule: [reading.planned(values[among], self.rounds, rule=rule)] for rule in RULES[1:]}
+            several |= {rule: [reading.planned(values, self.rounds, rule=rule)] for rule in RULES[1:]}
         found = {}
         for allocation, each in several.items():
-            runs = [sample.statistics(evidence) for evidence in each]
+            runs = [statistics(self.task, answers, evidence, weights) for evidence in each]
             found[allocation] = {metric: np.mean([run[metric] for run in runs], axis=0) for metric in self.task.metrics}
-        curves = [sample.rows(each, self.rounds, model=name, allocation=key) for key, each in found.items()]
         ahead = {metric: found[PLANNER][metric] - found[RANDOM][metric] for metric in self.task.metrics}
-        leads = sample.rows(ahead, self.rounds, model=name, allocation=f"{PLANNER} less {RANDOM}")
+        curves = [self.rows(each, len(values), model=name, allocation=key) for key, each in found.items()]
+        leads = self.rows(ahead, len(values), model=name, allocation=f"{PLANNER} less {RANDOM}")
         return pd.concat(curves), leads, planned
+
+    def weights(self, among: NDArray[np.bool_]) -> Floats:
+        """(1 + R, P) once, then as often as a resample of the distinct rows draws each patient's."""
+        row = np.unique(self.entrant.rows[among], return_inverse=True)[1]
+        purpose = f"league {self.entrant.name}"
+        drawn = patient_weights(int(row.max()) + 1, resamples=self.settings.resamples, purpose=purpose)[:, row]
+        return np.concatenate([np.ones((1, len(row))), drawn])
+
+    def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
+        """`CURVES`, a row for each metric and round; found : by metric, the value and its resamples, (1 + R, T)."""
+        tables = [
+            with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=self.rounds)
+            for metric, every in found.items()
+        ]
+        return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
     def null(self, reading: Reading) -> pd.DataFrame:
         """The same knowledge, couplings with it, at other features that can take the same values."""
@@ -185,8 +154,7 @@ class _Question:
             found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
         every = {metric: np.concatenate([each[metric] for each in found]) for metric in self.task.metrics}
         lines = {metric: np.vstack([[each.mean() for each in drawn.T], drawn]) for metric, drawn in every.items()}
-        sample = _Sample(self.entrant, self.task, some, self.settings)
-        return sample.rows(lines, self.rounds, model="shuffled", allocation=PLANNER)
+        return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Floats) -> pd.DataFrame:
         """Classifiers given labels, and the bundle, on the same other patients; a row for each size and repeat.
@@ -229,43 +197,7 @@ class _Question:
         return pd.DataFrame(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """The patients of one task that one reading is asked about, and how often each resample draws them."""
-
-    entrant: Entrant
-    task: Task
-    among: NDArray[np.bool_]
-    settings: Settings
-
-    def random(self, values: Values) -> list[NDArray[np.int64]]:
-        """(P, M) random orders of each seed, by the patients' names, what was not measured at the end."""
-        names = list(compress(self.entrant.patients, self.among))
-        orders = random_orders(self.entrant.features, names, self.settings.seeds)
-        return [measured_first(each, values) for each in orders.swapaxes(0, 1)]
-
-    @property
-    def weights(self) -> Floats:
-        """(1 + R, P) once, then as often as a resample of the distinct rows draws each patient's."""
-        row = np.unique(self.entrant.rows[self.among], return_inverse=True)[1]
-        purpose = f"league {self.entrant.name}"
-        drawn = patient_weights(int(row.max()) + 1, resamples=self.settings.resamples, purpose=purpose)[:, row]
-        return np.concatenate([np.ones((1, len(row))), drawn])
-
-    def statistics(self, evidence: Floats) -> dict[str, Floats]:
-        """(1 + R, T) of each metric of the task; evidence (P, T, C)."""
-        return statistics(self.task, self.task.answers[self.among], evidence, self.weights)
-
-    def rows(self, found: Mapping[str, Floats], rounds: Sequence[int], **keys: str) -> pd.DataFrame:
-        """`CURVES`, a row for each metric and round; found : by metric, the value and its resamples, (1 + R, T)."""
-        tables = [
-            with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=rounds)
-            for metric, every in found.items()
-        ]
-        return pd.concat(tables).assign(task=self.task.name, n=int(self.among.sum()), **keys)[CURVES]
-
-
-def statistics(task: Task, answers: Answers, evidence: Floats, weights: Floats) -> dict[str, Floats]:
+def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
     """(R, T) of each metric of a task; answers (P,), evidence (P, T, C), weights (R, P).
 
     `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most

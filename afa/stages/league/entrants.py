@@ -31,7 +31,7 @@ from afa.field import build_field_bundle
 from afa.mrf import VALUES, Floats, PairwiseMRF
 from afa.orders import random_order
 from afa.planner.sides import Repeats, sides_for
-from afa.stages.labels_needed.classifiers import Method, Trained, conditionals, train
+from afa.stages.labels_needed.classifiers import Mask, Method, Trained, conditionals, train
 from afa.stages.simulate.walks import measured_first
 from afa.stats.accuracy import auroc
 
@@ -270,6 +270,43 @@ def completed(orders: Orders, n_features: int) -> Orders:
     place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
     np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
     return place[:, :n_features].argsort(axis=1, kind="stable")
+
+
+HEADLINE = "how often"
+"""The whole bundle, beside which the null and the classifiers stand."""
+UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
+STATED = (HEADLINE, UNCOUPLED, EFFECTIVE)
+"""What states probabilities: the whole bundle; without its couplings, which is naive Bayes; and that believed by how
+much findings repeat each other, in the same order."""
+
+
+def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Values]]:
+    """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
+    bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
+    if entity is not None:
+        own = with_and_without(bundle, entity, "explicit")
+    else:
+        own = which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+    found = {HEADLINE: (own, asked, values)}
+    if entrant.confounded:
+        hidden = values.copy()
+        hidden[:, [entrant.features.index(name) for name in entrant.confounded]] = MISSING
+        found[f"{HEADLINE}, without {', '.join(entrant.confounded)}"] = (own, asked, hidden)
+    if not task.main:
+        return found
+    complete = asked & (values != MISSING).all(axis=1)
+    if complete.sum() < 0.95 * asked.sum() and np.unique(task.answers[complete]).size > 1:
+        found[f"{HEADLINE}, of complete patients"] = (own, complete, values)
+    found[UNCOUPLED] = (uncoupled(own), asked, values)
+    found[EFFECTIVE] = (discounted(bundle, own, entity), asked, values)
+    found[f"{HEADLINE}, plain couplings"] = (plainly_coupled(own), asked, values)
+    if entity is not None:
+        found["directions"] = (with_and_without(entrant.directions, entity, "differential"), asked, values)
+        shared = with_and_without(entrant.directions, entity, "shared")
+        found["directions, shared couplings"] = (shared, asked, values)
+    else:  # the paper's models have no hypothesis `none`
+        found["directions"] = (Reading(entrant.directions), asked & (task.answers < len(bundle.entities)), values)
+    return found
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
