@@ -15,12 +15,11 @@ from afa.engine.gauges import gauge_paths
 from afa.engine.tasks import follow_gain, follow_orders, task_of
 from afa.features import features_of
 from afa.inference.exact import exact
-from afa.inference.meanfield import Solver
 from afa.rulenames import RULE_NAMES
-from afa.stages import binary
-from afa.stages.allocation.tables import GAINS, SCHEDULES, allocation_grid, cells_of
+from afa.stages import allocation, binary
+from afa.stages.allocation.tables import cells_of
 from afa.stages.binary import INFORMED
-from afa.stages.settings import Closure, Inference, RandomOrder
+from afa.stages.settings import Allocation, Closure, Inference, RandomOrder
 
 if TYPE_CHECKING:
     from jobs import Inputs
@@ -34,12 +33,15 @@ HALVES = (0.5, -0.5)
 def allocation_stage(inputs: Inputs, _: str) -> dict[str, Any]:
     """Every cell of the grid for the whole cohort, after one patient of each cell that warms the kernels up."""
     bundle, cohort = inputs.bundle, inputs.cohort
-    cells = cells_of(RULE_NAMES, GAINS, tuple(SCHEDULES))
-    patients = range(min(2 if inputs.quick else len(cohort.patients), len(cohort.patients)))
-    options = {"k": min(5, len(bundle.entities) - 1), "seeds": SEEDS, "solver": Solver()}
-    allocation_grid(bundle, cohort, patients[:1], cells, **options)
+    grid, patients = (
+        Allocation(rules=RULE_NAMES, seeds=SEEDS),
+        range(len(cohort.patients))[: 2 if inputs.quick else None],
+    )
+    cells = cells_of(grid.rules, grid.gains, grid.schedules)
+    options: dict[str, Any] = {"allocation": grid, "top_k": 5, "inference": Inference()}
+    allocation.run(bundle, cohort, patients[:1], **options)
     begin = time.perf_counter()
-    tables = allocation_grid(bundle, cohort, patients, cells, **options)
+    tables = allocation.run(bundle, cohort, patients, **options)
     seconds = time.perf_counter() - begin
     runs = int((tables["choices"]["t"] == 0).sum())
     shown = f"{len(cells)} cells x {len(patients)} patients, every round read out, tables included"

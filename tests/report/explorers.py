@@ -9,7 +9,8 @@ from bundles import bundle_of
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.report.explorer import explore
-from afa.stages.allocation.tables import allocation_grid, cells_of
+from afa.stages.allocation import run
+from afa.stages.settings import Allocation, Inference
 
 ATTACK = "<script>alert(1)</script>"
 ENTITIES = (
@@ -36,8 +37,9 @@ PATIENTS = (ATTACK, 'O\'Brien "Bob"', "p&x;", "Zoë", "p_4")
 
 
 def tables_of(bundle, cohort, *, k, rules, gains=("cmi",), schedules=("every",), seeds=(0,)):
-    cells, everyone = cells_of(rules, gains, schedules), range(len(cohort.patients))
-    return allocation_grid(bundle, cohort, everyone, cells, k=k, seeds=seeds, solver=Solver(), threads=1)
+    grid = Allocation(rules=tuple(rules), gains=tuple(gains), schedules=tuple(schedules), seeds=tuple(seeds))
+    everyone = range(len(cohort.patients))
+    return run(bundle, cohort, everyone, allocation=grid, top_k=k, inference=Inference(), threads=1)
 
 
 def explored_of(bundle, cohort, choices, *, k, most=12):

@@ -8,7 +8,6 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.inference.meanfield import Solver
 from afa.report.figures import OWN_STYLE, RULE_STYLE, draw_rules, fit, new_figure, rule_name, rule_style, shared_legend
 from afa.report.notebook import notebook_figure, run_notebook
 from afa.report.tables import (
@@ -24,9 +23,8 @@ from afa.report.tables import (
 )
 from afa.rulenames import IN_THE_GRID
 from afa.stages import allocation_truth
-from afa.stages.allocation import summarise
-from afa.stages.allocation.tables import allocation_grid, cells_of
-from afa.stages.settings import Bootstrap, Inference
+from afa.stages.allocation import run, summarise
+from afa.stages.settings import Allocation, Bootstrap, Inference
 from afa.stats.summary import summary_rows, write_summary
 
 ROOT = Path(__file__).parents[2]
@@ -228,9 +226,9 @@ def small_run(bundle_tiny, tmp_path_factory):
     cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
     write_cohort(cohort, folder / "cohort")
     rules = ("random", "largest_unary", "greedy", "priority_clusters", "afa.allocate:Boundary")
-    cells = cells_of(rules, ("cmi",), ("every", "paper"))
-    tables = allocation_grid(bundle_tiny, cohort, range(6), cells, k=2, seeds=(0, 1), solver=Solver())
-    tables |= allocation_truth.run(bundle_tiny, cohort, top_k=2, inference=Inference())
+    grid, asked = Allocation(rules=rules, gains=("cmi",), seeds=(0, 1)), {"top_k": 2, "inference": Inference()}
+    tables = run(bundle_tiny, cohort, range(6), allocation=grid, **asked)
+    tables |= allocation_truth.run(bundle_tiny, cohort, **asked)
     (folder / "curves").mkdir()
     rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     write_summary([rows], folder / "curves" / "allocation.parquet")

@@ -17,9 +17,9 @@ from afa.stages.allocation.tables import (
     GAINS,
     SCHEDULES,
     Cell,
-    allocation_grid,
     cells_of,
     follow_own_rule,
+    run,
 )
 from afa.stages.inputs import labels_of
 from afa.stages.settings import Allocation, Inference
@@ -37,10 +37,11 @@ def made(n=6, m=7, patients=5, seed=0):
     return bundle, Cohort("made", bundle.features, names, values, labels.astype("Int8"))
 
 
-def grid(bundle, cohort, cells, patients=None, **options):
-    settings = {"k": 2, "seeds": [0, 1], "solver": SOLVER, "threads": 1} | options
+def grid(bundle, cohort, rules, gain="cmi", schedules=("every",), patients=None, seeds=(0, 1)):
+    gains = GAINS if gain is None else (gain,)
+    settings = Allocation(rules=tuple(rules), gains=gains, schedules=tuple(schedules), seeds=seeds)
     chosen = range(len(cohort.patients)) if patients is None else patients
-    return allocation_grid(bundle, cohort, chosen, cells, **settings)
+    return run(bundle, cohort, chosen, allocation=settings, top_k=2, inference=Inference(), threads=1)
 
 
 def test_the_grid_is_every_rule_by_gain_and_schedule_and_nothing_twice():
@@ -71,8 +72,7 @@ def test_the_parts_of_the_grid_have_all_its_cells_once(rules):
 
 def test_every_cell_has_every_patient_seed_round_and_readout():
     bundle, cohort = made()
-    cells = [Cell("random", "", "every"), Cell("greedy", "cmi", "paper")]
-    tables = grid(bundle, cohort, cells)
+    tables = grid(bundle, cohort, ["random", "greedy"], schedules=["paper"])
     keys = ["allocation", "gain", "schedule", "seed", "patient", "t"]
     assert len(tables["choices"]) == (2 + 1) * 5 * 8
     assert not tables["choices"].duplicated(keys).any()
@@ -85,8 +85,7 @@ def test_every_cell_has_every_patient_seed_round_and_readout():
 
 def test_at_full_observation_every_rule_has_everything_right():
     bundle, cohort = made()
-    cells = cells_of(list(RULES), GAINS, tuple(SCHEDULES))
-    tables = grid(bundle, cohort, cells)
+    tables = grid(bundle, cohort, RULES, None, SCHEDULES)
     duels = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())["duels"]
     decided = duels[duels["winner"] != 0].groupby("patient").size()
     end = tables["rounds"].query("t == 7")
@@ -100,7 +99,7 @@ def test_precisions_by_hand():
     bundle = bundle_of([[2.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], np.zeros((3, 2, 2)))
     labels = pd.DataFrame([[0, 1, 1]], index=["p0"], columns=list(bundle.entities), dtype="Int8")
     cohort = Cohort("made", bundle.features, ("p0",), np.array([[1, 1]], dtype=np.int8), labels)
-    tables = grid(bundle, cohort, [Cell("largest_unary", "", "every")])
+    tables = grid(bundle, cohort, ["largest_unary"])
     assert clinical_k(labels_of(bundle, cohort), 2) == 1
     wald = tables["rounds"].query("method == 'wald'").set_index("t")
     # before any observation all three tie: the top 2 holds 2 x 2/3 of the right ones, the top 1 a positive in 2 of 3
@@ -117,7 +116,7 @@ def test_entities_that_tie_for_the_last_place_are_each_a_right_answer():
     labels = pd.DataFrame(index=["p0"])
     cohort = Cohort("made", bundle.features, ("p0",), np.array([[1]], dtype=np.int8), labels)
     tables, truth = (
-        grid(bundle, cohort, [Cell("greedy", "cmi", "every")]),
+        grid(bundle, cohort, ["greedy"]),
         allocation_truth.run(bundle, cohort, top_k=2, inference=Inference()),
     )
     assert truth["targets"]["top"].tolist() == [2, 1, 1]
@@ -127,9 +126,9 @@ def test_entities_that_tie_for_the_last_place_are_each_a_right_answer():
 
 def test_parts_of_the_patients_join_to_the_whole():
     bundle, cohort = made()
-    cells = [Cell("random", "", "every"), Cell("boundary", "f_target", "every")]
-    whole = grid(bundle, cohort, cells)
-    parts = [grid(bundle, cohort, cells, patients) for patients in ([0, 1], [], [2, 3, 4])]
+    rules, gain = ["random", "boundary"], "f_target"
+    whole = grid(bundle, cohort, rules, gain)
+    parts = [grid(bundle, cohort, rules, gain, patients=patients) for patients in ([0, 1], [], [2, 3, 4])]
     for name, table in whole.items():
         joined = pd.concat([part[name] for part in parts if len(part[name])], ignore_index=True)
         pd.testing.assert_frame_equal(joined, table)
@@ -152,8 +151,8 @@ def test_a_rule_of_ones_own_is_followed_as_the_compiled_one(rule, schedule):
 
 def test_a_rule_of_ones_own_is_named_by_module_and_class():
     bundle, cohort = made(patients=2)
-    own = grid(bundle, cohort, [Cell("afa.allocate.boundary:Boundary", "cmi", "every")])
-    compiled = grid(bundle, cohort, [Cell("boundary", "cmi", "every")])
+    own = grid(bundle, cohort, ["afa.allocate.boundary:Boundary"])
+    compiled = grid(bundle, cohort, ["boundary"])
     for name, table in own.items():
         pd.testing.assert_frame_equal(table.drop(columns="allocation"), compiled[name].drop(columns="allocation"))
 
@@ -172,10 +171,10 @@ def test_a_rule_that_is_not_there_is_refused_with_its_name(name, found):
         rule_of(name)
 
 
-def test_each_cell_reports_its_time_and_memory():
+def test_each_cell_reports_its_time_and_memory(capsys):
     bundle, cohort = made()
-    lines = []
-    grid(bundle, cohort, [Cell("greedy", "cmi", "every")], report=lines.append)
+    grid(bundle, cohort, ["greedy"])
+    lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("greedy cmi every: 5 patients, ")
     assert "MiB" in lines[0]
@@ -183,7 +182,7 @@ def test_each_cell_reports_its_time_and_memory():
 
 def test_random_orders_are_those_of_the_other_stages():
     bundle, cohort = made()
-    choices = grid(bundle, cohort, [Cell("random", "", "every")])["choices"].query("t > 0")
+    choices = grid(bundle, cohort, ["random"])["choices"].query("t > 0")
     for (patient, seed), part in choices.groupby(["patient", "seed"]):
         order = random_order(bundle.features, patient=patient, seed=seed)
         assert part["feature"].tolist() == [bundle.features[j] for j in order]

@@ -6,27 +6,24 @@ together (tab:m2_alloc, tab:m2_phase1_pat5).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from afa.bundle import Bundle
-from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS
 from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
-from afa.stages.allocation.tables import allocation_grid, cells_of
+from afa.stages.allocation.tables import run as run
 from afa.stages.base import Column, Stage, columns
-from afa.stages.inputs import note, rounds_up_to, top_k_size
+from afa.stages.inputs import rounds_up_to
 from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
 from afa.stats.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 
 if TYPE_CHECKING:
-    from afa.stages.settings import Allocation, Bootstrap, Inference
+    from afa.stages.settings import Bootstrap
 
 
 OWN = {
@@ -68,30 +65,6 @@ QUANTITIES = (
     ("p_at_k", "likelihood", LIKELIHOOD),
     ("p_at_k", "clinical", CLINICAL),
 )
-
-
-def run(
-    bundle: Bundle,
-    cohort: Cohort,
-    patients: Sequence[int],
-    *,
-    allocation: Allocation,
-    top_k: int,
-    inference: Inference,
-    threads: int | None = None,
-) -> dict[str, pd.DataFrame]:
-    """The tables of `allocation_grid`."""
-    return allocation_grid(
-        bundle,
-        cohort,
-        patients,
-        cells_of(allocation.rules, allocation.gains, allocation.schedules),
-        k=top_k_size(bundle, top_k),
-        seeds=allocation.seeds,
-        solver=Solver(**dict(inference)),
-        threads=threads,
-        report=note,
-    )
 
 
 def summarise(

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -35,9 +35,12 @@ from afa.inference.meanfield import Solver
 from afa.orders import PAPER_ROUNDS, random_orders
 from afa.rulenames import WITHOUT_GAIN
 from afa.stages.allocation.cubes import DUELS, Cell
-from afa.stages.inputs import labels_of
+from afa.stages.inputs import labels_of, note, top_k_size
 from afa.stages.topk import Targets, clinical_k
 from afa.stats.tables import by_patient, rows_of
+
+if TYPE_CHECKING:
+    from afa.stages.settings import Allocation, Inference
 
 GAINS = ("wald_magnitude", "cmi", "f_target")
 TARGET = {"f_target": "linearity"}
@@ -52,21 +55,19 @@ def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str
     return list(dict.fromkeys(Cell(rule, gain, "every" if rule == "random" else when) for gain, rule, when in every))
 
 
-def allocation_grid(
+def run(
     bundle: Bundle,
     cohort: Cohort,
     patients: Sequence[int],
-    cells: Sequence[Cell],
     *,
-    k: int,
-    seeds: Sequence[int],
-    solver: Solver,
+    allocation: Allocation,
+    top_k: int,
+    inference: Inference,
     threads: int | None = None,
-    report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
 
-    `report` gets one line a cell: its time, and the largest memory that the process has had so far.
+    One line a cell is noted: its time, and the largest memory that the process has had so far.
 
     Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
 
@@ -81,16 +82,16 @@ def allocation_grid(
     bear out; `certified`, whether the top k cannot change any more.
     """
     names = [cohort.patients[p] for p in patients]
-    values = cohort.values[list(patients)]
+    values, k, solver = cohort.values[list(patients)], top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, values, solver=solver)
     labels = labels_of(bundle, cohort)
     targets = Targets.of(truth, labels[list(patients)], k, clinical_k(labels, k))
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
-    for cell in cells:
+    for cell in cells_of(allocation.rules, allocation.gains, allocation.schedules):
         began = time.perf_counter()
         options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
         options["rescoring"] = SCHEDULES[cell.schedule]
-        for seed in seeds if cell.allocation == "random" else (0,):
+        for seed in allocation.seeds if cell.allocation == "random" else (0,):
             if cell.allocation in COMPILED:
                 orders = random_orders(bundle.features, names, [seed])[:, 0] if cell.allocation == "random" else None
                 options |= {"allocation": cell.allocation, "orders": orders, "threads": threads}
@@ -103,7 +104,7 @@ def allocation_grid(
             parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
         seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         label = " ".join(filter(None, (cell.allocation, cell.gain, cell.schedule)))
-        report(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
+        note(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
     return {name: by_patient(tables, names) for name, tables in parts.items()}
 
 

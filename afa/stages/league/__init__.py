@@ -11,7 +11,7 @@ models, where the gain alone is compared, since the bundle is right about them; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import compress
 
