@@ -29,7 +29,7 @@ from afa.orders import PAPER_ROUNDS, random_orders
 from afa.stages.base import Stage, columns
 from afa.stats.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
-from afa.stats.tables import ORDER_KEYS, Cube
+from afa.stats.tables import Cube, groups
 
 if TYPE_CHECKING:
     from afa.stages import settings
@@ -205,8 +205,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="binary")
     truth = {target: truth_of(targets, target, patients, entities) for target in TARGETS}
     cubes = {
-        (str(allocation), str(gain) or None, str(guide) or None): Cube.of(part, patients, entities, last_round)
-        for (allocation, gain, guide), part in steps.groupby(ORDER_KEYS, sort=False, observed=True)
+        (allocation, gain or None, guide or None): Cube.of(part, patients, entities, last_round)
+        for (allocation, gain, guide), part in groups(steps, "allocation", "gain", "guide")
     }
     rows: list[Labelled] = []
     random: dict[tuple[str, str], dict[str, list[Part]]] = {}

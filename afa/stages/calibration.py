@@ -31,7 +31,7 @@ from afa.stages.binary import targets_of
 from afa.stages.inputs import closures_beside, rounds_up_to
 from afa.stats.accuracy import ProbabilitySums, Resampled, Signs, bins_of
 from afa.stats.summary import summary_rows
-from afa.stats.tables import Cube, rows_of
+from afa.stats.tables import Cube, groups, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Closure, Inference
@@ -171,13 +171,13 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
     whole = odds.merge(truth[[*keys, "likelihood", "clinical"]], on=keys)
     for target in ("likelihood", "clinical"):
         known = whole[whole[target].notna()]
-        for (coupling, inference, t), part in known.groupby(["coupling", "inference", "t"], sort=False):
+        for (coupling, inference, t), part in groups(known, "coupling", "inference", "t"):
             for kind in KINDS:
                 p = expit(part[kind].to_numpy())
                 cases = {"patient": part["patient"].to_numpy(), "p": p, "y": part[target].to_numpy(dtype=float)}
                 table = pd.DataFrame({**cases, "bin": bins_of(p)})
-                cut = {"coupling": str(coupling), "inference": str(inference), "kind": kind, "target": target}
-                yield {**cut, "t": int(str(t))}, table
+                cut = {"coupling": coupling, "inference": inference, "kind": kind, "target": target, "t": t}
+                yield cut, table
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -197,8 +197,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         for metric, statistic in (("ece", sums.calibration_error), ("brier", sums.brier)):
             rows.append(resampled.statistic(statistic, len(cases)).assign(metric=metric, **keys))
     opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0, one=1)
-    for (coupling, inference, t), part in opposed.groupby(["coupling", "inference", "t"], sort=False):
+    for (coupling, inference, t), part in groups(opposed, "coupling", "inference", "t"):
         share = resampled.share(part, "opposed", "one", by=None)
-        keys = {"coupling": str(coupling), "reference": str(inference)}
-        rows.append(share.assign(metric="rate", quantity="at_odds", t=int(str(t)), **keys))
+        rows.append(share.assign(metric="rate", quantity="at_odds", t=t, coupling=coupling, reference=inference))
     return summary_rows("calibration", rows, method="two_elbo", allocation="random", start="uniform")

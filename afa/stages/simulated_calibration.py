@@ -26,7 +26,7 @@ from afa.stages.base import Column, Stage, described
 from afa.stages.inputs import drawn_patients
 from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
 from afa.stats.summary import summary_rows
-from afa.stats.tables import joined, rows_of
+from afa.stats.tables import groups, joined, rows_of
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Calibration, Inference
@@ -183,8 +183,8 @@ def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
     calibration error in ten bins; `brier` score.
     """
     histograms, rows, one = [], [], np.ones((1, 1))
-    for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
-        label = {"inference": str(inference), "step": str(step)}
+    for (inference, step), part in groups(draws, "inference", "step"):
+        label = {"inference": inference, "step": step}
         sums, counts = summed(part, np.zeros(len(part), dtype=np.int64), 1)
         binned, chi_square, p_value = uniformity(counts)
         test = {"draws": len(part), "chi_square": chi_square, "p_value": p_value, "gap": gap_to_uniform(counts)[0]}
@@ -208,10 +208,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     n_units = 1 if draws.empty else int(draws["draw"].max()) + 1
     resampled = Resampled.of(range(n_units), **dict(bootstrap), purpose=EXPERIMENT)
     rows = []
-    for (inference, step), part in draws.groupby(["inference", "step"], sort=False):
+    for (inference, step), part in groups(draws, "inference", "step"):
         sums, counts = summed(part, part["draw"].to_numpy(np.int64), n_units)
         stratum = "simulated_whole" if step == WHOLE else "simulated"
-        t = np.nan if step == WHOLE else int(str(step))
+        t = np.nan if step == WHOLE else int(step)
         ece, brier = (resampled.statistic(of, len(part)) for of in (sums.calibration_error, sums.brier))
         n, gap = len(part), gap_to_uniform(counts.sum(axis=0, keepdims=True))
         found = [
@@ -220,7 +220,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             pd.DataFrame({"metric": "gap", "value": gap, "n": n}),
             pd.DataFrame({"metric": "rate", "quantity": "uniformity_p", "value": [uniformity(counts)[2]], "n": n}),
         ]
-        rows.append(pd.concat(found, ignore_index=True).assign(stratum=stratum, reference=str(inference), t=t))
+        rows.append(pd.concat(found, ignore_index=True).assign(stratum=stratum, reference=inference, t=t))
         if inference == "exact":
             limit = [uniform_gap(n, **dict(bootstrap))]
             table = pd.DataFrame({"metric": "gap", "value": limit, "n": n})

@@ -32,7 +32,7 @@ from afa.stages.topk import Targets
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.resampling import first_where, quartiles_of_rounds
 from afa.stats.summary import count_rows, summary_rows
-from afa.stats.tables import Complete, Tables, axis_among, axis_of, by_patient, read_table
+from afa.stats.tables import Complete, Tables, axis_among, axis_of, by_patient, groups, read_table
 
 if TYPE_CHECKING:
     from afa.stages import settings
@@ -259,8 +259,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     rows: list[pd.DataFrame] = []
     for name, keys in (("top_k", ["allocation", "gain"]), ("tasks", ["coupling", "allocation", "gain"])):
         last_round = int(tables[name]["t"].max())
-        for key, part in tables[name].groupby(keys, sort=False):
-            rows += _rows_of(name, part, dict(zip(keys, map(str, key), strict=True)), last_round, patients, resampled)
+        for key, part in groups(tables[name], *keys):
+            rows += _rows_of(name, part, dict(zip(keys, key, strict=True)), last_round, patients, resampled)
     return summary_rows("stopping", rows, schedule="every", start="uniform")
 
 

@@ -242,18 +242,16 @@ def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     return Axis(np.asarray(place, dtype=np.int64), list(labels.itertuples(index=False, name=None)))
 
 
-def rows_by(table: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], NDArray[np.intp]]:
-    """Places in the table of the rows with each combination of some columns; a missing value is -1.
+def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Each combination of some columns with its rows, in order of first appearance; a missing value is one too.
 
-    >>> rows_by(pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]}), ["name", "seed"])
-    {('b', 1.0): array([0, 2]), ('a', -1.0): array([1])}
+    >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
+    >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]
+    [(('b', 1.0), 2), (('a', nan), 1)]
     """
-    axis = axis_of(table[list(columns)].fillna(-1), columns)
-    rows = np.split(np.argsort(axis.codes, kind="stable"), np.cumsum(np.bincount(axis.codes)))[:-1]
-    return dict(zip(axis.labels, rows, strict=True))
-
-
-ORDER_KEYS = ["allocation", "gain", "guide"]
+    by = list(columns) if len(columns) > 1 else columns[0]
+    whole: Any = table.groupby(by, sort=sort, dropna=False, observed=True)
+    return iter(whole)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import Field
 
 from afa.bundle import Bundle
@@ -39,7 +38,7 @@ from afa.stages.labels.tasks import (
 from afa.stats.accuracy import Resampled, accuracies, ranking
 from afa.stats.resampling import interval, mean_and_each
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
-from afa.stats.tables import joined, rows_by
+from afa.stats.tables import groups, joined
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap, Inference
@@ -243,18 +242,16 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
     """Prevalence of each label, and the share that the better constant answer has right."""
-    by_entity: dict[str, dict[str, Floats]] = {"prevalence": {}, "majority": {}}
-    sizes = {}
-    for name, part in labels.groupby("entity", sort=False):
+    prevalence, sizes = dict[str, Floats](), dict[str, int]()
+    for name, part in groups(labels, "entity"):
         weights = sample.drawn(part["patient"])
-        prevalence = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
-        by_entity["prevalence"][str(name)] = prevalence
-        by_entity["majority"][str(name)] = prevalence if prevalence[0] >= 0.5 else 1 - prevalence
-        sizes[str(name)] = len(part)
+        prevalence[name] = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
+        sizes[name] = len(part)
+    majority = {name: share if share[0] >= 0.5 else 1 - share for name, share in prevalence.items()}
+    shown = {"prevalence": prevalence, "majority": majority} if sizes else {}
     return [
         (mean_and_each(values, sizes, confidence=sample.confidence), {"metric": metric})
-        for metric, values in by_entity.items()
-        if values
+        for metric, values in shown.items()
     ]
 
 
@@ -271,14 +268,14 @@ def _variants(tasks: pd.DataFrame) -> Variants:
 
 def _metrics(scores: pd.DataFrame, sample: Resampled, variants: Variants) -> Iterator[Labelled]:
     """Every metric by setting, order and t: runs of one order are averaged, then labels."""
-    columns = _by_column(scores)
-    for (reference, coupling, variant, allocation, t), by_entity in _runs(scores).items():
+    for (reference, coupling, variant, allocation, t), part in groups(scores, *SETTING, "allocation", "t"):
+        by_entity = dict(groups(part, "entity"))
         found: dict[tuple[str, str], dict[str, Floats]] = {}
-        for name, runs in by_entity.items():
-            each = [measured(columns, run, sample.drawn(columns["patient"][run])) for run in runs]
+        for name, own in by_entity.items():
+            each = [measured(run, sample.drawn(run["patient"])) for _, run in groups(own, "seed")]
             for column in each[0]:
                 found.setdefault(column, {})[name] = np.mean([values[column] for values in each], axis=0)
-        sizes = {name: sum(map(len, runs)) for name, runs in by_entity.items()}
+        sizes = {name: len(own) for name, own in by_entity.items()}
         for (metric, method), values in found.items():
             lines = mean_and_each(values, sizes, confidence=sample.confidence)
             if variant:
@@ -297,27 +294,13 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     return rows[rows["metric"] == "specificity"]
 
 
-def _by_column(scores: pd.DataFrame) -> dict[str, NDArray[Any]]:
-    return {name: scores[name].to_numpy() for name in ("patient", "raw", "calibrated", "label")}
-
-
-def _runs(scores: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, list[NDArray[np.intp]]]]:
-    """Rows of each run, by setting, order and t and then by entity, in the order of the table."""
-    found: dict[tuple[Any, ...], dict[str, list[NDArray[np.intp]]]] = {}
-    for (*key, entity, _), run in rows_by(scores, [*SETTING, "allocation", "t", "entity", "seed"]).items():
-        found.setdefault(tuple(key), {}).setdefault(entity, []).append(run)
-    return found
-
-
-def measured(
-    scores: Mapping[str, NDArray[Any]], run: NDArray[np.intp], weights: Floats
-) -> dict[tuple[str, str], Floats]:
-    """By (metric, method): the value of some rows of `scores`, by column, under each row of the weights."""
-    positive = scores["label"][run] == 1
-    area, precision = ranking(scores["raw"][run], positive, weights)
+def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
+    """By (metric, method): the value of some rows of `scores` under each row of the weights."""
+    positive = run["label"].to_numpy() == 1
+    area, precision = ranking(run["raw"].to_numpy(), positive, weights)
     found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
     for method, column in (("two_elbo", "raw"), ("posterior", "calibrated")):
-        decided = accuracies(scores[column][run], positive, weights)
+        decided = accuracies(run[column].to_numpy(), positive, weights)
         found |= {(metric, method): shares for metric, shares in decided._asdict().items()}
     return found
 
@@ -329,16 +312,15 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
     `mean_of_others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
     """
     tables = []
-    for key, part in whole.groupby(["reference", "coupling"], sort=False):
-        reference, coupling = map(str, key)
+    for (reference, coupling), part in groups(whole, "reference", "coupling"):
         scores = part.pivot(index="patient", columns="entity", values="score")
         found: dict[tuple[str, str | None], dict[str, Floats]] = {}
-        for name, known in labels.groupby("entity", sort=False):
+        for name, known in groups(labels, "entity"):
             drawn = sample.drawn(known["patient"])
             positive = known["label"].to_numpy() == 1
             table = scores.loc[list(known["patient"])]
             areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
-            own = areas.pop(str(name))
+            own = areas.pop(name)
             others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
             values = {
                 ("auroc", None): own,
@@ -348,7 +330,7 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
                 ("rank", None): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
             }
             for column, value in values.items():
-                found.setdefault(column, {})[str(name)] = value
+                found.setdefault(column, {})[name] = value
         for (metric, variant), by_label in found.items():
             lines = mean_and_each(by_label, dict.fromkeys(by_label, 0), confidence=sample.confidence)
             lines = lines.assign(n=scores.shape[1], variant=variant)
@@ -364,13 +346,11 @@ def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.Dat
     """
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]
-    chosen, tables = chosen[chosen["t"].isin(null["t"].unique())], []
-    columns, runs = _by_column(chosen), _runs(chosen)
-    for key, part in null.groupby(["reference", "coupling", "allocation", "t"], sort=False):
-        reference, coupling, allocation, t = *map(str, key[:3]), int(str(key[3]))
-        keys = {"reference": reference, "coupling": coupling, "allocation": allocation}
-        of_entity = runs[reference, coupling, "", allocation, t].items()
-        own = {entity: measured(columns, run, np.ones((1, len(run)))) for entity, (run,) in of_entity}
+    keys, tables = ["reference", "coupling", "allocation", "t"], []
+    by_key = dict(groups(chosen, *keys))
+    for key, part in groups(null, *keys):
+        labels = dict(zip(keys, key, strict=True)) | {"gain": "cmi" if key[2] == GREEDY else None}
+        own = {entity: measured(run, np.ones((1, len(run)))) for entity, run in groups(by_key[key], "entity")}
         wide = part.pivot(index="permutation", columns="entity", values=list(HELD))
         for column, (metric, method) in HELD.items():
             real = {name: float(values[metric, method][0]) for name, values in own.items()}
@@ -381,7 +361,6 @@ def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.Dat
             spread = {"value": every.mean(axis=0), "low": low, "high": high, "metric": metric}
             chance = {"value": (1 + reached.sum(axis=0)) / (1 + len(every)), "metric": "p_value"}
             for rows, quantity in ((spread, None), (chance, metric)):
-                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(quantity=quantity, **keys, t=t)
-                table = table.assign(n=len(every), method=method)
-                tables.append(table.assign(gain="cmi" if allocation == GREEDY else None))
+                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(quantity=quantity, **labels)
+                tables.append(table.assign(n=len(every), method=method))
     return pd.concat(tables, ignore_index=True)

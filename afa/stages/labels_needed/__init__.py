@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import groupby, product
-from operator import itemgetter
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -33,7 +32,7 @@ from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS, Mask, one_t
 from afa.stats.accuracy import RepeatedTests, Resampled
 from afa.stats.resampling import interval, mean_and_each
 from afa.stats.summary import Labelled, labelled, summary_rows
-from afa.stats.tables import joined, rows_by
+from afa.stats.tables import groups, joined
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -270,21 +269,18 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
     """Every metric by key, size and label; and the answers behind it, by size and by whether labels were shuffled."""
     found, cases = Found(), Cases()
-    answers, weights = _answers(tables), resampled.every
-    place, repeat = resampled.places(answers["patient"]), answers["repeat"].to_numpy()
-    log_odds, repeats = answers["log_odds"].to_numpy(), tables["splits"].groupby(["entity", "size"]).size()
+    weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
-    by_run = sorted(rows_by(answers, [*TRAINED, "rival", *RUN]).items(), key=itemgetter(0))
-    for (reference, entity, size, permuted), runs in groupby(by_run, lambda run: run[0][: len(TRAINED)]):
+    for (reference, entity, size, permuted), answers in groups(_answers(tables), *TRAINED, sort=True):
         of_entity = labels[labels["entity"] == entity]
         known, positive = resampled.places(of_entity["patient"]), of_entity["label"].to_numpy() == 1
         tests: RepeatedTests | None = None
-        for (*_, method, allocation, t), rows in runs:
-            scores = np.full((repeat[rows].max() + 1, len(resampled.units)), np.nan)
-            scores[repeat[rows], place[rows]] = log_odds[rows]
+        for (_, method, allocation, t), run in groups(answers, "rival", *RUN, sort=True):
+            scores = np.full((run["repeat"].max() + 1, len(resampled.units)), np.nan)
+            scores[run["repeat"], resampled.places(run["patient"])] = run["log_odds"]
             if tests is None:
                 tests = RepeatedTests(~np.isnan(scores[:, known]), positive, weights[:, known])
-                cases.setdefault((size, permuted), {})[entity] = len(rows)
+                cases.setdefault((size, permuted), {})[entity] = len(run)
             for metric, measured in ((RANKED, RepeatedTests.auroc), (DECIDED, RepeatedTests.balanced_accuracy)):
                 if permuted:
                     draw = generator_of("labels needed", "chance", entity, size)

@@ -16,7 +16,7 @@ from afa.stages.ranking.tables import run as run
 from afa.stats.accuracy import Part, Resampled, precisions_by_prevalence
 from afa.stats.resampling import interval
 from afa.stats.summary import count_rows, summary_rows
-from afa.stats.tables import Complete, axis_among, axis_of
+from afa.stats.tables import Complete, axis_among, axis_of, groups
 
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
@@ -216,9 +216,8 @@ def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.Data
     p is (1 + shuffled bundles that are no worse) / (1 + all of them); what is no target has none.
     """
     place = {t: i for i, t in enumerate(read.rounds)}
-    known = null.dropna(subset=["value"])
-    for key, part in known.groupby(["scale", "method", "target", "metric", "t"], sort=False):
-        cell, t = Cell(*map(str, key[:4])), int(str(key[4]))
+    for (*key, t), part in groups(null.dropna(subset=["value"]), "scale", "method", "target", "metric", "t"):
+        cell = Cell(*key)
         values = part["value"].to_numpy(dtype=float)
         low, high = interval(values[:, None], confidence=confidence)
         rows = [{"value": values.mean(), "low": low[0], "high": high[0]}]
@@ -231,10 +230,10 @@ def _null(null: pd.DataFrame, read: Read, confidence: float) -> Iterator[pd.Data
 
 def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """What looks at no patient: the larger support; and, chosen on these same, a sign for each duel and prevalence."""
-    for (scale, target), part in tables["truth"].groupby(["scale", "target"], sort=False):
+    for (scale, target), part in groups(tables["truth"], "scale", "target"):
         counts = part.set_index("patient").loc[read.patients]
         constant, larger, cases = (counts[[name]].to_numpy(dtype=float) for name in ("majority", "larger", "duels"))
-        keys = Cell(str(scale), "", str(target), "majority").keys
+        keys = Cell(scale, "", target, "majority").keys
         if cases.any():
             yield resampled.mean([(constant, cases)]).assign(**keys)
             yield resampled.mean([(larger, cases)]).assign(**keys | {"metric": "accuracy", "method": "larger_support"})
@@ -256,12 +255,12 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
 def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
     truth, entities, labels = (tables[name] for name in ("truth", "entities", "labels"))
     n, k, k_clinical = labels["entity"].nunique(), labels["k"].iloc[0], labels["k_clinical"].iloc[0]
-    for (scale, target), part in truth.groupby(["scale", "target"], sort=False):
+    for (scale, target), part in groups(truth, "scale", "target"):
         if (target == OWN) == (scale != RAW):
             every = len(part) * n * (n - 1) // 2
             counts = {"tied_at_full_observation": (every - part["duels"].sum(), every)}
             counts["without_spread"] = (int((entities.loc[entities["scale"] == scale, "sd"] == 0).sum()), n)
-            yield count_rows(counts).assign(target=str(target), variant=None if scale == RAW else str(scale))
+            yield count_rows(counts).assign(target=target, variant=None if scale == RAW else scale)
     classes = labels.dropna(subset="label").groupby("patient")["label"].agg(["min", "max"])
     patients, labelled = labels["patient"].nunique(), labels.dropna(subset="label")["entity"].nunique()
     counts = {
