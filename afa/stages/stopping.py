@@ -260,22 +260,17 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     for name, keys in (("top_k", ["allocation", "gain"]), ("tasks", ["coupling", "allocation", "gain"])):
         last_round = int(tables[name]["t"].max())
         for key, part in groups(tables[name], *keys):
-            rows += _rows_of(name, part, dict(zip(keys, key, strict=True)), last_round, patients, resampled)
+            rows += _rows_of(name, part, dict(zip(keys, key, strict=True)), last_round, resampled)
     return summary_rows("stopping", rows, schedule="every", start="uniform")
 
 
 def _rows_of(
-    name: str,
-    part: pd.DataFrame,
-    keys: Mapping[str, str],
-    last_round: int,
-    patients: Sequence[str],
-    resampled: Resampled,
+    name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """The rows of one order in one table, by arrays (P, E, rules): the top k is one entity, which has no name."""
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
-    axes = {"patient": axis_among(part["patient"], patients)}
+    axes = {"patient": axis_among(part["patient"], list(resampled.units))}
     axes |= {"entity": axis_of(part, ["entity"])} if binary else {}
     whole = Complete.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
     rules = pd.DataFrame(rule.labels, columns=["reference", "level"]).assign(method=method, guide=method, **keys)
@@ -283,7 +278,7 @@ def _rows_of(
     rules["gain"] = keys["gain"] or None
 
     def column(each: str) -> NDArray[np.float32]:
-        return whole.column(each, may_miss=each == "clinical").reshape(len(patients), -1, len(rules))
+        return whole.column(each, may_miss=each == "clinical").reshape(len(resampled.units), -1, len(rules))
 
     def labelled(table: pd.DataFrame) -> pd.DataFrame:
         return table.join(rules)[table["n"] > 0]

@@ -290,9 +290,9 @@ class RepeatedTests:
 
     def auroc(self, scores: Floats) -> Floats:
         """(R + 1,) share of the pairs of one repeat that scores (K, P) put in order, ties one half; NaN without any."""
-        one, other = scores[:, self.positive, None], scores[:, None, ~self.positive]
-        higher = np.where(self._together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
-        return share_of(self._weighted(higher), self._pairs)
+        (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
+        higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
+        return share_of(self._weighted(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
         """(R + 1,) mean over classes of the share of signs of scores (K, P) that are right, 0 being half right.
@@ -321,12 +321,10 @@ class RepeatedTests:
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
-    def _together(self) -> Mask:
-        return self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
-
-    @cached_property
-    def _pairs(self) -> Floats:
-        return self._weighted(self._together.sum(axis=0))
+    def _pairs(self) -> tuple[Mask, Floats]:
+        """Which pairs of both classes are tested in which repeat, and how often each resample has any of them."""
+        together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
+        return together, self._weighted(together.sum(axis=0))
 
     def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
         (_, of_positive, _), (_, of_negative, _) = self._classes

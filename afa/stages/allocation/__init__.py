@@ -154,18 +154,14 @@ def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
 def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Top-k answers that look at no patient, chosen on these same patients."""
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
-    yield _one_share(best, "p_at_k", "likelihood", "fixed_top_k", grid.totals[LIKELIHOOD], resampled)
+    shares = {("p_at_k", "likelihood", "fixed_top_k"): best}
     if grid.has_clinical_target:
-        for metric, found in precisions_by_prevalence(grid.labels, grid.k_clinical).items():
-            yield _one_share(
-                np.nan_to_num(found), metric, "clinical", "prevalence_order", grid.totals[CLINICAL], resampled
-            )
-
-
-def _one_share(share: Floats, metric: str, target: str, method: str, cases: Floats, resampled: Resampled) -> Labelled:
-    """The mean over the patients with cases of a share (P,)."""
-    table = _in_shares(resampled.mean([((np.rint(share * UNIT) * cases)[:, None], cases[:, None])]))
-    return table, {"metric": metric, "target": target, "method": method}
+        found = precisions_by_prevalence(grid.labels, grid.k_clinical)
+        shares |= {(metric, "clinical", "prevalence_order"): np.nan_to_num(share) for metric, share in found.items()}
+    for (metric, target, method), share in shares.items():
+        cases = grid.totals[LIKELIHOOD if target == "likelihood" else CLINICAL]
+        table = resampled.mean([((np.rint(share * UNIT) * cases)[:, None], cases[:, None])])
+        yield _in_shares(table), {"metric": metric, "target": target, "method": method}
 
 
 def _label_counts(grid: Grid) -> Labelled:

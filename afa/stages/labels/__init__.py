@@ -22,19 +22,7 @@ from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.base import Column, Section, Seeds, Stage, described
 from afa.stages.inputs import Reference, explicit_references, note
-from afa.stages.labels.tasks import (
-    GREEDY,
-    RANDOM,
-    Task,
-    at_full_observation,
-    by_model,
-    followed,
-    label_null,
-    row_of,
-    settings_of,
-    tasks_of,
-    tasks_of_controls,
-)
+from afa.stages.labels.tasks import GREEDY, RANDOM, Task, by_model, followed, label_null, settings_of, tasks_of
 from afa.stats.accuracy import Resampled, accuracies, ranking
 from afa.stats.resampling import interval, mean_and_each
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
@@ -185,11 +173,12 @@ def label_tables(
         return by_model(tasks, lambda own: followed(own, labels.percents, labels.seeds, solver), threads)
 
     scores = scored(tasks)
-    healthy = scored(tasks_of_controls(bundle, cohort, [setting for setting in fixed if setting.reference != "cohort"]))
+    apart = [setting for setting in fixed if setting.reference != "cohort"]
+    healthy = scored([task for setting in apart for task in Task.of_controls(setting, bundle, cohort)])
     found = {
         "scores": scores,
         "controls": [part.rename(columns={"patient": "control"}) for part in healthy],
-        "whole": [at_full_observation(bundle, cohorts[setting.threshold], setting) for setting in fixed],
+        "whole": [setting.at_full_observation(bundle, cohorts[setting.threshold]) for setting in fixed],
         "null": label_null([task for task in tasks if not task.setting.variant], labels, solver, threads),
         "labels": [
             pd.DataFrame({"patient": task.patients, "entity": entity, "label": task.positive.astype(np.int8)})
@@ -197,7 +186,7 @@ def label_tables(
         ],
     }
     tables = {name: joined(parts, COLUMNS[name].split()[:-2]) for name, parts in found.items()}
-    rows = [row_of(task, part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
+    rows = [task.row(part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
     tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     return tables

@@ -59,6 +59,14 @@ class Setting:
         """What `afa.closure` asks for."""
         return {"coupling": self.coupling, "strength": self.strength}
 
+    def at_full_observation(self, bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
+        """S of every entity and patient, in nats."""
+        table, scores = (
+            rows_of(entity=bundle.entities, patient=cohort.patients),
+            bundle.energies(cohort.values, self.coupling),
+        )
+        return table.assign(reference=self.reference, coupling=self.coupling, score=settled(scores).T.ravel())
+
 
 def settings_of(
     references: Sequence[Reference],
@@ -100,6 +108,29 @@ class Task:
     values: Values
     positive: NDArray[np.bool_]
 
+    @classmethod
+    def of_controls(cls, setting: Setting, bundle: Bundle, cohort: Cohort) -> list[Task]:
+        """A task for each entity of the healthy, of whom nobody has a label."""
+        names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
+        ill = np.zeros(len(names), dtype=bool)
+        return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
+
+    def row(self, shift: float) -> dict[str, object]:
+        """The row in the table `tasks`."""
+        mrf, setting, shared = self.bundle.mrf(self.entity), self.setting, self.setting.coupling == "shared"
+        return {
+            **setting.keys,
+            "entity": self.entity,
+            "threshold": setting.threshold,
+            "strength": setting.strength if shared else None,
+            "support": len(self.support),
+            "contraction": contraction(mrf),
+            "factor": shared_factor(mrf, setting.strength) if shared else None,
+            "positive": int(self.positive.sum()),
+            "negative": int((~self.positive).sum()),
+            "shift": float(shift),
+        }
+
     @property
     def support(self) -> NDArray[np.intp]:
         if self.setting.coupling == "explicit":
@@ -137,32 +168,6 @@ def tasks_of(
             names = tuple(compress(cohort.patients, known))
             tasks.append(Task(setting, bundle, entity, names, cohort.values[known], positive))
     return tasks, left_out
-
-
-def row_of(task: Task, shift: float) -> dict[str, object]:
-    """The row of a task in `tasks`."""
-    mrf, shared = task.bundle.mrf(task.entity), task.setting.coupling == "shared"
-    return {
-        **task.setting.keys,
-        "entity": task.entity,
-        "threshold": task.setting.threshold,
-        "strength": task.setting.strength if shared else None,
-        "support": len(task.support),
-        "contraction": contraction(mrf),
-        "factor": shared_factor(mrf, task.setting.strength) if shared else None,
-        "positive": int(task.positive.sum()),
-        "negative": int((~task.positive).sum()),
-        "shift": float(shift),
-    }
-
-
-def tasks_of_controls(bundle: Bundle, cohort: Cohort, settings: Sequence[Setting]) -> list[Task]:
-    """The tasks of the healthy, of whom nobody has a label."""
-    names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
-    ill = np.zeros(len(names), dtype=bool)
-    return [
-        Task(setting, bundle, entity, names, values, ill) for setting in settings for entity in bundle.entities if names
-    ]
 
 
 def by_model(
@@ -261,12 +266,6 @@ def followed(
             )
             tables[i].append(table)
     return [pd.concat(parts, ignore_index=True) for parts in tables]
-
-
-def at_full_observation(bundle: Bundle, cohort: Cohort, setting: Setting) -> pd.DataFrame:
-    scores = settled(bundle.energies(cohort.values, setting.coupling)).T.ravel()
-    table = rows_of(entity=bundle.entities, patient=cohort.patients)
-    return table.assign(reference=setting.reference, coupling=setting.coupling, score=scores)
 
 
 def settled(scores: Floats) -> Floats:
