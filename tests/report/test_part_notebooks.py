@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from codes import label_tables
 
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.report.notebook import notebook_figure, run_notebook
-from afa.stages.labels import Settings, label_tables, summarise
+from afa.stages.labels import Settings, summarise
 from afa.stages.settings import Bootstrap
 from afa.stats.summary import write_summary
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from codes import codes_of, label_tables, needed_tables
 from threadpoolctl import threadpool_limits
 
 from afa.cohort.cohort import Cohort
@@ -14,9 +15,8 @@ from afa.orders import generator_of, random_order
 from afa.stages import sections
 from afa.stages.base import chosen
 from afa.stages.labels import Settings as Labels
-from afa.stages.labels import label_tables
 from afa.stages.labels.tasks import Setting, Task
-from afa.stages.labels_needed import Settings, _first_ahead, drawn, encoded_cohorts, needed_tables, summarise
+from afa.stages.labels_needed import Settings, _first_ahead, drawn, run, summarise
 from afa.stages.labels_needed.classifiers import (
     METHODS,
     SCREENED,
@@ -260,10 +260,16 @@ def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts, zero_shot):
     assert empty["splits"].empty
 
 
-def test_the_headline_encodings_of_the_stage_labels_are_read(zero_shot):
-    assert encoded_cohorts(zero_shot["tasks"]) == {"controls": None, "cohort": 0.5}
-    alone = zero_shot["tasks"].query("reference == 'cohort'")
-    assert list(encoded_cohorts(alone)) == ["cohort"]
+def test_the_headline_encodings_of_the_stage_labels_are_read(bundle, cohorts, zero_shot, tables):
+    settings = Settings(**{**OPTIONS, "sizes": [6]})
+    alone = zero_shot | {"tasks": zero_shot["tasks"].query("reference == 'cohort'")}
+    with codes_of({0.5: cohorts["cohort"], 1.0: cohorts["controls"]}) as path:
+        both, one = (
+            run(bundle, cohorts["controls"], path, labels, labels_needed=settings)["predictions"]
+            for labels in (zero_shot, alone)
+        )
+    pd.testing.assert_frame_equal(both, tables["predictions"].query("size == 6").reset_index(drop=True))
+    pd.testing.assert_frame_equal(one, both.query("reference == 'cohort'").reset_index(drop=True))
 
 
 def test_pairs_are_ranked_within_a_repeat_by_hand():

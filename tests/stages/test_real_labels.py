@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from codes import label_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from afa.errors import CohortError, ConfigError
 from afa.orders import random_order
 from afa.planner import BinaryPlanner
 from afa.stages.inputs import amounts, shuffled_genes
-from afa.stages.labels import Settings, label_tables, summarise
+from afa.stages.labels import Settings, summarise
 from afa.stages.labels.tasks import (
     Setting,
     as_greedy_chooses,
@@ -241,11 +242,9 @@ def test_a_run_encoded_against_the_cohort_has_no_reference_controls(bundle, coho
 
 
 def test_another_cohort_in_the_second_code_is_refused(bundle, cohorts):
-    other = cohort_of(bundle, 5)
-    other = replace(
-        other, patients=tuple(f"q{i}" for i in range(12)), labels=other.labels.set_axis([f"q{i}" for i in range(12)])
-    )
-    with pytest.raises(CohortError, match="other patients or labels"):
+    other, names = cohort_of(bundle, 5), tuple(f"q{i}" for i in range(12))
+    other = replace(other, patients=names, labels=other.labels.set_axis(names))
+    with pytest.raises(CohortError, match=r"at threshold 0\.5 other patients or features"):
         label_tables(bundle, cohorts[0], {0.5: other}, OPTIONS)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rated as random_bundles
+from codes import label_tables, needed_tables
 from rated import rated
 
 from afa.bundle.rates import bundle_models
@@ -16,10 +17,8 @@ from afa.stages import binary, stopping
 from afa.stages.calibration import NOT_COMPILED, run, summarise
 from afa.stages.inputs import closures_beside, explicit_references, shuffled_genes
 from afa.stages.labels import Settings as Labels
-from afa.stages.labels import label_tables
 from afa.stages.labels import summarise as summarise_labels
 from afa.stages.labels_needed import Settings as Needed
-from afa.stages.labels_needed import needed_tables
 from afa.stages.labels_needed import summarise as summarise_labels_needed
 from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
 from afa.stages.stopping import summarise as summarise_stopping

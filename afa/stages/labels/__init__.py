@@ -17,7 +17,7 @@ from pydantic import Field
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort, with_code
-from afa.errors import BundleError, CohortError, Fault
+from afa.errors import BundleError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.base import Column, Section, Seeds, Stage, described
@@ -104,32 +104,14 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `label_tables`; by_cohort : a file of `afa cohort by-cohort`."""
-    encoded = {threshold: with_code(cohort, by_cohort, threshold) for threshold in labels.thresholds}
-    tables = label_tables(bundle, cohort, encoded, labels, solver=Solver(**dict(inference)), threads=threads)
-    if not len(cohort.controls):
-        note("no controls are held against the scores: none is encoded in this cohort")
-    for entity in tables["left_out"]["entity"]:
-        note(f"label {entity} is left out: all patients have the same")
-    return tables
-
-
-def label_tables(
-    bundle: Bundle,
-    cohort: Cohort,
-    by_cohort: Mapping[float, Cohort],
-    labels: Settings,
-    *,
-    solver: Solver | None = None,
-    threads: int | None = None,
-) -> dict[str, pd.DataFrame]:
     """All that the labels of a cohort say of the scores, by reference and coupling.
 
     The settings fixed beforehand take every seed and greedy CMI, the grid around them the first seed alone.
 
     cohort : the cohort of the run; where it is encoded against controls or by ranges that is a reference of its own.
-    by_cohort : the same patients encoded against themselves, by threshold; the first is the headline, as is the first
-    of the strengths. A bundle with features of two values is read as `explicit` alone, on the cohort of the run.
+    by_cohort : a file of `afa cohort by-cohort`, the same patients encoded against themselves at several thresholds;
+    the first of the settings is the headline, as is the first of the strengths. A bundle with features of two values is
+    read as `explicit` alone, on the cohort of the run.
 
     Returns `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`,
     F_1 - F_0 in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds;
@@ -149,23 +131,21 @@ def label_tables(
 
     Raises
     ------
-    CohortError : two of the cohorts have other patients or other labels. BundleError : no setting is left.
+    CohortError : the file has other patients or features. BundleError : no setting is left.
 
     """
     own: Reference = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
-    cohorts: dict[float | None, Cohort] = dict(by_cohort.items())
+    cohorts: dict[float | None, Cohort] = {at: with_code(cohort, by_cohort, at) for at in labels.thresholds}
     if own != "cohort":
         cohorts[None] = cohort
-    for threshold, other in by_cohort.items():
-        if other.patients != cohort.patients or not other.labels.equals(cohort.labels):
-            where = f"cohort {cohort.name}, threshold {threshold:g}"
-            raise CohortError(Fault(where, "other patients or labels", "those of the run's cohort", "build it again"))
     references: list[Reference] = [own, "cohort"] if own != "cohort" else ["cohort"]
     explicit, closed = explicit_references(bundle), bundle.ternary
-    settings = settings_of(references if closed else [own], list(by_cohort), labels.strengths, explicit, closed=closed)
+    readable = references if closed else [own]
+    settings = settings_of(readable, labels.thresholds, labels.strengths, explicit, closed=closed)
     if not settings:
         expected, step = "probabilities of its values", "encode it as the bundle says"
         raise BundleError(Fault(f"cohort {cohort.name}", "features of two values", expected, step))
+    solver = Solver(**dict(inference))
     tasks, left_out = tasks_of(bundle, cohorts, settings)
     fixed = [setting for setting in settings if not setting.variant]
 
@@ -189,6 +169,10 @@ def label_tables(
     rows = [task.row(part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
     tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
+    if not len(cohort.controls):
+        note("no controls are held against the scores: none is encoded in this cohort")
+    for entity in left_out:
+        note(f"label {entity} is left out: all patients have the same")
     return tables
 
 

@@ -87,36 +87,10 @@ STAGE = Stage(
 def run(
     bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: Settings
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `needed_tables`; by_cohort and labels : what that stage read, and its tables."""
-    thresholds = encoded_cohorts(labels["tasks"])
-    cohorts = {
-        reference: cohort if threshold is None else with_code(cohort, by_cohort, threshold)
-        for reference, threshold in thresholds.items()
-    }
-    tables = needed_tables(bundle, cohorts, labels["scores"], labels_needed)
-    for row in tables["left_out"].fillna({"size": 0}).itertuples():
-        labelled = f" with {int(str(row.size))} labelled patients" if row.size else ""
-        note(f"label {row.entity} is left out{labelled}: {row.reason}")
-    return tables
-
-
-def encoded_cohorts(tasks: pd.DataFrame) -> dict[str, float | None]:
-    """The thresholds of the cohorts that the headline settings of the stage `labels` read, by reference.
-
-    None for the cohort of the run; a reference without a label is left out.
-    """
-    fixed = tasks[tasks["variant"] == ""].drop_duplicates("reference").set_index("reference")
-    thresholds = {reference: fixed["threshold"][reference] for reference in COUPLINGS if reference in fixed.index}
-    return {reference: float(value) if reference == "cohort" else None for reference, value in thresholds.items()}
-
-
-def needed_tables(
-    bundle: Bundle, cohorts: Mapping[str, Cohort], scores: pd.DataFrame, settings: Settings
-) -> dict[str, pd.DataFrame]:
     """Log-odds of classifiers trained on some labelled patients, for all the others; and the zero-shot scores.
 
-    cohorts : the patients by reference, of `COUPLINGS`. scores : of the stage `labels`;
-    they say at which t, and along which random orders. A size that leaves too few patients is left out for that label.
+    by_cohort and labels : what the stage `labels` read, and its tables: its scores say at which t, and along which
+    random orders. A size that leaves too few patients is left out for that label.
 
     Returns `predictions`, by (reference, method, permuted, entity, size, repeat, allocation, t, patient), t in per cent
     of the support; `zero_shot`, the scores that they are held against, `calibrated`, by (reference, coupling, entity,
@@ -128,8 +102,15 @@ def needed_tables(
     CohortError : the scores are not of these patients.
 
     """
+    settings, fixed = labels_needed, labels["tasks"][labels["tasks"]["variant"] == ""]
+    thresholds = fixed.drop_duplicates("reference").set_index("reference")["threshold"]
+    cohorts = {
+        reference: cohort if reference != "cohort" else with_code(cohort, by_cohort, float(thresholds[reference]))
+        for reference in COUPLINGS
+        if reference in thresholds
+    }
     tasks, left_out = _tasks(bundle, cohorts, settings.labels)
-    held = _held_against(scores, tasks)
+    held = _held_against(labels["scores"], tasks)
     percents, seeds = sorted(set(held["t"])), sorted(set(held["seed"].dropna()))
     parts: list[pd.DataFrame] = []
     splits: list[tuple[object, ...]] = []
@@ -152,6 +133,8 @@ def needed_tables(
         "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"].split()[:-2]).drop_duplicates(ignore_index=True),
     }
     made["left_out"] = made["left_out"].astype({"entity": "str", "size": "Int64", "reason": "str"})
+    for entity, n, reason in made["left_out"].fillna({"size": 0}).itertuples(index=False):
+        note(f"label {entity} is left out{f' with {n} labelled patients' if n else ''}: {reason}")
     return made
 
 
