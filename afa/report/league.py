@@ -14,7 +14,8 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_folder, write_csv
 from afa.report.figures import new_figure, save_figure
 from afa.report.page_parts import page
-from afa.stages.league import FIXED, HEADLINE, PLANNER, RANDOM
+from afa.stages.league import FIXED, PLANNER, RANDOM
+from afa.stages.league.entrants import HEADLINE
 from afa.stats.tables import read_table
 
 NOT_FETCHED = "not_fetched.txt"
