@@ -7,7 +7,7 @@ have every rank among them equally often: exact inference must pass, the shortfa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,21 +62,11 @@ RANK_BINS = 20
 def run(
     bundle: Bundle, *, calibration: Calibration, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `simulated_calibration` and of `rank_uniformity`."""
-    solver = Solver(**dict(inference))
-    tables = simulated_calibration(bundle, draws=calibration.simulated, solver=solver, threads=threads)
-    return {**tables, **rank_uniformity(tables["draws"])}
-
-
-def simulated_calibration(
-    bundle: Bundle, *, counts: Sequence[int] = COUNTS, draws: int, solver: Solver, threads: int | None = None
-) -> dict[str, pd.DataFrame]:
     """Draw labelled patients from every entity's own models and ask for the posterior along a random order.
 
-    counts : numbers of observed support features at which to ask; those that an entity's support does not hold are left
-    out, the whole support is always added.
+    It is asked after `COUNTS` observed features of the support, as many as there are, and after the whole support.
 
-    Returns two tables.
+    Returns the tables of `rank_uniformity`, and two more.
 
     `draws`, by (entity, draw, step, inference): the true `label`; `t`, features of the support observed; `probability`
     of class 1 in [0, 1]; `rank` of the label among 99 drawn from that probability, 0 to 99, ties broken at random; what
@@ -84,27 +74,23 @@ def simulated_calibration(
 
     `left_out`, by entity: those too dense for exact inference, and the reason.
     """
-    tables, left_out = [], []
+    tables, left_out, solver = [], [], Solver(**dict(inference))
     for entity in bundle.entities:
         try:
-            tables.append(_simulate(bundle, entity, counts, draws, solver, threads).assign(entity=entity))
+            tables.append(_simulate(bundle, entity, calibration.simulated, solver, threads).assign(entity=entity))
         except InferenceError as error:
             left_out.append({"entity": entity, "reason": error.faults[0].found})
-    return {
-        "draws": joined(tables, COLUMNS["draws"].split()[:-1]),
-        "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]),
-    }
+    draws = joined(tables, COLUMNS["draws"].split()[:-1])
+    return {"draws": draws, "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]), **rank_uniformity(draws)}
 
 
-def _simulate(
-    bundle: Bundle, entity: str, counts: Sequence[int], draws: int, solver: Solver, threads: int | None
-) -> pd.DataFrame:
+def _simulate(bundle: Bundle, entity: str, draws: int, solver: Solver, threads: int | None) -> pd.DataFrame:
     """The rows of one entity: draws, then steps, then inferences."""
     mrf = bundle.mrf(entity)
     labels = generator_of(EXPERIMENT, entity, "label").integers(0, 2, draws).astype(np.int8)
     values = drawn_patients(mrf, labels, EXPERIMENT, entity)
     support = mrf.support
-    steps = {**{str(t): t for t in counts if t <= len(support)}, WHOLE: len(support)}
+    steps = {**{str(t): t for t in COUNTS if t <= len(support)}, WHOLE: len(support)}
     place = np.full((draws, mrf.n_features), mrf.n_features)
     names = [bundle.features[j] for j in support]
     for draw in range(draws):

@@ -46,6 +46,21 @@ class Targets:
         }
 
 
+def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
+    """What a clinical target rests on, and of how many; labels (P, N), NaN where missing.
+
+    Fewer than 2k labelled entities are not comparable with the paper.
+    """
+    patients, entities = labels.shape
+    labelled = int((~np.isnan(labels)).any(axis=0).sum())
+    return {
+        "patients_without_positive": (patients - int((labels == 1).any(axis=1).sum()), patients),
+        "labelled": (labelled, entities),
+        "k_clinical": (k_clinical, labelled),
+        "not_comparable": (int(labelled < 2 * k), labelled),
+    }
+
+
 def clinical_k(labels: NDArray[np.float64], k: int) -> int:
     """Size k' = min(k, floor(L / 2)) of the top set where labels (P, N) are of L of the entities (decisions.md S10)."""
     return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)

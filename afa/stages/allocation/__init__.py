@@ -18,6 +18,7 @@ from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD,
 from afa.stages.allocation.tables import run as run
 from afa.stages.base import Column, Stage, columns
 from afa.stages.inputs import rounds_up_to
+from afa.stages.topk import label_counts
 from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
 from afa.stats.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
@@ -143,7 +144,7 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             for rows, named in gaps(grid, column, method, resampled):
                 yield _in_shares(rows), {**named, "method": method, "target": target}
     yield from _constant_answers(grid, resampled)
-    yield _label_counts(grid)
+    yield count_rows(label_counts(grid.labels, grid.k, grid.k_clinical)), {"target": "clinical"}
 
 
 def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
@@ -162,19 +163,6 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         cases = grid.totals[LIKELIHOOD if target == "likelihood" else CLINICAL]
         table = resampled.mean([((np.rint(share * UNIT) * cases)[:, None], cases[:, None])])
         yield _in_shares(table), {"metric": metric, "target": target, "method": method}
-
-
-def _label_counts(grid: Grid) -> Labelled:
-    """What the clinical target rests on; fewer than 2k labelled entities are not comparable with the paper."""
-    patients, entities = grid.labels.shape
-    labelled = int((~np.isnan(grid.labels)).any(axis=0).sum())
-    counts = {
-        "patients_without_positive": ((~(grid.labels == 1).any(axis=1)).sum(), patients),
-        "labelled": (labelled, entities),
-        "k_clinical": (grid.k_clinical, labelled),
-        "not_comparable": (labelled < 2 * grid.k, labelled),
-    }
-    return count_rows(counts), {"target": "clinical"}
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:

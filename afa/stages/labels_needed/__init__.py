@@ -142,18 +142,19 @@ def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[Task], list[tuple[str, int | None, str]]]:
     """The tasks of the labels that are used, by reference, and the labels that are not, with the reason."""
-    by_reference: dict[str, list[Task]] = {}
+    tasks: list[Task] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
         if reference in cohorts:
             setting = Setting(reference, coupling if bundle.ternary else "explicit")  # type: ignore[arg-type]
-            by_reference[reference], of_one_class = tasks_of(bundle, {None: cohorts[reference]}, [setting])
-    names = [task.entity for task in next(iter(by_reference.values()), [])]
+            found, of_one_class = tasks_of(bundle, {None: cohorts[reference]}, [setting])
+            tasks += found
+    names = list(dict.fromkeys(task.entity for task in tasks))
     chosen = sorted(names, key=lambda name: hashlib.sha256(f"labels needed\0{name}".encode()).digest())[:most_labels]
     beyond = f"not among the {most_labels} that are used"
     left_out: list[tuple[str, int | None, str]] = [(name, None, "all patients have the same") for name in of_one_class]
     left_out += [(name, None, beyond) for name in names if name not in chosen]
-    return [task for tasks in by_reference.values() for task in tasks if task.entity in chosen], left_out
+    return [task for task in tasks if task.entity in chosen], left_out
 
 
 def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from pydantic import Field
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage, columns, described
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
+from afa.stages.topk import label_counts
 from afa.stats.accuracy import Part, Resampled, precisions_by_prevalence
 from afa.stats.resampling import interval
 from afa.stats.summary import count_rows, summary_rows
@@ -254,20 +255,16 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
     truth, entities, labels = (tables[name] for name in ("truth", "entities", "labels"))
-    n, k, k_clinical = labels["entity"].nunique(), labels["k"].iloc[0], labels["k_clinical"].iloc[0]
+    n, k, k_clinical = labels["entity"].nunique(), int(labels["k"].iloc[0]), int(labels["k_clinical"].iloc[0])
     for (scale, target), part in groups(truth, "scale", "target"):
         if (target == OWN) == (scale != RAW):
             every = len(part) * n * (n - 1) // 2
             counts = {"tied_at_full_observation": (every - part["duels"].sum(), every)}
             counts["without_spread"] = (int((entities.loc[entities["scale"] == scale, "sd"] == 0).sum()), n)
             yield count_rows(counts).assign(target=target, variant=None if scale == RAW else scale)
-    classes = labels.dropna(subset="label").groupby("patient")["label"].agg(["min", "max"])
-    patients, labelled = labels["patient"].nunique(), labels.dropna(subset="label")["entity"].nunique()
-    counts = {
-        "patients_without_positive": (patients - int((classes["max"] == 1).sum()), patients),
-        "patients_of_one_class": (patients - int((classes["max"] > classes["min"]).sum()), patients),
-        "labelled": (labelled, n),
-        "k_clinical": (int(k_clinical), labelled),
-        "not_comparable": (int(labelled < 2 * k), labelled),
-    }
+    wide = labels.pivot(index="patient", columns="entity", values="label").to_numpy(dtype=np.float64, na_value=np.nan)
+    counts = label_counts(wide, k, k_clinical)
+    both = int(((wide == 1).any(axis=1) & (wide == 0).any(axis=1)).sum())
+    of_one_class = {"patients_of_one_class": (len(wide) - both, len(wide))}
+    counts = {"patients_without_positive": counts["patients_without_positive"]} | of_one_class | counts
     yield count_rows(counts).assign(target=CLINICAL)
