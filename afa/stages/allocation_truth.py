@@ -19,9 +19,7 @@ from afa.stats.tables import duel_rows, rows_of
 if TYPE_CHECKING:
     from afa.stages.settings import Inference
 
-OWN = {
-    "label": Column("", "label of the patient: 0, 1 or missing"),
-}
+OWN = {"label": Column("", "label of the patient: 0, 1 or missing")}
 STAGE = Stage(
     settings=("top_k", "inference"),
     duels=True,

@@ -98,8 +98,7 @@ def summarise(
         "acquisition_saved": saved_rows(grid, resampled),
         "bracket_rate": bracket_rows(grid, resampled),
     }
-    setting = {"guide": "linearity", "start": "uniform"}
-    made = [summary_rows(name, labelled(rows).assign(**setting)) for name, rows in parts.items()]
+    made = [summary_rows(name, labelled(rows), guide="linearity", start="uniform") for name, rows in parts.items()]
     return pd.concat(made, ignore_index=True)
 
 

@@ -81,14 +81,14 @@ def settings_of(
     explicit : the references under which probabilities of the bundle hold. closed : whether the bundle has the paper's
     closures, whose features have three values.
     """
-    found, own = [], [reference for reference in references if reference != "cohort"]
+    found = []
     for coupling in COUPLINGS if closed else ():
         for strength in strengths if coupling == "shared" else strengths[:1]:
             varied = "" if strength == strengths[0] else f"strength={strength:g}"
-            found += [Setting(reference, coupling, None, strength, varied) for reference in own]
-            for threshold in thresholds if "cohort" in references else ():
-                other = "" if threshold == thresholds[0] else f"threshold={threshold:g}"
-                found.append(Setting("cohort", coupling, threshold, strength, f"{other} {varied}".strip()))
+            for reference in references:
+                for threshold in thresholds if reference == "cohort" else (None,):
+                    other = "" if threshold in (None, thresholds[0]) else f"threshold={threshold:g}"
+                    found.append(Setting(reference, coupling, threshold, strength, f"{other} {varied}".strip()))
     found += [
         Setting(reference, "explicit", thresholds[0] if reference == "cohort" else None)
         for reference in references

@@ -215,10 +215,10 @@ def predicted(
         own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
-            rows: dict[Any, Any] = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).to_dict("series")
-            keys = {"reference": task.setting.reference, "entity": task.entity, "allocation": allocation}
+            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).assign(allocation=allocation)
             answer = np.round(log_odds, ODDS_DIGITS).ravel() + 0.0
-            yield pd.DataFrame({**rows, **keys, "method": method, "permuted": shuffled, "log_odds": answer})
+            keys = {"reference": task.setting.reference, "entity": task.entity, "method": method}
+            yield rows.assign(**keys, permuted=shuffled, log_odds=answer)
 
 
 @contextmanager

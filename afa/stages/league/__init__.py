@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 
 import numpy as np
@@ -249,10 +250,7 @@ def gains_of_drawn(bundle: Bundle, n_patients: int, *, seed: int = 0, resamples:
     own[empty.packed.owner, empty.packed.feature] = probabilities_of(empty.state.m, empty.state.q)
     truth = draw.integers(len(bundle.entities), size=n_patients)
     values = (draw.random((n_patients, len(bundle.features), 1)) > own[truth].cumsum(axis=2)[:, :, :2]).sum(axis=2) - 1
-
-    def patient() -> Patient:
-        return Patient(bundle, gain="cmi", packed=empty.packed)
-
+    patient = partial(Patient, bundle, gain="cmi", packed=empty.packed)
     return compare_gains(patient, values, truth, draw, resamples=resamples)
 
 
@@ -270,10 +268,7 @@ def gains_of_field(entrant: Entrant, *, seed: int = 0, resamples: int = 1_000) -
         raise ConfigError(Fault(f"field {entrant.name}", "a question of yes or no", expected, "name another field"))
     bundle = entrant.bundle
     sides = sides_for(bundle, "one", exactly=False, entity=None, discounted=False)
-
-    def patient() -> ExplicitPatient:
-        return ExplicitPatient(sides, rivals=True, inference="mean_field", gain="cmi")
-
+    patient = partial(ExplicitPatient, sides, rivals=True, inference="mean_field", gain="cmi")
     known = (task.answers >= 0) & (task.answers < len(bundle.entities))
     draw = generator_of("gains", bundle.digest, seed)
     return compare_gains(patient, entrant.values[known], task.answers[known], draw, resamples=resamples)

@@ -44,13 +44,7 @@ AT_ONCE = 20
 
 
 def run(
-    bundle: Bundle,
-    cohort: Cohort,
-    *,
-    ranking: Settings,
-    top_k: int,
-    inference: Inference,
-    threads: int | None = None,
+    bundle: Bundle, cohort: Cohort, *, ranking: Settings, top_k: int, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
     """All that the stage knows of N entities ranked at 0, those of `rounds` that are below M, and M, in random orders.
 
