@@ -7,6 +7,7 @@ that of the stages. Tables of a stage are named `stage/table`, those made for re
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
         (row["table"], row["column"]): Column(row["unit"], row["meaning"]) for row in csv.DictReader(_file)
     }
 """Columns that no stage describes, where they mean something else than elsewhere: by `table`, `stage/table`, `stage/*`,
-or `*` for every table of the summary and for readers."""
+or `*` for every table of the summary and for readers. `t=` is a column of any round."""
 
 
 def publish(
@@ -81,20 +82,12 @@ def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
         stage, _, name = table.partition("/")
         columns = stages()[stage].tables.get(name, {}) if stage in stages() else {}
         for field in schema:
-            own = [OWN.get((place, field.name)) for place in (table, f"{stage}/*" if name else "*")]
-            known = (columns.get(field.name), *own, COMMON.get(field.name), _of_round(field.name))
-            meaning = next(filter(None, known), None)
+            column = re.sub(r"^t=\d+$", "t=", field.name)
+            own = [OWN.get((place, column)) for place in (table, f"{stage}/*" if name else "*")]
+            meaning = next(filter(None, (columns.get(column), *own, COMMON.get(column))), None)
             if meaning is None:
                 found, expected = f"the column {field.name}", "a column with a meaning"
                 step = "describe it in the STAGE of its stage, or in afa/report/columns.csv"
                 raise ReportError(Fault(f"data dictionary, {table}", found, expected, step))
             lines.append((table, field.name, str(field.type), meaning.unit, meaning.meaning))
     return pd.DataFrame(lines, columns=COLUMNS)
-
-
-def _of_round(column: str) -> Column | None:
-    """A column of a table in the paper's form."""
-    if not column.removeprefix("t=").isdecimal():
-        return None
-    meaning = "accuracy under random order after t observations (gain of f_target / gain of cmi, in percentage points)"
-    return Column("share (percentage points)", meaning)
