@@ -41,6 +41,8 @@ KINDS = ("title", "propertyNames")
 ORDER = ("type", "ranges and the like", "description", "default", "properties")
 REFERENCE = re.compile(r" \((?:\w+:|app\. |decisions\.md |S)[\w-]+\)")
 """Where the paper or a decision is named."""
+LINKED = re.compile(r"\b((?:docs|resources)/[\w/]+\.md)")
+"""A page of the project that a text names."""
 COMMENT = 120
 """How long a line of `config.yaml` may be."""
 
@@ -100,13 +102,19 @@ def written() -> dict[Path, str]:
     schema = config_schema()
     text = yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=110)
     head = f"{MADE}Unknown keys are refused.\n# config/README.md says more of each.\n\n"
-    page = between(PAGE, "settings", ("key", "type", "default", "meaning"), _settings(schema))
+    keys = (
+        (f"`{key}`", _kind(node), _default(node), LINKED.sub(r"[\1](../\1)", node["description"]))
+        for key, node in _leaves(schema)
+    )
+    page = between(PAGE, "settings", ("key", "type", "default", "meaning"), keys)
     page = between(page, "what reads them", ("changed", "runs again, with all that follows"), _reruns())
+    questions = NO_STAGE | {name: words for stage in stages().values() for name, words in stage.rows.items() if words}
+    tables = ((f"`{name}`", questions[name]) for name in in_order(questions))
     return {
         SCHEMA: f"{MADE}For editors and catalogs.\n{text}",
         FILE: head + "".join(f"{line}\n" for line in _lines(schema["properties"])),
         PAGE: page,
-        SUMMARY: between(SUMMARY, "tables", ("table", "question"), _tables()),
+        SUMMARY: between(SUMMARY, "tables", ("table", "question"), tables),
     }
 
 
@@ -117,18 +125,6 @@ def between(page: Path | str, name: str, head: Sequence[str], rows: Iterable[Seq
     first, *others = (f"| {' | '.join(row)} |\n" for row in (head, *rows))
     table = f"{first}|{'---|' * len(head)}\n{''.join(others)}"
     return f"{text[: text.index(start) + len(start)]}\n{table}\n{text[text.index(end) :]}"
-
-
-def _settings(schema: dict[str, Any]) -> Iterator[Sequence[str]]:
-    """Every key with its type, its default and its meaning."""
-    for key, node in _leaves(schema):
-        yield f"`{key}`", _kind(node), _default(node), _linked(node["description"])
-
-
-def _tables() -> Iterator[Sequence[str]]:
-    """The tables of `summary.csv`, in its order, with their questions."""
-    questions = NO_STAGE | {name: words for stage in stages().values() for name, words in stage.rows.items() if words}
-    return ((f"`{name}`", questions[name]) for name in in_order(questions))
 
 
 def _reruns() -> Iterator[Sequence[str]]:
@@ -205,11 +201,6 @@ def _lines(keys: dict[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{line} {comment}"
         else:
             yield from (*textwrap.wrap(comment, COMMENT, initial_indent=indent, subsequent_indent=f"{indent}# "), line)
-
-
-def _linked(text: str) -> str:
-    """A text with a link at every page of the project that it names."""
-    return re.sub(r"\b((?:docs|resources)/[\w/]+\.md)", r"[\1](../\1)", text)
 
 
 if __name__ == "__main__":

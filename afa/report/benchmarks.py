@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,9 +95,8 @@ def _remove(files: list[Path]) -> None:
     """Remove files, and the folders that they leave empty."""
     for path in files:
         path.unlink()
-    for folder in sorted({path.parent for path in files}, key=lambda path: len(path.parts), reverse=True):
-        if not any(folder.iterdir()):
-            os.removedirs(folder)
+        with suppress(OSError):  # something is left in it
+            os.removedirs(path.parent)
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:

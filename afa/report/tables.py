@@ -16,16 +16,6 @@ from afa.bundle.rates import SHARED
 from afa.mrf import Floats
 from afa.report.paper_tables import ALLOCATIONS, PRIORITY, RANDOM, START, Lines
 
-COUNTS = {
-    "support": "support",
-    "unary_up": "unary +",
-    "unary_down": "unary -",
-    "by couplings only": "by couplings only",
-    "couplings_same": "couplings +",
-    "couplings_opposite": "couplings -",
-    "log_odds": "prior",
-}
-"""Columns of `bundle_table` as the notebook names them."""
 WORK = ["solves", "iterations", "capped"]
 ASCENT = ["finished", "ascended"]
 """Solves that met the cap and were finished by coordinate ascent, and its sweeps."""
@@ -37,13 +27,6 @@ CLAIM_ROUND = 150
 CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
 CLAIMS = ((PRIORITY, "greedy"), ("greedy", RANDOM), ("priority_all", "greedy"))
 """That the first rule is ahead of the second: the paper's two claims, and the first of them for our `priority_all`."""
-
-
-def entity_counts(bundle: Bundle) -> pd.DataFrame:
-    """By entity, the columns `COUNTS`: features in its support by what names them, couplings by sign, prior in nats."""
-    counts = bundle_table(bundle).set_index("entity")
-    counts["by couplings only"] = counts["support"] - counts["unary_up"] - counts["unary_down"]
-    return counts[list(COUNTS)].rename(columns=COUNTS)
 
 
 def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:

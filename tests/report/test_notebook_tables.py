@@ -7,8 +7,8 @@ from bundles import bundle_of
 
 from afa.report.tables import (
     below_the_bounds,
+    bundle_table,
     contraction_by_entity,
-    entity_counts,
     log_odds_error,
     named_solves,
     overlaps,
@@ -23,11 +23,11 @@ BUNDLE = bundle_of(
 )
 
 
-def test_an_entity_is_counted_by_direction_by_couplings_only_and_by_the_sign_of_its_couplings():
-    counts = entity_counts(BUNDLE).drop(columns="prior")
-    assert counts.loc["a"].tolist() == [3, 1, 1, 1, 1, 1]
-    assert counts.loc["b"].tolist() == [3, 2, 0, 1, 1, 0]
-    assert counts.loc["c"].tolist() == [0, 0, 0, 0, 0, 0]
+def test_an_entity_is_counted_by_direction_and_by_the_sign_of_its_couplings():
+    counts = bundle_table(BUNDLE).set_index("entity").drop(columns="log_odds")
+    assert counts.loc["a"].tolist() == [3, 1, 1, 1, 1]
+    assert counts.loc["b"].tolist() == [3, 2, 0, 1, 0]
+    assert counts.loc["c"].tolist() == [0, 0, 0, 0, 0]
 
 
 def test_a_feature_is_used_by_the_entities_that_have_it_in_their_support():
