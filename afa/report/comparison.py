@@ -16,21 +16,7 @@ from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder, write_csv
 from afa.report import verdicts
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
-from afa.report.verdicts import (
-    DIFFERENCE,
-    Answer,
-    Answers,
-    CellRule,
-    Number,
-    Printed,
-    Relation,
-    Verdict,
-    is_number,
-    judge,
-    judge_statement,
-    number,
-    relation_of,
-)
+from afa.report.verdicts import Answer, Answers, CellRule, Number, Printed, Relation, Verdict
 from afa.stats.tables import write_parquet
 
 CELL, NUMBER = "cell", "number"
@@ -39,7 +25,7 @@ COLUMNS = [
     *("kind", "id", "table", "row", "column", "claim", "unit", "paper", *NUMERIC),
     *("verdict", "size", "also", "reason", "note", "by_definition", "see", "where"),
 ]
-UNITS = {"%": "percent", "pp": DIFFERENCE, "share": "share", "count": "count", "": ""}
+UNITS = {"%": "percent", "pp": verdicts.DIFFERENCE, "share": "share", "count": "count", "": ""}
 """Units of the claims, as those of the cells are named."""
 NO_LINE = "this summary has no line for it"
 ANSWERED = {"not_comparable": verdicts.NOT_COMPARABLE, "not_run": verdicts.NOT_RUN}
@@ -101,7 +87,7 @@ class Reader:
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
-        unit = DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARES else ""
+        unit = verdicts.DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARES else ""
         value, low, high, n = (float(line[name]) for name in ("value", "low", "high", "n"))
         found = Number(value, low, high, unit, n)
         found = found.complement() if complement else found
@@ -115,15 +101,15 @@ class Reader:
 
     def relation(self, text: str) -> Relation | str:
         """A relation with its numbers as people read them; what is missing where one is."""
-        left, operator, right = relation_of(text)
+        left, operator, right = verdicts.relation_of(text)
         if (found := self.line(left)) is None:
             return self.missing(left)
-        if is_number(right):
+        if verdicts.is_number(right):
             other = Number(float(right) * (100 if found.unit else 1))
-            return Relation(found, operator, other, f"{text}: {found} against {number(other.value)}", found)
+            return Relation(found, operator, other, f"{text}: {found} against {verdicts.number(other.value)}", found)
         if (read := self.line(right)) is None:
             return self.missing(right)
-        unit = DIFFERENCE if found.unit else ""
+        unit = verdicts.DIFFERENCE if found.unit else ""
         difference = Number(found.value - read.value, unit=unit, n=min(found.n, read.n))
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
@@ -224,7 +210,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
         elif rule.definition:
             verdict = Verdict(verdicts.IDENTITY, reason=note)
         else:
-            verdict = judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
+            verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
         yield _beside(line, text, Outcome(verdict, ours, patients))
@@ -262,7 +248,7 @@ def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -
         first = replace(first, unit=unit)
     if missing:
         return Outcome(Verdict(verdicts.NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first)
-    return Outcome(judge_statement(whole), first)
+    return Outcome(verdicts.judge_statement(whole), first)
 
 
 def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> Outcome:
@@ -288,7 +274,7 @@ def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping
     if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
         verdict = Verdict(cell["verdict"], reason=cell["reason"])
     else:
-        verdict = judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
+        verdict = verdicts.judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
     return Outcome(verdict, ours, patients)
 
 

@@ -15,17 +15,7 @@ from markupsafe import Markup, escape
 
 from afa.report.paper_tables import EVERY, Lines
 from afa.report.screen import Carried, Cause, Row
-from afa.report.verdicts import (
-    CLOSE,
-    DIFFERENCE,
-    FAR,
-    HOLDS,
-    NEAR,
-    NOTHING,
-    REVERSES,
-    UNCLEAR,
-    verdict_words,
-)
+from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR, verdict_words
 from afa.stats.summary import headline
 
 HIGH = 90.0
