@@ -17,24 +17,10 @@ from pdoc import doc, render
 from afa.files import atomic_folder
 
 PUBLIC = (
-    "afa",
-    "afa.planner",
-    "afa.allocate",
-    "afa.session",
-    "afa.bundle",
-    "afa.mrf",
-    "afa.inference.meanfield",
-    "afa.inference.exact",
-    "afa.inference.annealed",
-    "afa.inference.result",
-    "afa.closure",
-    "afa.preference",
-    "afa.gain",
-    "afa.bracket",
-    "afa.copeland",
-    "afa.formats",
-    "afa.plot",
-    "afa.errors",
+    *("afa", "afa.planner", "afa.allocate", "afa.session", "afa.bundle", "afa.mrf"),
+    *("afa.inference.meanfield", "afa.inference.exact", "afa.inference.annealed", "afa.inference.result"),
+    *("afa.closure", "afa.preference", "afa.gain", "afa.bracket", "afa.copeland"),
+    *("afa.formats", "afa.plot", "afa.errors"),
 )
 """Modules whose public names keep their meaning as CHANGELOG.md says."""
 

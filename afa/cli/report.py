@@ -165,15 +165,8 @@ def explorer_page(
     model, members = load_inputs(bundle, cohort)
     model = model.contrasts()
     check_duels(model, bundle)
-    explored = explore(
-        model,
-        members,
-        read_table(tables, "choices"),
-        most=patients,
-        k=top_k_size(model, k),
-        solver=solves.solver(),
-        threads=solves.threads,
-    )
+    choices, size, solver = read_table(tables, "choices"), top_k_size(model, k), solves.solver()
+    explored = explore(model, members, choices, most=patients, k=size, solver=solver, threads=solves.threads)
     write_explorer(explored, out)
 
 

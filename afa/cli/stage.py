@@ -178,27 +178,15 @@ def experiment_errata_computed(
     model = model.contrasts()
     check_duels(model, bundle)
     settings = load_cohort_file(config)
-    expression = (
-        None
-        if isinstance(settings, TableCohort)
-        else load_expression(
-            settings,
-            Source.read(source),
-            load_bundle(bundle),
-            test=test,
-            level=level,
-            aliases=read_aliases(aliases) if aliases else None,
-            ensembl=read_ensembl(ensembl) if ensembl else None,
+    expression = None
+    if not isinstance(settings, TableCohort):
+        known = read_aliases(aliases) if aliases else None
+        ids = read_ensembl(ensembl) if ensembl else None
+        expression = load_expression(
+            settings, Source.read(source), load_bundle(bundle), test=test, level=level, aliases=known, ensembl=ids
         )
-    )
-    rows = computed_errata(
-        model,
-        patients,
-        paper=paper_tables(paper),
-        expression=expression,
-        solver=solves.solver(),
-        threads=solves.threads,
-    )
+    printed, solver = paper_tables(paper), solves.solver()
+    rows = computed_errata(model, patients, paper=printed, expression=expression, solver=solver, threads=solves.threads)
     write_tables({"rows": rows}, out)
 
 

@@ -180,17 +180,9 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
     points = cells.dropna(subset=["paper", "t"])
     if points.empty:
         return
-    axes.plot(
-        points["t"].astype(float),
-        points["paper"].astype(float),
-        linestyle="none",
-        marker=style["marker"],
-        markersize=6,
-        markerfacecolor="white",
-        markeredgecolor=style["color"],
-        zorder=3,
-        label=label,
-    )
+    t, printed = points["t"].astype(float), points["paper"].astype(float)
+    hollow = {"linestyle": "none", "markerfacecolor": "white", "markeredgecolor": style["color"], "markersize": 6}
+    axes.plot(t, printed, marker=style["marker"], **hollow, zorder=3, label=label)
 
 
 class Drawn:

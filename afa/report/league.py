@@ -57,9 +57,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             lead = _one(own["leads"], HEADLINE, f"{PLANNER} less {RANDOM}", metric, t)
             null = _one(own["null"], "shuffled", PLANNER, metric, t)
             row |= {
-                f"lead_{place}": lead["value"],
-                f"lead_{place}_low": lead["low"],
-                f"lead_{place}_high": lead["high"],
+                f"lead_{place}{end}": lead[name] for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))
             }
             row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
             row[f"worth_{place}"] = worth(own["trained"], metric, t)
