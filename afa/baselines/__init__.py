@@ -29,9 +29,9 @@ METHODS = ("mrf_llm", "rag_llm")
 """The paper's two."""
 BINARY, TOP_K = TASKS = ("binary", "top_k")
 PROMPTS: Mapping[str, str] = {BINARY: "binary", TOP_K: "multiclass"}
-CHECKPOINTS, STATELESS, TRAJECTORY = TURNS = ("checkpoints", "stateless", "trajectory")
+CHECKPOINTS, STATELESS, TRAJECTORY = "checkpoints", "stateless", "trajectory"
 """Asked at some rounds alone, along an order of ours; or each turn, without or with the earlier turns listed."""
-PLANNER, RANDOM = ORDERS = ("planner", "random")
+PLANNER = "planner"
 CONTROL = "control"
 
 
@@ -46,7 +46,7 @@ class Protocol:
 
     Raises
     ------
-    ConfigError : a word that is none of these, or a number out of its range.
+    ConfigError : a method or a task twice; a horizon where models do not choose.
 
     """
 
@@ -63,18 +63,12 @@ class Protocol:
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("methods", tuple(KNOWLEDGE)), ("tasks", TASKS)):
-            given = getattr(self, name)
-            if not given or not set(given) <= set(known) or len(set(given)) < len(given):
-                raise _wrong(name, ", ".join(given), f"distinct words of {', '.join(known)}")
-        for name, known in (("turns", TURNS), ("order", ORDERS)):
-            if getattr(self, name) not in known:
-                raise _wrong(name, getattr(self, name), " or ".join(known))
-        for name in ("patients", "answers", "k"):
-            if getattr(self, name) < 1:
-                raise _wrong(name, str(getattr(self, name)), "1 or more")
-        if self.horizon is not None and (self.horizon < 1 or self.at_checkpoints):
-            raise _wrong("horizon", f"{self.horizon}, turns {self.turns}", "1 or more, with turns of the model's own")
+        for name, given in (("methods", self.methods), ("tasks", self.tasks)):
+            if len(set(given)) < len(given):
+                raise ConfigError(Fault(f"baselines, {name}", ", ".join(given), "each once", "correct it"))
+        if self.horizon is not None and self.at_checkpoints:
+            expected, step = "turns of the model's own", "leave it out, or choose stateless or trajectory"
+            raise ConfigError(Fault("baselines, horizon", f"turns {self.turns}", expected, step))
 
     @property
     def at_checkpoints(self) -> bool:
@@ -114,10 +108,6 @@ def prompt_digests() -> str:
     """A digest over the wordings of all these prompts."""
     names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
-
-
-def _wrong(name: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(Fault(f"baselines, {name}", found, expected, "correct it"))
 
 
 PER_PHENOTYPE = 2

@@ -155,6 +155,11 @@ class Course:
     def _question(self, asked: int, fault: str) -> Request:
         """The question of a turn, the `asked`-th time; `fault` : what the answer before broke, "" the first time."""
         trial, briefing, protocol, t = self.trial, self.briefing, self.protocol, len(self.path)
+        measured = [(turn, trial.values[turn.measured]) for turn in self.turns if turn.measured]
+        earlier = [
+            {"turn": turn.t + 1, "feature": turn.measured, "value": value, "labels": turn.said.labels}
+            for turn, value in measured
+        ]
         values = {
             **briefing.told,
             "patient": trial.alias,
@@ -163,25 +168,13 @@ class Course:
             "total": len(briefing.features),
             "observed": [(feature, trial.values[feature]) for feature in self.path],
             "unobserved": self.unobserved,
-            "prior_turns": self._earlier() if protocol.turns == TRAJECTORY else (),
+            "prior_turns": earlier if protocol.turns == TRAJECTORY else (),
             "fault": FAULTS.get(fault, ""),
         }
         names = {"patient": trial.alias, "t": str(t), "asked": str(asked)}
         names |= {"condition": trial.entity} if trial.entity else {}
         run = protocol.turns if not protocol.at_checkpoints else f"{protocol.turns}, {protocol.order}"
         return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
-
-    def _earlier(self) -> list[Mapping[str, Any]]:
-        return [
-            {
-                "turn": turn.t + 1,
-                "feature": turn.measured,
-                "value": self.trial.values[turn.measured],
-                "labels": turn.said.labels,
-            }
-            for turn in self.turns
-            if turn.measured
-        ]
 
     def _said(self, entry: Entry) -> Said:
         """What an answered entry comes to at this turn."""

@@ -16,6 +16,7 @@ from afa.files import atomic_folder, write_csv
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
+    from afa.cohort.encode import Names
 
 Complete = Annotated[bool, typer.Option(help="leave out patients with a missing value; of tables alone")]
 FeaturesFile = Annotated[
@@ -96,10 +97,10 @@ def cohort_extract(
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
-    from afa.cohort.encode import read_ensembl, row_ids
+    from afa.cohort.encode import row_ids
 
     settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
-    tiers = row_tiers(settings, model.features, _other_names(model, aliases), read_ensembl(ensembl) if ensembl else {})
+    tiers = row_tiers(settings, model.features, **_other_names(model, aliases, ensembl))
     samples = geo.read_samples(files)
     values = geo.read_expression(files, settings.expression, samples, row_ids(tiers))
     geo.write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
@@ -136,7 +137,7 @@ def cohort_build(
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
-    from afa.cohort.encode import Coding, read_ensembl
+    from afa.cohort.encode import Coding
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, load_cohort_file
 
@@ -157,8 +158,7 @@ def cohort_build(
         model.features,
         model.entities,
         coding=Coding(reference, test, level, threshold),
-        aliases=_other_names(model, aliases),
-        ensembl=read_ensembl(ensembl) if ensembl else None,
+        **_other_names(model, aliases, ensembl),
     )
     write_cohort(cohort, out)
     for entity in sorted(set(settings.labels) - set(model.entities)):
@@ -185,7 +185,7 @@ def cohort_by_cohort(
     from afa.bundle import load_bundle
     from afa.cohort.build import build_cohorts
     from afa.cohort.cohort import write_codes
-    from afa.cohort.encode import Coding, read_ensembl
+    from afa.cohort.encode import Coding
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, codes_by_cohort, load_cohort_file
     from afa.stages.inputs import amounts
@@ -201,8 +201,7 @@ def cohort_by_cohort(
         model.features,
         model.entities,
         [Coding(reference="cohort", threshold=value) for value in steps],
-        aliases=_other_names(model, aliases),
-        ensembl=read_ensembl(ensembl) if ensembl else None,
+        **_other_names(model, aliases, ensembl),
     )
     tables = [pd.DataFrame(each.values, each.patients, each.features) for each in cohorts]
     write_codes(dict(zip(steps, tables, strict=True)), out)
@@ -211,12 +210,13 @@ def cohort_by_cohort(
         typer.echo(f"threshold {threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
 
 
-def _other_names(model: Bundle, aliases: Path | None) -> dict[str, tuple[str, ...]]:
-    """The other names of each feature: the bundle's own, then those of the table of aliases."""
-    from afa.cohort.encode import read_aliases
+def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
+    """The other symbols of each feature, the bundle's own before those of the table, and its Ensembl ids."""
+    from afa.cohort.encode import read_aliases, read_ensembl
 
     table = read_aliases(aliases) if aliases else {}
-    return {name: (*model.aliases.get(name, ()), *table.get(name, ())) for name in model.features}
+    names = {name: (*model.aliases.get(name, ()), *table.get(name, ())) for name in model.features}
+    return {"aliases": names, "ensembl": read_ensembl(ensembl) if ensembl else {}}
 
 
 @app.command("show")

@@ -16,7 +16,6 @@ from afa.files import write_csv
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from afa.elicit.live import Live, Terms
     from afa.elicit.retrieval import Literature
     from afa.elicit.stages import Source
     from afa.elicit.study import Study
@@ -46,12 +45,9 @@ def elicit_import(
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
     """Ask each voter for the genes of each phenotype. Tables: asked, named, dropped, and citations."""
     from afa.elicit.stages import unary_stage
-    from afa.elicit.study import load_study
     from afa.elicit.tables import write_stage
 
-    settings = load_study(study)
-    source, literature = _opened(settings, study, record, asks)
-    tables = unary_stage(settings, source, literature)
+    tables = unary_stage(*_opened(study, record, asks))
     write_stage(out, tables)
     counts = f"{len(tables['named']):,} genes named, {len(tables['dropped']):,} of no use"
     typer.echo(f"{len(tables['asked']):,} questions, {counts}{_cited(tables)}")
@@ -66,10 +62,8 @@ def elicit_rates(
 ) -> None:
     """Ask each voter for cut points and probabilities. Writes the folder `elicited` that `afa field import` takes."""
     from afa.elicit.stages import rates_stage
-    from afa.elicit.study import load_study
 
-    settings = load_study(study)
-    source, _ = _opened(settings, study, record, asks)
+    settings, source, _ = _opened(study, record, asks)
     asked = rates_stage(settings, source, out)
     typer.echo(f"{len(asked):,} questions to {len(settings.settings.voters)} voters, into {out}")
 
@@ -109,13 +103,10 @@ def elicit_pairwise(
 ) -> None:
     """Ask for every pair of a phenotype's kept genes. Tables: asked, pairs, dropped, and citations."""
     from afa.elicit.stages import pairwise_stage
-    from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage, write_stage
 
-    settings = load_study(study)
     kept = read_stage(evidence, "kept")["kept"]
-    source, literature = _opened(settings, study, record, asks)
-    tables = pairwise_stage(settings, source, literature, kept)
+    tables = pairwise_stage(*_opened(study, record, asks), kept)
     write_stage(out, tables)
     typer.echo(f"{len(tables['asked']):,} questions, {len(tables['dropped']):,} pairs unclear{_cited(tables)}")
 
@@ -159,12 +150,17 @@ def elicit_estimate(
 ) -> None:
     """Show what a live run would still use at most. Nothing is asked."""
     from afa.elicit.budget import Prices
-    from afa.elicit.live import Terms
-    from afa.elicit.study import load_study
+    from afa.elicit.live import Terms, live
+    from afa.elicit.prompts import no_abstracts
+    from afa.elicit.study import MODEL, RECORD_FOLDER, Endpoint, load_study
 
-    settings = load_study(study)
+    settings, answers = load_study(study), record or study / RECORD_FOLDER
+    literature = _literature(settings, study, answers, online=False)
+    abstracts = no_abstracts if literature is None else literature.expected
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
-    table = _live(settings, study, record, terms, asks=False)[0].outlook(min_agree=min_agree)
+    # Nothing is asked: without an endpoint and a key.
+    nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
+    table = live(settings, answers, terms, abstracts, nowhere).outlook(min_agree=min_agree)
     typer.echo(options.as_json(table) if json else table.to_string(index=False))
 
 
@@ -204,36 +200,24 @@ def elicit_merge(
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
-def _opened(settings: Study, study: Path, record: Path | None, asks: options.Asks) -> tuple[Source, Literature | None]:
-    """Where answers come from: models that are asked live, or the record."""
+def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
+    """The study, where answers come from (models that are asked live, or the record), and what it retrieves."""
     from afa.elicit.budget import Caps, Prices
-    from afa.elicit.live import Terms
+    from afa.elicit.live import Terms, live
+    from afa.elicit.prompts import no_abstracts
     from afa.elicit.record import Record
     from afa.elicit.recorded import Recorded
-    from afa.elicit.study import RECORD_FOLDER
+    from afa.elicit.study import RECORD_FOLDER, load_study
 
-    if asks.live:
-        caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
-        return _live(settings, study, record, Terms(caps, prices, asks.no_caps, asks.at_once), asks=True)
-    folder = record or study / RECORD_FOLDER
-    source = Recorded(Record(folder).entries(), settings.settings.known_models, str(folder))
-    return source, _literature(settings, study, folder, online=False)
-
-
-def _live(
-    settings: Study, study: Path, record: Path | None, terms: Terms, *, asks: bool
-) -> tuple[Live, Literature | None]:
-    """The models of the study; where nothing is to be asked, without an endpoint and a key."""
-    from afa.elicit.live import live
-    from afa.elicit.prompts import no_abstracts
-    from afa.elicit.study import MODEL, RECORD_FOLDER, Endpoint
-
-    model = os.environ.get(MODEL, "").strip() or "a model to be named"
-    nowhere = None if asks else Endpoint("http://localhost/v1", model, "no-key")
-    folder = record or study / RECORD_FOLDER
-    literature = _literature(settings, study, folder, online=asks)
-    abstracts = no_abstracts if literature is None else literature.shown if asks else literature.expected
-    return live(settings, folder, terms, abstracts, nowhere, typer.echo), literature
+    settings, answers = load_study(study), record or study / RECORD_FOLDER
+    if not asks.live:
+        source = Recorded(Record(answers).entries(), settings.settings.known_models, str(answers))
+        return settings, source, _literature(settings, study, answers, online=False)
+    caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
+    terms = Terms(caps, prices, asks.no_caps, asks.at_once)
+    literature = _literature(settings, study, answers, online=True)
+    abstracts = no_abstracts if literature is None else literature.shown
+    return settings, live(settings, answers, terms, abstracts, say=typer.echo), literature
 
 
 def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> Literature | None:

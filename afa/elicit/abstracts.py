@@ -14,14 +14,14 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, StrictInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 
-from afa.elicit.study import Kind
+from afa.elicit.study import SHA256, Kind
 from afa.errors import ElicitationError, Fault
 from afa.files import read_whole, write_text
-from afa.yamlfile import first_error
+from afa.yamlfile import Strict, first_error
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""
@@ -29,10 +29,9 @@ LONGEST_MARKUP = 20_000
 """Characters of a text with its markup that are read."""
 CUT = " [...]"
 SourceName = Literal["pubmed", "preprint"]
+Stored = TypeVar("Stored")
 LARGEST = 16 << 20
 """Bytes of one file."""
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_KEYS = frozenset({"source", "query", "most", "retrieved", "total", "abstracts", "left_out"})
 
 _INVISIBLE = {"Cc", "Cf", "Cn", "Co", "Cs"}
 _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYPHEN BULLET}\N{MINUS SIGN}" + (
@@ -100,16 +99,9 @@ class Abstract:
         """SHA-256 of its content."""
         return hashlib.sha256(written(self.document).encode()).hexdigest()
 
-    @classmethod
-    def of(cls, document: Any) -> Abstract:
-        """The abstract that was stored as `document`; `ValueError` where it is none."""
-        try:
-            return _ABSTRACT.validate_python(document)
-        except ValidationError as error:
-            raise ValueError(f"a field of another type ({first_error(error, 'the whole')})") from None
 
-
-_ABSTRACT = TypeAdapter(Abstract)
+STORED = TypeAdapter(Abstract)
+"""Reads what was stored of an abstract."""
 
 
 def quoted(abstracts: Iterable[Abstract]) -> list[dict[str, str]]:
@@ -198,6 +190,18 @@ class Search:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
+class _Kept(Strict):
+    """A search as it lies on the disk: `Search` with the digests of its abstracts."""
+
+    source: SourceName
+    query: str
+    most: StrictInt
+    retrieved: str
+    total: StrictInt
+    abstracts: tuple[Annotated[str, Field(pattern=SHA256)], ...]
+    left_out: dict[str, StrictInt]
+
+
 class AbstractCache:
     """A folder of searches and abstracts, which several people or processes may fill at the same time."""
 
@@ -227,14 +231,11 @@ class AbstractCache:
         if not made:
             return None
         path = made[-1]
-        document = _read(path)
-        asked = {"source": source, "query": query, "most": most, "retrieved": path.stem}
-        if set(document) != _KEYS or any(document[key] != value for key, value in asked.items()):
+        kept = _read(path, TypeAdapter(_Kept))
+        if (kept.source, kept.query, kept.most, kept.retrieved) != (source, query, most, path.stem):
             raise _damaged(path, "another search")
-        digests, total, left_out = document["abstracts"], document["total"], document["left_out"]
-        if type(total) is not int or not isinstance(left_out, dict) or not _are_digests(digests):
-            raise _damaged(path, "no search")
-        return Search(source, query, most, path.stem, total, tuple(map(self._abstract, digests)), left_out)
+        abstracts = tuple(map(self._abstract, kept.abstracts))
+        return Search(source, query, most, path.stem, kept.total, abstracts, kept.left_out)
 
     def lacks(self, source: SourceName, query: str) -> ElicitationError:
         """The error for a search that is not here and may not be made."""
@@ -243,10 +244,7 @@ class AbstractCache:
 
     def _abstract(self, digest: str) -> Abstract:
         path = self._abstract_path(digest)
-        try:
-            abstract = Abstract.of(_read(path))
-        except ValueError as error:
-            raise _damaged(path, str(error)) from None
+        abstract = _read(path, STORED)
         if abstract.digest != digest:
             raise _damaged(path, f"content with the hash {abstract.digest}")
         return abstract
@@ -259,20 +257,13 @@ class AbstractCache:
         return self.folder / "searches" / source / digest[:2] / digest
 
 
-def _are_digests(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(each, str) and _DIGEST.fullmatch(each) for each in values)
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, stored: TypeAdapter[Stored]) -> Stored:
     try:
-        document = json.loads(read_whole(path, LARGEST))
+        return stored.validate_json(read_whole(path, LARGEST))
     except OSError as error:
         raise _damaged(path, error.strerror or "an error") from None
-    except (ValueError, RecursionError):
-        raise _damaged(path, "text that is no JSON") from None
-    if not isinstance(document, dict):
-        raise _damaged(path, "JSON that is no object")
-    return document
+    except ValidationError as error:
+        raise _damaged(path, f"other content ({first_error(error, 'the whole')})") from None
 
 
 def _damaged(path: Path, found: str) -> ElicitationError:

@@ -16,7 +16,7 @@ import uuid
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,12 +69,7 @@ class Used:
     money: float = 0.0
 
     def __add__(self, other: Used) -> Used:
-        return Used(
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.answer_tokens + other.answer_tokens,
-            self.money + other.money,
-        )
+        return Used(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 NO_CAPS, NO_PRICES = Caps(), Prices()
@@ -130,8 +125,9 @@ class Budget:
         CapError : the cap that the call would pass.
 
         """
+        self.record.folder.mkdir(parents=True, exist_ok=True)
         while True:
-            with self._mutex, self._lock():
+            with self._mutex, FileLock(self.record.folder / LOCK, poll_interval=POLL / 2):
                 self._read()
                 # After the tries: an attempt is written down before its try ends, so that none that ended is missed.
                 self.record.refresh()
@@ -166,7 +162,12 @@ class Budget:
         name, now = uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="microseconds")
         tokens = expected.prompt_tokens, expected.answer_tokens
         path = self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
-        self._claim(path)
+        if path != self._claimed:
+            # A lock on one's own file of tries ends with the process: its open tries are going on.
+            descriptor = os.open(path, os.O_RDONLY)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            weakref.finalize(self, os.close, descriptor)
+            self._claimed = path
         self._tries[name] = _Try(key, now, tokens, path)
         return name
 
@@ -225,18 +226,6 @@ class Budget:
                 step = "raise the cap; what was answered is kept, and a rerun goes on from there"
                 return Fault(f"the cap on {name}", found, f"at most {cap:,.10g}", step)
         return None
-
-    def _lock(self) -> FileLock:
-        self.record.folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.record.folder / LOCK, poll_interval=POLL / 2)
-
-    def _claim(self, path: Path) -> None:
-        """Hold a lock on one's own file of tries, which ends with the process: its open tries are going on."""
-        if path != self._claimed:
-            descriptor = os.open(path, os.O_RDONLY)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            weakref.finalize(self, os.close, descriptor)
-            self._claimed = path
 
     def _is_going_on(self, given: _Try) -> bool:
         """Whether a try is open and its process lives; of a dead one it stays open for ever."""

@@ -248,11 +248,28 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
     stop = threading.Event()
     for item in waiting.items():
         work.put(item)
+
+    def ask() -> None:
+        with suppress(queue.Empty):
+            while not stop.is_set():
+                key, each = work.get_nowait()
+                if client.is_busy(each) and not work.empty():
+                    # Another process asks it: first the others.
+                    work.put((key, each))
+                    stop.wait(0.05)
+                elif (entry := client.ask(each, stop=stop)) is not None:
+                    done.put((key, entry))
+
+    def ask_or_stop() -> None:
+        try:
+            ask()
+        except BaseException as error:
+            stop.set()
+            done.put(error)
+
     # Threads that do not keep the interpreter alive: after a second interrupt nothing waits for a slow endpoint.
-    threads = [
-        threading.Thread(target=_work, args=(work, done, client, stop), daemon=True)
-        for _ in range(min(concurrency, len(waiting)))
-    ]
+    count = min(concurrency, len(waiting))
+    threads = [threading.Thread(target=ask_or_stop, daemon=True) for _ in range(count)]
     patience = float("inf")
     try:
         for thread in threads:
@@ -274,31 +291,6 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
         for thread in threads:
             if thread.is_alive():
                 thread.join(max(0.0, min(end - time.monotonic(), threading.TIMEOUT_MAX)))
-
-
-def _work(
-    work: queue.SimpleQueue[tuple[str, Request]],
-    done: queue.SimpleQueue[tuple[str, Entry] | BaseException],
-    client: Client,
-    stop: threading.Event,
-) -> None:
-    while not stop.is_set():
-        try:
-            key, each = work.get_nowait()
-        except queue.Empty:
-            return
-        try:
-            if client.is_busy(each) and not work.empty():
-                # Another process asks it: first the others.
-                work.put((key, each))
-                stop.wait(0.05)
-                continue
-            entry = client.ask(each, stop=stop)
-            if entry is not None:
-                done.put((key, entry))
-        except BaseException as error:
-            stop.set()
-            done.put(error)
 
 
 def _row(prompt: str, pairs: str, questions: int, used: Used, how: str) -> tuple[object, ...]:

@@ -44,13 +44,12 @@ class Ranked:
 class Retrieved:
     """What was retrieved for a question: abstracts in the order of their numbers in the prompt, from 1.
 
-    searches : every search that was made, with its date. notes : what a reader of a result should know of it.
+    searches : every search that was made, with its date.
     """
 
     question: Question
     ranking: tuple[Ranked, ...]
     searches: tuple[Search, ...]
-    notes: tuple[str, ...]
 
     @property
     def abstracts(self) -> tuple[Abstract, ...]:
@@ -120,20 +119,15 @@ class Literature:
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
-        phenotype, note = self.keywords.expanded(question.values["phenotype"])
-        disease, other = self.keywords.expanded(self.disease)
-        query = query_on(names, phenotype, disease)
-        searches, notes = self._searched(query), [note, other]
+        disease = self.keywords.phrases(self.disease)
+        query = query_on(names, self.keywords.phrases(question.values["phenotype"]), disease)
+        searches = [self._search(source, query) for source in self.sources]
         candidates = distinct(abstract for search in searches for abstract in search.abstracts)
         if genes and len(candidates) < self.most:
-            searches = (*searches, *self._searched(query_on(names, (), disease)))
+            wider = query_on(names, (), disease)
+            searches += [self._search(source, wider) for source in self.sources]
             candidates = distinct(abstract for search in searches for abstract in search.abstracts)
-            notes.append(f"widened to {' and '.join(genes)} without the phenotype")
-        chosen = ranked(candidates, query.phrases, self.most)
-        return Retrieved(question, chosen, searches, tuple(filter(None, notes)))
-
-    def _searched(self, query: Query) -> tuple[Search, ...]:
-        return tuple(self._search(source, query) for source in self.sources)
+        return Retrieved(question, ranked(candidates, query.phrases, self.most), tuple(searches))
 
     def _search(self, source: Source, query: Query) -> Search:
         text = source.written(query)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -46,12 +46,10 @@ class Keywords:
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
-    def expanded(self, name: str) -> tuple[tuple[str, ...], str]:
-        """The phrases of a name, and a note, empty where the name is known; of others the name itself is the phrase."""
+    def phrases(self, name: str) -> tuple[str, ...]:
+        """The phrases of a name; where it is unknown, the name itself."""
         own = plain(name)
-        if own.casefold() in self._names:
-            return self._names[own.casefold()], ""
-        return (own,), f"no keywords for {name}: searched for by its own words"
+        return self._names.get(own.casefold(), (own,))
 
 
 def read_keywords(path: str | Path) -> Keywords:
@@ -98,15 +96,6 @@ class Found:
     abstracts: tuple[Abstract, ...]
     total: int
     left_out: Mapping[str, int] = field(default_factory=dict)
-
-
-class Source(Protocol):
-    """A service that is searched. written : a query in its syntax, which finds the search again."""
-
-    @property
-    def name(self) -> SourceName: ...
-    def written(self, query: Query) -> str: ...
-    def search(self, query: Query, most: int) -> Found: ...
 
 
 PUBMED_URL, EMAIL, KEY = "AFA_PUBMED_URL", "NCBI_EMAIL", "NCBI_API_KEY"
@@ -352,3 +341,7 @@ def _preprint(record: Any) -> Abstract | str:
 def _field(record: Mapping[str, Any], name: str) -> str:
     value = record.get(name)
     return one_line(without_markup(value)) if isinstance(value, str) else ""
+
+
+Source = PubMed | EuropePmc
+"""A service that is searched: `written` is a query in its syntax, which finds the search again."""

@@ -8,7 +8,9 @@ import pytest
 
 from afa.baselines import Protocol, Trial, briefings
 from afa.bundle import load_bundle
+from afa.config import Baselines
 from afa.errors import BundleError, ConfigError, ElicitationError
+from afa.yamlfile import check_model
 
 BUNDLE = load_bundle("tests/data/bundle_tiny")
 NAMES = [f"p{i}" for i in range(20)]
@@ -62,8 +64,8 @@ def test_entities_are_all_or_those_named_in_the_order_of_the_bundle():
     ],
 )
 def test_a_word_or_number_that_is_none_is_refused_by_its_name(wrong):
-    with pytest.raises(ConfigError, match=f"baselines, {next(iter(wrong))}"):
-        Protocol(**wrong)
+    with pytest.raises(ConfigError, match=f"baselines, (key )?{next(iter(wrong))}"):
+        Protocol(**{key: getattr(check_model(wrong, Baselines, "baselines"), key) for key in wrong})
 
 
 def test_a_briefing_on_potentials_has_each_coupling_once_and_no_zero():

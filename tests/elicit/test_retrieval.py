@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import pytest
 from elicit.literature_server import EFETCH, ESEARCH, EUROPEPMC, Article, FakeClock, Reply, Site, preprint, serve
 from elicit.prompt_values import VALUES
 
-from afa.elicit.abstracts import Abstract, AbstractCache, Search
+from afa.elicit.abstracts import STORED, Abstract, AbstractCache, Search
 from afa.elicit.prompts import render
 from afa.elicit.record import Question
 from afa.elicit.retrieval import ABSTRACT_COLUMNS, SEARCH_COLUMNS, Literature, abstract_table, distinct, search_table
@@ -59,25 +58,22 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_phenotype_gets_the_abstracts_that_fit_it_the_best_first(site: Site, tmp_path: Path) -> None:
     found = retriever(site, tmp_path).retrieved(UNARY)
     assert [each.id for each in found.abstracts] == ["99000002", "99000001", "10.1101/b"]
-    assert found.notes == ()
 
 
-def test_an_unknown_phenotype_is_searched_for_by_its_own_words_and_noted(site: Site, tmp_path: Path) -> None:
+def test_an_unknown_phenotype_is_searched_for_by_its_own_words(site: Site, tmp_path: Path) -> None:
     found = retriever(site, tmp_path).retrieved(Question("unary", {"phenotype": "fistula_tracts"}, "r1"))
     assert [each.id for each in found.abstracts] == ["99000002"]
-    assert found.notes == ("no keywords for fistula_tracts: searched for by its own words",)
 
 
-def test_a_pair_with_few_publications_is_widened_to_the_disease_and_noted(site: Site, tmp_path: Path) -> None:
+def test_a_pair_with_few_publications_is_widened_to_the_disease(site: Site, tmp_path: Path) -> None:
     found = retriever(site, tmp_path).retrieved(PAIR)
     assert [each.id for each in found.abstracts] == ["99000001", "99000003"]
-    assert found.notes == ("widened to MUC2 and TFF3 without the phenotype",)
     assert [search.source for search in found.searches] == ["pubmed", "preprint"] * 2
 
 
 def test_a_pair_with_enough_publications_is_not_widened(site: Site, tmp_path: Path) -> None:
     found = retriever(site, tmp_path, most=1).retrieved(PAIR)
-    assert ([each.id for each in found.abstracts], found.notes, len(found.searches)) == (["99000001"], (), 2)
+    assert ([each.id for each in found.abstracts], len(found.searches)) == (["99000001"], 2)
 
 
 def test_a_preprint_gives_way_to_its_article(site: Site, tmp_path: Path) -> None:
@@ -184,20 +180,24 @@ def test_each_abstract_lies_once_under_the_hash_of_its_content(site: Site, tmp_p
         retriever(site, tmp_path).retrieved(question)
     kept = sorted((tmp_path / "abstracts").rglob("*.json"))
     assert len(kept) == 5
-    assert [Abstract.of(json.loads(path.read_text())).digest for path in kept] == [path.stem for path in kept]
+    assert [STORED.validate_json(path.read_bytes()).digest for path in kept] == [path.stem for path in kept]
 
 
 @pytest.mark.parametrize(
     ("folder", "damage", "found"),
     [
         ("abstracts", lambda text: text.replace("perianal", "peri-anal"), "content with the hash"),
-        ("abstracts", lambda text: text[: len(text) // 2], "no JSON"),
-        ("abstracts", lambda text: text.replace('"year": 2019', '"year": "x"'), "a field of another type"),
-        ("abstracts", lambda text: "[]", "no object"),
+        ("abstracts", lambda text: text[: len(text) // 2], "Invalid JSON"),
+        ("abstracts", lambda text: text.replace('"year": 2019', '"year": "x"'), r"other content \(year"),
+        ("abstracts", lambda text: "[]", "other content"),
         ("searches", lambda text: text.replace("perianal", "asthma"), "another search"),
-        ("searches", lambda text: text.replace('"total": ', '"total": "x", "rest": '), "another search"),
-        ("searches", lambda text: text.replace('"abstracts": ["', '"abstracts": ["../../'), "no search"),
-        ("searches", lambda text: text[:20], "no JSON"),
+        ("searches", lambda text: text.replace('"total": ', '"total": "x", "rest": '), r"other content \(total"),
+        (
+            "searches",
+            lambda text: text.replace('"abstracts": ["', '"abstracts": ["../../'),
+            r"other content \(abstracts.0",
+        ),
+        ("searches", lambda text: text[:20], "Invalid JSON"),
     ],
 )
 def test_a_damaged_file_is_an_error_that_names_it(

@@ -10,7 +10,7 @@ from elicit.prompt_values import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.elicit.abstracts import CUT, LONGEST_TEXT, LONGEST_TITLE, Abstract, one_line, quoted, without_markup
+from afa.elicit.abstracts import CUT, LONGEST_TEXT, LONGEST_TITLE, STORED, Abstract, one_line, quoted, without_markup
 from afa.elicit.prompts import render
 
 ASKED = {
@@ -133,5 +133,5 @@ def test_a_prompt_names_what_an_abstract_is_found_by(abstract: Abstract, name: s
     "change", [{"year": "2019"}, {"year": True}, {"source": "web"}, {"text": None}, {"more": 1}, {"id": 5}]
 )
 def test_a_stored_document_of_another_form_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"field|source"):
-        Abstract.of({**article("x").document, **change})
+    with pytest.raises(ValueError, match=next(iter(change))):
+        STORED.validate_python({**article("x").document, **change})
