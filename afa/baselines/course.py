@@ -15,7 +15,7 @@ recorded ones, or a live model's: with caps over all that its record has cost, a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,12 @@ class Turn:
     by_rule: bool = False
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A part of an answer that broke a rule; asked : which answer of the turn it was, from 1."""
-
-    t: int
-    asked: int
-    part: str
-    kind: str
-
-
 @dataclass
 class Course:
     """A trial as it goes: all turns, what was asked, and what was broken.
 
-    path : features in the order in which they were observed.
+    broken : a row of t, asked (which answer of the turn it was, from 1), part and kind for each part of an answer that
+    broke a rule. path : features in the order in which they were observed.
     """
 
     trial: Trial
@@ -107,7 +98,7 @@ class Course:
     protocol: Protocol
     turns: list[Turn] = field(default_factory=list)
     requests: list[tuple[int, int, Request]] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[dict[str, Any]] = field(default_factory=list)
     path: list[str] = field(default_factory=list)
 
     def follow(self) -> Asking:
@@ -146,7 +137,7 @@ class Course:
                 return Turn(t, entry.outcome, Said(), asked)
             answer = self._said(entry)
             parts = ((PICK, answer.pick_fault), (LABELS, answer.label_fault))
-            self.broken += [Broken(t, asked, part, kind) for part, kind in parts if kind]
+            self.broken += [{"t": t, "asked": asked, "part": part, "kind": kind} for part, kind in parts if kind]
             fault = answer.label_fault or (answer.pick_fault if picks else "")
             if not fault:
                 break
@@ -335,28 +326,24 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     used = Used()
     for trial, briefing in counted:
         course = Course(trial, briefing, replace(protocol, answers=1)).follow()
-        entry, question = _stand_in(trial, briefing), next(course)
+        answer, question = _stand_in(trial, briefing), next(course)
         try:
             while True:
                 if client.recorded(question) is None:
                     used += client.expected(question)
-                question = course.send(entry(question))
+                asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.digest)
+                question = course.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
         except StopIteration:
             pass
     return used if protocol.at_checkpoints else sum((used for _ in patients), Used())
 
 
-def _stand_in(trial: Trial, briefing: Briefing) -> Callable[[Request], Entry]:
-    """A legal decision of the longest labels that picks nothing, as an entry that is never stored."""
+def _stand_in(trial: Trial, briefing: Briefing) -> str:
+    """A legal decision of the longest labels that picks nothing; it is never stored."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:
         answer |= {"lit_prob": float(labels != [CONTROL]), "supporting_text": ""}
     else:
         answer |= {"done": False}
-
-    def entry(question: Request) -> Entry:
-        asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.digest)
-        return Entry(*asked, "answered", json.dumps(answer), "", 1, UNKNOWN, UNKNOWN)
-
-    return entry
+    return json.dumps(answer)

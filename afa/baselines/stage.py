@@ -299,7 +299,7 @@ def run_baselines(
     courses = follow_all([Course(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
         "turns": typed(TURNS, [row for course in courses for row in _turns(course)]),
-        "faults": typed(FAULTS, [{**_keys(course), **vars(each)} for course in courses for each in course.broken]),
+        "faults": typed(FAULTS, [{**_keys(course), **each} for course in courses for each in course.broken]),
         "calls": typed(CALLS, [row for course in courses for row in _calls(course, source)]),
         "readouts": readouts(setting, courses),
         "targets": targets(setting),

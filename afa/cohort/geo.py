@@ -173,7 +173,10 @@ def read_expression(
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     read = read_gene_matrix(path, dict(zip(samples.index, names, strict=True)), wanted, allow_negative=negative)
     if source.is_extract:
-        return replace(read, library_size=library_sizes(source.metadata.path, list(samples.index)))
+        columns = [ACCESSION, LIBRARY_SIZE]
+        table = pd.read_csv(source.metadata.path, sep="\t", usecols=columns, index_col=ACCESSION, dtype=str)
+        sizes = table[LIBRARY_SIZE].map(float).reindex(pd.Index(list(samples.index), name="sample"))
+        return replace(read, library_size=sizes.rename(LIBRARY_SIZE))
     return read
 
 
@@ -306,13 +309,6 @@ def write_extract(
         )
         text = yaml.safe_dump(card.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
         (temporary / CARD_FILE).write_text(text, encoding="utf-8")
-
-
-def library_sizes(path: Path, samples: Sequence[str]) -> pd.Series[float]:
-    """Library size (n_samples,) of samples of an extract, from its `samples.tsv`."""
-    table = pd.read_csv(path, sep="\t", usecols=[ACCESSION, LIBRARY_SIZE], index_col=ACCESSION, dtype=str)
-    index = pd.Index(list(samples), name="sample")
-    return table[LIBRARY_SIZE].map(float).reindex(index).rename(LIBRARY_SIZE)
 
 
 def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> None:

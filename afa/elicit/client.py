@@ -79,7 +79,9 @@ class Client:
 
     def expected(self, request: Request) -> Used:
         """The most that one call for the request uses."""
-        return self._expected(request.question.prompt, request.messages)
+        messages = request.messages
+        text = messages.system + messages.user + json.dumps(answer_schema(request.question.prompt))
+        return self.budget.expected(text, self.manner.most_tokens)
 
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
         """The answer to a request, from the record or else from the model; without one, the last attempt.
@@ -115,7 +117,7 @@ class Client:
         messages = with_fault(request.messages, fault)
         if fault:
             self.record.keep(messages)
-        failure, expected = None, self._expected(prompt, messages)
+        failure, expected = None, self.expected(Request(request.question, messages))
         for turn in range(self.manner.calls):
             self._wait_for_endpoint(stop)
             name = None if stop.is_set() else self.budget.begin(key, expected, attempts)
@@ -213,10 +215,6 @@ class Client:
             document |= {"stream": True, "stream_options": {"include_usage": True}}
         parts = (("system", system), ("user", messages.user))
         return {**document, "messages": [{"role": role, "content": content} for role, content in parts]}
-
-    def _expected(self, prompt: str, messages: Messages) -> Used:
-        text = messages.system + messages.user + json.dumps(answer_schema(prompt))
-        return self.budget.expected(text, self.manner.most_tokens)
 
     def _pause(self, seconds: float, stop: threading.Event) -> None:
         if self._sleep is None:

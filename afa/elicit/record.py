@@ -330,24 +330,20 @@ class Record:
 
     def _known(self, *, again: bool = False) -> dict[str, list[Entry]]:
         if self._by_key is None or again:
-            new = self._new_entries()
+            found, faults = [], list[Fault]()
+            for _, where, line in self._entries.new(faults):
+                try:
+                    found.append(_ENTRY.validate_json(line))
+                except ValidationError as error:
+                    trouble = f"no entry ({first_error(error, 'the line')})"
+                    faults.append(Fault(where, trouble, "an entry of the record", RESTORE))
+            if faults:
+                self._entries.forget()
+                raise ElicitationError(faults)
             self._by_key = self._by_key or {}
-            for entry in new:
+            for entry in found:
                 _insert(self._by_key, entry)
         return self._by_key
-
-    def _new_entries(self) -> list[Entry]:
-        found, faults = [], list[Fault]()
-        for _, where, line in self._entries.new(faults):
-            try:
-                found.append(_ENTRY.validate_json(line))
-            except ValidationError as error:
-                trouble = f"no entry ({first_error(error, 'the line')})"
-                faults.append(Fault(where, trouble, "an entry of the record", RESTORE))
-        if faults:
-            self._entries.forget()
-            raise ElicitationError(faults)
-        return found
 
     def _texts(self, faults: list[Fault]) -> dict[str, dict[str, str]]:
         if self._documents is None:

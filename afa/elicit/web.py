@@ -252,13 +252,19 @@ class Web:
         ElicitationError : the last attempt failed; it names the address, without the fields of a POST.
 
         """
+        bounds = self._bounds
 
         def once(_: float) -> Parsed:
             self._pace.wait()
-            return parse(self._body(method, url, fields))
+            sent = {"params" if method == "GET" else "data": fields}
+            reply = called(method, url, bounds, headers={"User-Agent": "afa"}, **sent)
+            if reply.status == requests.codes.ok:
+                return parse(reply.body)
+            # The body of a refusal is not shown: one of PubMed repeats the key or the caller's address.
+            wait = seconds_asked_for(reply.headers, self._clock.time())
+            raise ReplyError(f"HTTP status {reply.status}", again=reply.status in self._transient, wait=wait)
 
         try:
-            bounds = self._bounds
             return tried(
                 once, url, retries=bounds.retries, backoff=bounds.backoff, longest=LONGEST_WAIT, clock=self._clock
             )
@@ -266,18 +272,6 @@ class Web:
             step = "try again later" if error.again else "check the address and the question"
             step += "; what was retrieved so far is kept"
             raise ElicitationError(Fault(url, error.found, error.expected, step)) from None
-
-    def _body(self, method: str, url: str, fields: Mapping[str, str]) -> bytes:
-        sent = {"params" if method == "GET" else "data": fields}
-        reply = called(method, url, self._bounds, headers={"User-Agent": "afa"}, **sent)
-        if reply.status != requests.codes.ok:
-            raise self._refused(reply)
-        return reply.body
-
-    def _refused(self, reply: HttpReply) -> ReplyError:
-        # The body of a refusal is not shown: one of PubMed repeats the key or the caller's address.
-        wait = seconds_asked_for(reply.headers, self._clock.time())
-        return ReplyError(f"HTTP status {reply.status}", again=reply.status in self._transient, wait=wait)
 
 
 def json_object(body: bytes) -> dict[str, Any]:
