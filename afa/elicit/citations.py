@@ -18,7 +18,6 @@ from afa.elicit.abstracts import Abstract, names_gene, words
 from afa.elicit.answers import (
     AnchorAnswer,
     Answer,
-    BinaryTurn,
     ConditionalAnswer,
     GeneAnswer,
     PairAnswer,
@@ -90,7 +89,7 @@ class Checked:
 def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
     """The citations of an answer, one entry per gene or one in all; abstracts : of the prompt, in its order.
 
-    A ranking of phenotypes cites nowhere.
+    A turn of a plan and a ranking cite nothing that is checked.
     """
 
     def part(item: str, given: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Checked:
@@ -105,8 +104,6 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
         return [part(pair.gene2, pair, pair.supporting_text) for pair in answer.pairs]
     if isinstance(answer, PairAnswer | ConditionalAnswer):
         return [part("", answer, answer.supporting_text)]
-    if isinstance(answer, BinaryTurn):
-        return [Checked(question, "", False, tuple(_judged((), [answer.supporting_text], abstracts)))]
     return []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from afa.elicit.abstracts import Abstract
-from afa.elicit.answers import BinaryTurn, MulticlassTurn, PairAnswer, UnaryAnswer
+from afa.elicit.answers import PairAnswer, UnaryAnswer
 from afa.elicit.citations import (
     CITATION_COLUMNS,
     COUNT_COLUMNS,
@@ -113,16 +113,6 @@ def test_each_gene_of_an_answer_is_checked_by_itself() -> None:
         ["MUC2", 1, 0, False],
         ["TFF3", 0, 1, True],
     ]
-
-
-def test_a_turn_of_a_plan_is_checked_and_a_ranking_has_nothing_to_check() -> None:
-    turn = BinaryTurn(
-        patient_id="p", next_gene_to_measure=None, top_k_labels=["control"], lit_prob=0.1, supporting_text="[UC] [9]"
-    )
-    ranking = MulticlassTurn(patient_id="p", next_gene_to_measure=None, top_k_labels=["a"], done=True)
-    question = Question("binary_literature", {"phenotype": "anemia"}, "p")
-    assert [each.flagged for each in checked(question, turn, SHOWN)] == [True]
-    assert checked(question, ranking, SHOWN) == []
 
 
 def test_the_tables_name_question_and_verdict() -> None:
