@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ from afa.stages.base import Column, Section, Stage, described
 from afa.stages.inputs import drawn_patients, labels_of
 from afa.stats.accuracy import Part, Resampled, mean_ratio
 from afa.stats.resampling import interval, wilson
+from afa.stats.summary import COLUMNS as SUMMARY
 from afa.stats.summary import summary_rows
 from afa.stats.tables import joined, rows_of
 
@@ -115,54 +116,48 @@ def run(
     replicates = range(elicitation_error.replicates)
     grid = [(0.0, 0), *((flip, r) for flip in elicitation_error.flips if flip > 0 for r in replicates)]
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in COLUMNS}
-    labels = labels_of(bundle, cohort)
+    labels, names = labels_of(bundle, cohort), np.array(cohort.patients, dtype=object)
+    # pairs of drawn patients, the first of each from p_1, the second from p_0
+    classes = np.tile(np.array([1, 0], dtype=np.int8), elicitation_error.simulated // 2)
+    pairs = np.array([f"pair {i // 2}" for i in range(len(classes))], dtype=object)
     for v, entity in enumerate(bundle.entities):
-        models, groups, left_out = flipped_models(bundle, entity, grid), [_labelled(cohort, labels[:, v])], {}
+        models, known, left_out = flipped_models(bundle, entity, grid), ~np.isnan(labels[:, v]), dict[str, str]()
+        groups = {"clinical": (names[known], labels[known, v].astype(np.int8), cohort.values[known])}
         shifts: Floats | None = None
         try:
             shifts = models.shifts(threads)
-            groups.append(_drawn(models.mrf, entity, elicitation_error.simulated))
+            groups["drawn"] = pairs, classes, drawn_patients(models.mrf, classes, EXPERIMENT, entity)
         except InferenceError as error:
             left_out["calibrated_decision"] = error.faults[0].found
         try:
             law = score_distribution(models.mrf, threads=threads)
-            known = {name: getattr(law, name) for name in LAW}
-            exact = {"calibrated": law.bayes_accuracy, "raw": law.accuracy_of_sign(), **known}
+            exact = {"calibrated": law.bayes_accuracy, "raw": law.accuracy_of_sign()}
+            exact |= {name: getattr(law, name) for name in LAW}
             parts["references"].append(pd.DataFrame([{"entity": entity, **exact}]))
         except InferenceError as error:
             left_out["exact_accuracy"] = error.faults[0].found
-        for group in groups:
-            for name, table in _decide(models, shifts, group).items():
-                parts[name].append(table.assign(entity=entity))
+        for population, group in groups.items():
+            for name, table in _decide(models, shifts, *group).items():
+                parts[name].append(table.assign(entity=entity, population=population))
         parts["left_out"].append(pd.DataFrame({"quantity": [*left_out], "reason": left_out.values(), "entity": entity}))
         sums = {"unary_sum": cohort.values @ models.mrf.unary, "score": models.scores(cohort.values)[:, 0]}
-        parts["profiles"].append(pd.DataFrame({"patient": cohort.patients, "entity": entity, **sums}))
+        parts["profiles"].append(pd.DataFrame({"patient": names, "entity": entity, **sums}))
     counts = {"positive": (labels == 1).sum(axis=0), "missing": np.isnan(labels).sum(axis=0)}
-    parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(cohort.patients), **counts})]
+    parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(names), **counts})]
     return {name: joined(parts[name], held.split()[:-2]) for name, held in COLUMNS.items()}
-
-
-class Group(NamedTuple):
-    """Patients of one entity: names (P,), labels (P,) 0 or 1, profiles (P, M)."""
-
-    population: str
-    names: NDArray[np.object_]
-    labels: NDArray[np.int8]
-    values: NDArray[np.int8]
 
 
 @dataclass(frozen=True)
 class Flipped:
     """F models of one entity on the same graph, some of their signs turned.
 
-    flip : (F,) probability that a sign was turned. replicate : (F,) counts the models of one probability. features
-    (U,), unary (F, U) : the non-zero unaries. row, column (E,), coupling (F, E) : the couplings.
+    flip : (F,) probability that a sign was turned. replicate : (F,) counts the models of one probability. unary :
+    (F, M). row, column (E,), coupling (F, E) : the couplings.
     """
 
     mrf: PairwiseMRF
     flip: Floats
     replicate: NDArray[np.int64]
-    features: NDArray[np.intp]
     unary: Floats
     row: NDArray[np.int32]
     column: NDArray[np.int32]
@@ -170,16 +165,14 @@ class Flipped:
 
     def model(self, i: int) -> PairwiseMRF:
         """The i-th model."""
-        unary, couplings = np.zeros(self.mrf.n_features), np.zeros((self.mrf.n_features,) * 2)
-        unary[self.features] = self.unary[i]
+        couplings = np.zeros((self.mrf.n_features,) * 2)
         couplings[self.row, self.column] = couplings[self.column, self.row] = self.coupling[i]
-        return PairwiseMRF(unary, couplings, self.mrf.prior, self.mrf.features)
+        return PairwiseMRF(self.unary[i], couplings, self.mrf.prior, self.mrf.features)
 
     def scores(self, values: NDArray[np.int8]) -> Floats:
         """(P, F) energies of the profiles (P, M) in each model, nats."""
         products = (values[:, self.row] * values[:, self.column]).astype(np.float64)
-        linear = values[:, self.features].astype(np.float64) @ self.unary.T
-        return self.mrf.prior + linear + products @ self.coupling.T
+        return self.mrf.prior + values.astype(np.float64) @ self.unary.T + products @ self.coupling.T
 
     def shifts(self, threads: int | None) -> Floats:
         """(F,) log Z_1 - log Z_0 at no observation of each model, nats. Raises `InferenceError` where too dense."""
@@ -199,55 +192,42 @@ class Flipped:
 def flipped_models(bundle: Bundle, entity: str, grid: Sequence[tuple[float, int]]) -> Flipped:
     """The models of one entity for each (flip, replicate); their signs depend on these and the names alone."""
     mrf, (row, column, coupling) = bundle.mrf(entity), bundle.packed.of(bundle.index(entity))
-    features = np.flatnonzero(mrf.unary)
-    n_unary = len(features)
-    signs = np.empty((len(grid), n_unary + len(coupling)))
+    held, unary = np.flatnonzero(mrf.unary), np.zeros((len(grid), mrf.n_features))
+    couplings = np.empty((len(grid), len(coupling)))
     for i, (flip, replicate) in enumerate(grid):
-        uniforms = generator_of(EXPERIMENT, entity, flip, replicate).random(signs.shape[1])
-        signs[i] = np.where(uniforms < flip, -1.0, 1.0)
+        uniforms = generator_of(EXPERIMENT, entity, flip, replicate).random(len(held) + len(coupling))
+        signs = np.where(uniforms < flip, -1.0, 1.0)
+        unary[i, held], couplings[i] = signs[: len(held)] * mrf.unary[held], signs[len(held) :] * coupling
     flips, replicates = (np.array(each) for each in zip(*grid, strict=True))
-    unary, couplings = signs[:, :n_unary] * mrf.unary[features], signs[:, n_unary:] * coupling
-    return Flipped(mrf, flips, replicates, features, unary, row, column, couplings)
+    return Flipped(mrf, flips, replicates, unary, row, column, couplings)
 
 
-def _drawn(mrf: PairwiseMRF, entity: str, draws: int) -> Group:
-    """Pairs of drawn patients, the first of each from p_1, the second from p_0."""
-    labels = np.tile(np.array([1, 0], dtype=np.int8), draws // 2)
-    names = np.repeat(np.array([f"pair {i}" for i in range(draws // 2)], dtype=object), 2)
-    return Group("drawn", names, labels, drawn_patients(mrf, labels, EXPERIMENT, entity))
+def _decide(
+    models: Flipped,
+    shifts: Floats | None,
+    names: NDArray[np.object_],
+    labels: NDArray[np.int8],
+    values: NDArray[np.int8],
+) -> dict[str, pd.DataFrame]:
+    """Decisions of patients (P,), values (P, M): right over the replicates of each flip, and over those of each model.
 
-
-def _labelled(cohort: Cohort, labels: Floats) -> Group:
-    """The patients of the cohort who have a label for the entity, labels (P,) in {0, 1, NaN}."""
-    known, names = ~np.isnan(labels), np.array(cohort.patients, dtype=object)
-    return Group("clinical", names[known], labels[known].astype(np.int8), cohort.values[known])
-
-
-def _decide(models: Flipped, shifts: Floats | None, group: Group) -> dict[str, pd.DataFrame]:
-    """Decisions of one group: right over the replicates of each flip, and over the patients of each model."""
-    scores = models.scores(group.values)
+    1 where the sign of the margin is the label, 0 where it is the other, 1/2 at a tie (decisions.md S5).
+    """
+    scores, tie = models.scores(values), ROUNDING * models.mrf.reach
     margins = {"raw": scores} if shifts is None else {"raw": scores, "calibrated": scores - shifts}
     flips, n_replicates = np.unique(models.flip, return_counts=True)
-    positive = group.labels == 1
-    calls, replicates = [], []
+    positive, calls, replicates = labels == 1, [], []
     for decision, margin in margins.items():
-        right = _right(margin, positive, ROUNDING * models.mrf.reach)
+        sign = np.where(np.abs(margin) <= tie, 0.0, np.sign(margin))
+        right = (1 + np.where(positive, 1.0, -1.0)[:, None] * sign) / 2
         by_flip = np.stack([right[:, models.flip == flip].sum(axis=1) for flip in flips], axis=1)
-        each = rows_of(patient=group.names, flip=flips).assign(
-            label=np.repeat(group.labels, len(flips)), right=by_flip.ravel(), n=np.tile(n_replicates, len(group.names))
-        )
-        model = pd.DataFrame({"flip": models.flip, "replicate": models.replicate, "right": right.sum(axis=0)})
-        model = model.assign(n=len(group.names), n_positive=int(positive.sum()))
-        model["right_positive"] = right[positive].sum(axis=0)
-        calls.append(each.assign(population=group.population, decision=decision))
-        replicates.append(model.assign(population=group.population, decision=decision))
+        each = rows_of(patient=names, flip=flips).assign(decision=decision, right=by_flip.ravel())
+        calls.append(each.assign(label=np.repeat(labels, len(flips)), n=np.tile(n_replicates, len(names))))
+        sums = {"right": right.sum(axis=0), "n": len(names)}
+        sums |= {"right_positive": right[positive].sum(axis=0), "n_positive": int(positive.sum())}
+        model = {"flip": models.flip, "replicate": models.replicate, "decision": decision}
+        replicates.append(pd.DataFrame(model | sums))
     return {"calls": pd.concat(calls, ignore_index=True), "replicates": pd.concat(replicates, ignore_index=True)}
-
-
-def _right(margin: Floats, positive: NDArray[np.bool_], tie: float) -> Floats:
-    """1 where the sign of the margin (P, F) is the class, 0 where it is the other, 1/2 at a tie (decisions.md S5)."""
-    sign = np.where(np.abs(margin) <= tie, 0.0, np.sign(margin))
-    return (1 + np.where(positive, 1.0, -1.0)[:, None] * sign) / 2
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -337,30 +317,30 @@ def _of_models(replicates: pd.DataFrame, metric: str, resamples: int) -> Floats:
 
 def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:
     """Exact accuracies of both decisions without flips: their means over entities, and of each entity."""
-    tables = [pd.DataFrame(columns=["entity", "value", "n", "variant"])]
+    tables = []
     for decision in DECISIONS if len(references) else ():
-        each = pd.DataFrame({"entity": references["entity"], "value": references[decision], "n": 1})
-        whole = {"entity": None, "value": references[decision].to_numpy(np.float64).mean(), "n": len(each)}
-        tables += [part.assign(variant=EXACT[decision]) for part in (pd.DataFrame([whole]), each)]
-    whole_table = tables[0] if len(tables) == 1 else pd.concat(tables[1:], ignore_index=True)
-    return whole_table.assign(metric="accuracy", target="drawn", reference="exact")
+        values = references[decision].to_numpy(np.float64)
+        table = pd.DataFrame({"entity": [None, *references["entity"]], "value": [values.mean(), *values], "n": 1})
+        table.loc[0, "n"] = len(values)
+        tables.append(table.assign(variant=EXACT[decision]))
+    whole = joined(tables, ["entity", "value", "n", "variant"])
+    return whole.assign(metric="accuracy", target="drawn", reference="exact")
 
 
 def _inside(rows: pd.DataFrame) -> pd.DataFrame:
     """Whether the exact accuracy lies in the interval of the drawn patients, overall and as a share of entities."""
-    accuracy = rows[(rows["metric"] == "accuracy") & (rows["target"] == "drawn")]
-    if not {"low", "high"} <= set(accuracy.columns):
-        return pd.DataFrame()
-    accuracy = accuracy[accuracy["level"].isna()].assign(entity=accuracy["entity"].fillna(""))
-    exact = accuracy[accuracy["reference"] == "exact"].fillna({"variant": ""})
+    accuracy = rows[(rows["metric"] == "accuracy") & (rows["target"] == "drawn")].reindex(columns=SUMMARY)
+    accuracy = accuracy[accuracy["level"].isna()].fillna({"entity": "", "variant": ""})
     made = []
     for decision in DECISIONS:
         found = accuracy[accuracy["reference"] == decision]
-        own = exact[exact["variant"] == (EXACT[decision] or "")].set_index("entity")["value"]
-        beside = own.reindex(found["entity"]).to_numpy(np.float64)
-        held = ((found["low"] <= beside) & (beside <= found["high"])).astype(float)[~np.isnan(beside)]
-        whole = found["entity"].loc[held.index] == ""
-        for quantity, part in (("exact_inside", held[whole]), ("entity_exact_inside", held[~whole])):
+        own = accuracy[(accuracy["reference"] == "exact") & (accuracy["variant"] == (EXACT[decision] or ""))]
+        beside = found.merge(own[["entity", "value"]], on="entity", suffixes=("", "_exact"))
+        held = beside["value_exact"].between(beside["low"], beside["high"])
+        for quantity, part in (
+            ("exact_inside", held[beside["entity"] == ""]),
+            ("entity_exact_inside", held[beside["entity"] != ""]),
+        ):
             if len(part):
                 made.append({"quantity": quantity, "reference": decision, "value": part.mean(), "n": len(part)})
     return pd.DataFrame(made).assign(metric="rate", target="drawn")
