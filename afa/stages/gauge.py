@@ -25,7 +25,7 @@ from afa.orders import random_orders
 from afa.stages.base import Column, Rounds, Section, Seeds, Stage, columns
 from afa.stages.inputs import labels_of, rounds_up_to
 from afa.stats.accuracy import Part, Resampled, Signs, by_t
-from afa.stats.resampling import Moments, interval, percentiles
+from afa.stats.resampling import Moments, percentiles
 from afa.stats.summary import count_rows, summary_rows
 from afa.stats.tables import duel_rows, rows_of
 
@@ -192,34 +192,27 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    rounds = sorted(scalars["t"].unique())
-    methods = [name.removesuffix("_true") for name in scalars.columns if name.endswith("_true")]
-    for t, method in product(rounds, methods):
-        table = scalars[scalars["t"] == t]
-        x, y = (_cube(table, f"{method}_{gauge}", patients) for gauge in ("true", "maxent"))
-        label: dict[str, Any] = {"metric": "correlation", "method": method, "reference": BOTH, "t": int(t)}
+    columns = ["entity_a", "entity_b"]
+    for (t, table), method in product(scalars.groupby("t"), TRACKS):
+        names = [f"{method}_{gauge}" for gauge in ("true", "maxent")]
+        wide = table.pivot(index=["patient", "seed"], columns=columns, values=names).loc[list(patients)]
+        x, y = (wide[name].to_numpy(float).reshape(len(patients), -1, wide[name].shape[1]) for name in names)
+        label: dict[str, Any] = {"metric": "correlation", "method": method, "reference": BOTH, "t": int(str(t))}
         yield _within_pairs(Moments.of(x, y), resampled).assign(**label)
         flat = (len(patients), -1, 1)
         pooled = resampled.statistic(Moments.of(x.reshape(flat), y.reshape(flat)).only, x.size)
         yield pooled.assign(variant="pooled", **label)
 
 
-def _cube(table: pd.DataFrame, column: str, patients: Sequence[str]) -> Floats:
-    """(P, seeds, Q) of one column at one round."""
-    wide = table.pivot(index=["patient", "seed"], columns=["entity_a", "entity_b"], values=column)
-    return wide.loc[list(patients)].to_numpy(float).reshape(len(patients), -1, wide.shape[1])
-
-
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     """The mean over pairs of the correlation within a pair, and how pairs are spread about it."""
-    plain = moments.correlation(np.ones((1, len(moments.n))))
-    defined = ~np.isnan(plain[0])
-    plain, drawn = plain[:, defined], moments.correlation(resampled.weights)[:, defined]
-    low, high = interval(_mean_and_quartiles(drawn), confidence=resampled.confidence)
-    spread = {"quantity": [None, *QUARTILES], "value": _mean_and_quartiles(plain)[0], "low": low, "high": high}
-    ends = (plain.min(), plain.max()) if defined.any() else (np.nan, np.nan)
-    extremes = pd.DataFrame({"quantity": ["pair_min", "pair_max"], "value": ends})
-    return pd.concat([pd.DataFrame(spread), extremes], ignore_index=True).assign(n=int(defined.sum()))
+    plain = moments.correlation(np.ones((1, len(moments.n))))[0]
+    defined = ~np.isnan(plain)
+    spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
+    ends = (plain[defined].min(), plain[defined].max()) if defined.any() else (np.nan, np.nan)
+    extremes = pd.DataFrame({"quantity": ["pair_min", "pair_max"], "value": ends, "n": int(defined.sum())})
+    spread["quantity"] = pd.Series([None, *QUARTILES], dtype="object")
+    return pd.concat([spread, extremes], ignore_index=True)
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:

@@ -7,6 +7,7 @@ fixed; each story has a class of its own, whose fields are the numbers that it u
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo
 
 from afa.bundle import Bundle
 from afa.bundle.format import Potentials
@@ -30,6 +31,21 @@ from afa.mrf import Floats
 from afa.orders import generator_of
 from afa.yamlfile import check_model, read_mapping
 
+
+def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
+    """Checks a value against that of an earlier field, where that one is right."""
+
+    def check(value: Any, others: ValidationInfo) -> Any:
+        if key in others.data and not holds(value, others.data[key]):
+            raise ValueError(should)
+        return value
+
+    return AfterValidator(check)
+
+
+AmongEntities = _against("sizes", lambda n, sizes: n <= sum(sizes), "no more than the entities of all clusters")
+AmongMarkers = _against("markers", operator.le, "no more than the markers")
+OfEveryCluster = _against("sizes", lambda supports, sizes: len(supports) == len(sizes), "one number for each cluster")
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
 Several = Annotated[int, Field(ge=2)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -53,15 +69,8 @@ class Configuration(BaseModel):
     sizes: Sizes
     effect: PositiveFloat
     spread: PositiveFloat
-    n_true: PositiveInt
+    n_true: Annotated[PositiveInt, AmongEntities]
     loyalty: Share
-
-    @field_validator("n_true")
-    @classmethod
-    def _no_more_than_there_are(cls, n_true: int, others: ValidationInfo) -> int:
-        if n_true > sum(others.data.get("sizes", (n_true,))):
-            raise ValueError("no more than the entities of all clusters")
-        return n_true
 
     @property
     def home(self) -> NDArray[np.int64]:
@@ -103,14 +112,7 @@ class StrainIdentification(Graded):
     """markers : features, all of every cluster. private : markers at which an entity departs from its cluster."""
 
     markers: PositiveInt
-    private: PositiveInt
-
-    @field_validator("private")
-    @classmethod
-    def _among_the_markers(cls, private: int, others: ValidationInfo) -> int:
-        if private > others.data.get("markers", private):
-            raise ValueError("no more than the markers")
-        return private
+    private: Annotated[PositiveInt, AmongMarkers]
 
 
 class Composition(Graded, Coupled):
@@ -123,15 +125,8 @@ class Composition(Graded, Coupled):
 class BlobAndOutliers(Coupled):
     """supports : features of each cluster, the blob first. positive_share : of the potentials, how many are above 0."""
 
-    supports: tuple[Several, ...]
+    supports: Annotated[tuple[Several, ...], OfEveryCluster]
     positive_share: Share
-
-    @field_validator("supports")
-    @classmethod
-    def _one_for_each_cluster(cls, supports: tuple[int, ...], others: ValidationInfo) -> tuple[int, ...]:
-        if len(supports) != len(others.data.get("sizes", supports)):
-            raise ValueError("one number for each cluster")
-        return supports
 
 
 def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
