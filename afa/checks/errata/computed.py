@@ -19,7 +19,7 @@ from scipy.stats import hypergeom
 from afa.bundle import Bundle
 from afa.checks.errata import patients, small
 from afa.checks.errata.patients import ENTRY_LIMIT, TOO_LARGE, CohortExpression
-from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, all_zero, by_hash, frame_of, measured, rate, vanishes
+from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, all_zero, frame_of, measured, rate, some_of, vanishes
 from afa.closure import contraction, half_potentials
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import log_partitions, score_distribution
@@ -60,28 +60,16 @@ class Halves(NamedTuple):
     expected_sign: float = np.nan
 
 
-def some_entities(bundle: Bundle, most: int) -> Bundle:
-    """The bundle with at most `most` of its entities, those whose names have the lowest hash, in its own order."""
-    names = set(chosen_names(bundle.entities, most))
-    return bundle.restrict_entities([entity for entity in bundle.entities if entity in names])
-
-
 def solve_entities(bundle: Bundle, solver: Solver, *, threads: int | None = 1) -> list[Halves]:
     """Every entity of the bundle, in its order."""
     return [_solve(bundle.mrf(entity), solver, threads) for entity in bundle.entities]
 
 
-def chosen_names(names: Sequence[str], most: int, purpose: str = "entity") -> list[str]:
-    """At most `most` of the names: those whose hash is lowest, whatever order they come in."""
-    return [names[i] for i in by_hash(names, purpose)[:most]]
-
-
 def chosen_duels(bundle: Bundle, most: int) -> list[tuple[PairwiseMRF, PairwiseMRF]]:
     """The two models of at most `most` duels, those whose names have the lowest hash, in bundle order."""
-    pairs = {f"{a}\0{b}": (a, b) for a, b in combinations(bundle.entities, 2)}
-    kept = set(chosen_names(list(pairs), most, "duel"))
-    models = {entity: bundle.mrf(entity) for entity in bundle.entities}
-    return [(models[a], models[b]) for name, (a, b) in pairs.items() if name in kept]
+    pairs, models = list(combinations(bundle.entities, 2)), {entity: bundle.mrf(entity) for entity in bundle.entities}
+    chosen = some_of([f"{a}\0{b}" for a, b in pairs], most, "duel")
+    return [(models[a], models[b]) for a, b in (pairs[place] for place in chosen)]
 
 
 def _solve(score: PairwiseMRF, solver: Solver, threads: int | None) -> Halves:
@@ -325,7 +313,8 @@ def computed_errata(
 
     """
     solver, extent = solver or Solver(), extent or Extent()
-    bundle = some_entities(bundle, extent.entities)
+    some = some_of(bundle.entities, extent.entities, "entity")
+    bundle = bundle.restrict_entities([bundle.entities[v] for v in some])
     models = small.random_models(extent.models)
     spread = max(1, len(models) // max(1, extent.gauge_models))
     halves = solve_entities(bundle, solver, threads=threads)

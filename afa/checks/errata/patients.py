@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.checks.errata.rows import EXACT, NEAR, Row, by_hash, measured, rate, share_interval, vanishes
+from afa.checks.errata.rows import EXACT, NEAR, Row, by_hash, measured, rate, share_interval, some_of, vanishes
 from afa.closure import half_potentials
 from afa.cohort.build import read_values
 from afa.cohort.cohort import Cohort
@@ -103,7 +103,7 @@ def load_expression(
 
 def vote_for_neither(bundle: Bundle, cohort: Cohort, solver: Solver, most_patients: int) -> list[Row]:
     """Item 10: how often `kl` at full observation lets both entities of a duel lose, and how many values are zero."""
-    rows = some_patients(cohort, most_patients, purpose="votes")
+    rows = some_of(cohort.patients, most_patients, "votes")
     names = [cohort.patients[row] for row in rows]
     orders = random_orders(bundle.features, names, [0])
     paths = sign_paths(bundle, cohort.values[rows], orders, solver=solver, threads=1)
@@ -116,11 +116,6 @@ def vote_for_neither(bundle: Bundle, cohort: Cohort, solver: Solver, most_patien
         rate(10, "neither", neither, patients=patients, pending=NONE_DECIDED),
         measured(10, "zero_values", cohort.values == 0, claim=1 / 3),
     ]
-
-
-def some_patients(cohort: Cohort, most: int, *, purpose: str) -> list[int]:
-    """Rows of at most `most` patients, chosen by a hash of their names."""
-    return sorted(by_hash(cohort.patients, purpose)[:most])
 
 
 def opposite_profile(bundle: Bundle, cohort: Cohort) -> list[Row]:

@@ -167,6 +167,11 @@ def by_hash(names: Sequence[str], purpose: str) -> list[int]:
     return sorted(range(len(names)), key=keys.__getitem__)
 
 
+def some_of(names: Sequence[str], most: int, purpose: str) -> list[int]:
+    """Places of at most `most` of the names, those whose hash is lowest, ascending."""
+    return sorted(by_hash(names, purpose)[:most])
+
+
 def none(hits: Cases) -> bool:
     """Whether no case is as it should not be."""
     return not hits.any()

@@ -24,10 +24,9 @@ from afa.checks.errata.patients import (
     expected_duel,
     random_states,
     same_sign,
-    some_patients,
     two_elbo_bias,
 )
-from afa.checks.errata.rows import share_interval
+from afa.checks.errata.rows import share_interval, some_of
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver, mean_field
@@ -56,8 +55,8 @@ def test_states_do_not_depend_on_the_order_of_patients() -> None:
     assert [(s.patient, s.order[: s.t].tolist()) for s in first] == [
         (s.patient, s.order[: s.t].tolist()) for s in second
     ]
-    assert [cohort.patients[row] for row in some_patients(cohort, 2, purpose="x")] == [
-        turned.patients[row] for row in some_patients(turned, 2, purpose="x")
+    assert [cohort.patients[row] for row in some_of(cohort.patients, 2, "x")] == [
+        turned.patients[row] for row in some_of(turned.patients, 2, "x")
     ][::-1]
 
 
