@@ -307,10 +307,8 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
-        parts: dict[str, Part] = {}
-        for method, table in rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False):
-            right, total = resampled.sums(table, "right", "duels")
-            parts[str(method)] = right, total
+        tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
+        parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}
         gaps = parts["linearity"][0] - parts["wald"][0], parts["wald"][1]
         for (stratum, variant), members in groups.items():
             if stratum and not _of(members, gaps)[1].any():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -33,7 +34,7 @@ from afa.mrf import ROUNDING, Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.stages.base import Column, Section, Stage, described
 from afa.stages.inputs import drawn_patients, labels_of
-from afa.stats.accuracy import Part, Resampled, mean_ratio
+from afa.stats.accuracy import Resampled, mean_ratio
 from afa.stats.resampling import interval, wilson
 from afa.stats.summary import COLUMNS as SUMMARY
 from afa.stats.summary import summary_rows
@@ -266,11 +267,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def _decided(calls: pd.DataFrame, replicates: pd.DataFrame, population: str, bootstrap: Bootstrap) -> pd.DataFrame:
     """Accuracy by flip, and of each entity without flips, of one population and decision."""
     resampled = Resampled.of(calls["patient"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
-
-    def counts(cases: pd.DataFrame) -> Part:
-        right, total = resampled.sums(cases, "right", "n", by="flip")  # halves and whole numbers: sums are exact
-        return right, total
-
+    # halves and whole numbers: sums are exact
+    counts = partial(resampled.part, right="right", total="n", by="flip")
     both = calls[calls.groupby("entity")["label"].transform("nunique") == 2]
     by_class = [counts(part) for _, part in both.groupby(["entity", "label"], sort=False)]
     measures = {"accuracy": ([counts(calls)], calls)}

@@ -228,8 +228,7 @@ def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataF
     for target, of_target in rounds.groupby("target", sort=False):
         every: dict[tuple[str, str], Part] = {}
         for (method, reference), table in of_target.groupby(["method", "reference"], sort=False):
-            right, duels = resampled.sums(table, "right", "duels")
-            every[str(method), str(reference)] = right, duels
+            every[str(method), str(reference)] = resampled.part(table, "right", "duels")
             label = {"method": str(method), "reference": str(reference) or None, "target": str(target)}
             for rows in resampled.of_duels(table):
                 if "stratum" not in rows or rows["n"].any():

@@ -299,8 +299,7 @@ def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
     """Of each configuration the right calls and the duels, (P, T) each."""
-    each = [resampled.sums(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
-    return [(calls, duels) for calls, duels in each]
+    return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:

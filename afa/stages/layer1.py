@@ -260,12 +260,10 @@ def _by_order(table: pd.DataFrame) -> Orders:
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
     """Rates by t, what they are above those of the random order, and the faults of a rigorous bracket."""
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
-        called, duels = sample.sums(tables[allocation, bracket], "called", "duels", by=time)
-        yield by_t(sample.mean([(called, duels)])).assign(metric="rate", variant=variant)
+        own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
+        yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
         if allocation != "random":
-            by_chance, cases = sample.sums(tables["random", bracket], "called", "duels", by=time)
-            gap = sample.gap([(called, duels)], [(by_chance, cases)])
-            yield by_t(gap).assign(metric="gap", variant=variant)
+            yield by_t(sample.gap([own], [by_chance])).assign(metric="gap", variant=variant)
     table = rounds[allocation, bracket]
     yield sample.share(table, "wrong", "called").assign(metric="rate", quantity="wrong")
     yield sample.share(table, "tied", "ties").assign(metric="rate", stratum="tied")

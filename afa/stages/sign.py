@@ -144,14 +144,13 @@ def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     same for all of them, and only the later ones tell them apart. Where nothing is solved there is no row.
     """
     tables: list[pd.DataFrame] = []
-    later: dict[str, list[Part]] = {}
+    later: dict[str, Part] = {}
     for start, each in rounds.groupby("start", sort=False):
-        sweeps, solves = resampled.sums(each[each["t"] > 0], "iterations", "solves", by=None)
-        later[str(start)] = [(sweeps, solves)]
-        whole = resampled.share(each, "iterations", "solves"), resampled.mean(later[str(start)])
+        later[str(start)] = resampled.part(each[each["t"] > 0], "iterations", "solves", by=None)
+        whole = resampled.share(each, "iterations", "solves"), resampled.mean([later[str(start)]])
         tables += [table.assign(start=str(start)) for table in whole]
     first, *others = later
     for start in others:
-        tables.append(resampled.gap(later[start], later[first]).assign(start=start, reference=first))
+        tables.append(resampled.gap([later[start]], [later[first]]).assign(start=start, reference=first))
     every = pd.concat(tables, ignore_index=True)
     return every[every["n"] > 0].assign(metric="iterations")

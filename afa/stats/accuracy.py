@@ -50,12 +50,16 @@ class Resampled:
         parts = table.groupby([unit, by], sort=False)[list(columns)].sum().unstack(by).sort_index(axis=1)
         return [parts[name].reindex(self.units).fillna(0.0).to_numpy(float) for name in columns]
 
+    def part(self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient") -> Part:
+        """`sums` of two columns: what is right, and of how many."""
+        first, second = self.sums(table, right, total, by=by, unit=unit)
+        return first, second
+
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
         """`mean` of the sums of one column over those of another, with the values of `by`."""
-        part, of = self.sums(table, right, total, by=by, unit=unit)
-        shares = self.mean([(part, of)])
+        shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
     @property

@@ -242,14 +242,14 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 def _share(over: Resampled, table: pd.DataFrame, right: str, total: str) -> Row:
     """value, low, high, n of sum(right) / sum(total), with an interval over phenotypes; n is the total."""
-    parts, cases = over.sums(table, right, total, by=None, unit="entity")
-    return _row(over.mean([(parts, cases)]), round(cases.sum()))
+    part = over.part(table, right, total, by=None, unit="entity")
+    return _row(over.mean([part]), round(part[1].sum()))
 
 
 def _gap(over: Resampled, one: pd.DataFrame, other: pd.DataFrame, right: str, total: str) -> Row:
     """The same of the difference of two shares, both over the same phenotypes; n of the first."""
-    (parts, cases), against = (over.sums(table, right, total, by=None, unit="entity") for table in (one, other))
-    return _row(over.gap([(parts, cases)], [(against[0], against[1])]), round(cases.sum()))
+    part, against = (over.part(table, right, total, by=None, unit="entity") for table in (one, other))
+    return _row(over.gap([part], [against]), round(part[1].sum()))
 
 
 def _total(over: Resampled, table: pd.DataFrame, column: str) -> Row:
