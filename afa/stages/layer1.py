@@ -7,8 +7,7 @@ those of the heuristic brackets are counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -80,8 +79,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 SHOWN_FAULTS = 5
 
 
-@dataclass(frozen=True)
-class Runs:
+class Runs(NamedTuple):
     """All orders of one kind: `seeds` names them, None where there is one order for all seeds."""
 
     allocation: str
@@ -183,13 +181,13 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
 
 def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
     """Rows by patient, order, bracket and time, so that tables of parts of the patients follow on each other."""
-    orders = [(one.allocation, seed) for one in runs for seed in one.seeds]
+    orders = pd.DataFrame(
+        [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
+    )
     times = {time: np.arange(n_times, dtype=np.int32)}
-    table = rows_of(patient=names, order=range(len(orders)), bracket=BRACKETS, **times)
-    order = table.pop("order").to_numpy()
-    table.insert(1, "allocation", np.array([name for name, _ in orders], dtype=object)[order])
-    table.insert(2, "seed", pd.Series([seed for _, seed in orders], dtype="Int64").take(order).reset_index(drop=True))
-    return table
+    table = rows_of(patient=names, order=orders.index, bracket=BRACKETS, **times)
+    of_rows = orders.astype({"seed": "Int64"}).take(table.pop("order").to_numpy()).reset_index(drop=True)
+    return pd.concat([table.pop("patient"), of_rows, table], axis=1)
 
 
 def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) -> pd.DataFrame:
@@ -203,7 +201,7 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
             table = rows_of(patient=[name], allocation=[one.allocation], bracket=BRACKETS, magnitude=magnitudes)
             counts = {"never": still_open[TO_THE_END].ravel(), "never_support": still_open[TO_ITS_END].ravel()}
             parts.append(table.assign(duels=np.tile(duels, len(BRACKETS)), **counts))
-    return joined(parts, ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"])
+    return joined(parts, [name for name in STAGE.tables["left_open"] if name not in ("cohort", "bundle")])
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
@@ -283,9 +281,8 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
     ):
         yield sample.share(counted, some, of, by=None).assign(metric="rate", **label)
     magnitudes = np.array(sorted(table["magnitude"].unique()), dtype=np.float64)
-    for stratum, counts in zip(
-        ("never", "called"), sample.sums(counted, "never", "called", by="magnitude"), strict=True
-    ):
+    of_strata = sample.sums(counted, "never", "called", by="magnitude")
+    for stratum, counts in zip(("never", "called"), of_strata, strict=True):
         for share in QUANTILES if counts.any() else ():
 
             def quantile_of(weights: Floats, counts: Floats = counts, share: float = share) -> Floats:
