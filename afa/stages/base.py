@@ -109,29 +109,35 @@ def columns(names: str, **own: Column) -> Columns:
 
 
 def described(own: Mapping[str, Column], **tables: str) -> dict[str, Columns]:
-    """The columns of several tables from their names; `own` has those that mean something else in all of these."""
-    return {table: columns(names, **own) for table, names in tables.items()}
+    """The columns of several tables from their names.
+
+    `own` has those that mean something else in all of these or, as `table.column`, in one.
+    """
+    return {
+        table: {name: own.get(f"{table}.{name}") or own.get(name) or COMMON[name] for name in names.split()}
+        for table, names in tables.items()
+    }
 
 
-LAYER0 = {
-    "clusters": columns(
+LAYER0 = described(
+    {
+        "clusters.score": Column("nats", "score of the centroid at no observation"),
+        "clusters.gap": Column("nats", "smallest l1 distance between centroids"),
+        "lift.right": Column(
+            "count", "right decisions where greedy chooses for the entities left, a tie counting one half"
+        ),
+        "patients.duels": Column("count", "dominations of entities that have a winner at full observation"),
+    },
+    clusters=(
         "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
-        " lipschitz_f2 gap separation within between",
-        score=Column("nats", "score of the centroid at no observation"),
-        gap=Column("nats", "smallest l1 distance between centroids"),
+        " lipschitz_f2 gap separation within between"
     ),
-    "layer0": columns(
+    layer0=(
         "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"
     ),
-    "lift": columns(
-        "cohort bundle n_clusters criterion rule patient t right right_greedy duels",
-        right=Column("count", "right decisions where greedy chooses for the entities left, a tie counting one half"),
-    ),
-    "patients": columns(
-        "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
-        duels=Column("count", "dominations of entities that have a winner at full observation"),
-    ),
-}
+    lift="cohort bundle n_clusters criterion rule patient t right right_greedy duels",
+    patients="cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
+)
 """The tables of Layer 0, on a bundle and on synthetic entities."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}

@@ -31,7 +31,7 @@ from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Column, Section, Seeds, Stage, columns
+from afa.stages.base import Column, Section, Seeds, Stage, described
 from afa.stages.inputs import final_differences
 from afa.stats.accuracy import Resampled, by_t
 from afa.stats.summary import summary_rows
@@ -52,24 +52,21 @@ OWN = {
     "called": Column("count", "duels with a winner whose bracket lies on one side of 0"),
     "magnitude": Column("nats", "absolute D at full observation, to two digits; 0 a tie"),
     "step": Column("observations", "features of the duel's own two supports observed so far"),
+    "calls.tied": Column("count", "duels tied at full observation whose bracket lies on one side of 0"),
+    "left_open.duels": Column("count", "duels of this magnitude, ties included, over all orders"),
 }
 STAGE = Stage(
     settings=("layer1", "inference"),
     section=Settings,
     sharded=True,
     duels=True,
-    tables={
-        "calls": columns(
-            "patient allocation seed bracket t called wrong tied cohort bundle",
-            **{**OWN, "tied": Column("count", "duels tied at full observation whose bracket lies on one side of 0")},
-        ),
-        "left_open": columns(
-            "patient allocation bracket magnitude duels never never_support cohort bundle",
-            **{**OWN, "duels": Column("count", "duels of this magnitude, ties included, over all orders")},
-        ),
-        "pairs": columns("patient duels tied cohort bundle"),
-        "steps": columns("patient allocation seed bracket step called cohort bundle", **OWN),
-    },
+    tables=described(
+        OWN,
+        calls="patient allocation seed bracket t called wrong tied cohort bundle",
+        left_open="patient allocation bracket magnitude duels never never_support cohort bundle",
+        pairs="patient duels tied cohort bundle",
+        steps="patient allocation seed bracket step called cohort bundle",
+    ),
     rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
     space_mb=0.4,
 )

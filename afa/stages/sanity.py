@@ -21,7 +21,7 @@ from afa.checks.sanity.paths import (
 from afa.checks.sanity.scores import COPELAND, FULL_OBSERVATION, GAUGE, gauge_change
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
-from afa.stages.base import Column, Section, Seeds, Stage, columns
+from afa.stages.base import Column, Section, Seeds, Stage, described
 from afa.stats.accuracy import Resampled, share_of
 from afa.stats.summary import summary_rows
 
@@ -40,20 +40,16 @@ STAGE = Stage(
     settings=("sanity", "inference"),
     section=Settings,
     duels=True,
-    tables={
-        "bracket_patients": columns("population patient bracket decided called wrong tied_called cohort bundle"),
-        "brackets": columns("population t bracket decided called wrong tied_called cohort bundle"),
-        "contraction": columns("model entity opponent contraction ternary cohort bundle"),
-        "convergence": columns("model t entity solves iterations capped finished cohort bundle"),
-        "gates": columns(
-            "name input cases failures perturbed_failures first_case found expected further_cases cohort bundle"
-        ),
-        "gauge_change": columns(
-            "subject score t states changed mean_change max_change input cohort bundle",
-            score=Column("", "score or bracket that is read"),
-        ),
-        "nonconvergence": columns("model patient entity solves capped persistent cohort bundle"),
-    },
+    tables=described(
+        {"gauge_change.score": Column("", "score or bracket that is read")},
+        bracket_patients="population patient bracket decided called wrong tied_called cohort bundle",
+        brackets="population t bracket decided called wrong tied_called cohort bundle",
+        contraction="model entity opponent contraction ternary cohort bundle",
+        convergence="model t entity solves iterations capped finished cohort bundle",
+        gates="name input cases failures perturbed_failures first_case found expected further_cases cohort bundle",
+        gauge_change="subject score t states changed mean_change max_change input cohort bundle",
+        nonconvergence="model patient entity solves capped persistent cohort bundle",
+    ),
     rows={"sanity": "numbers that must come out as they are known"},
     space_mb=0.1,
 )

@@ -19,7 +19,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.elicit.study import PAIRWISE, RECORD_FOLDER, UNARY, load_study
 from afa.elicit.tables import read_stage
-from afa.stages.base import Column, Stage, columns, described
+from afa.stages.base import Column, Stage, described
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
 from afa.stages.elicitation_health.signs import (
     CHANCE,
@@ -58,6 +58,12 @@ OWN = {
     "runs": Column("count", "runs of the consensus"),
     "variant": Column("", "lit_prob where signs are chosen by it, as a half in `stratum` or a bin in `level`"),
     "level": Column("0 to 1", "lower edge of the bin"),
+    "answers.lit_prob": Column("0 to 1", "probability that the answer gives its direction"),
+    "answers.same": Column("count", "other runs that name the gene with this direction"),
+    "draws.entity": Column("", "entity that is counted by itself; empty for all"),
+    "wordings.same": Column("count", "shared ones with one direction or sign"),
+    "wordings.shared": Column("count", "genes or pairs in the answers to both wordings"),
+    "wordings.union": Column("count", "genes in either answer; of pairs as `shared`"),
 }
 COLUMNS = {
     "answers": "wording run entity feature sign lit_prob named_by same phenotypes cohort bundle",
@@ -78,23 +84,7 @@ STAGE = Stage(
     settings=("bootstrap.resamples",),
     scopes=True,
     optional=("study", "record", "unary", "pairwise"),
-    tables={
-        **described(OWN, **COLUMNS),
-        "answers": columns(
-            COLUMNS["answers"],
-            lit_prob=Column("0 to 1", "probability that the answer gives its direction"),
-            same=Column("count", "other runs that name the gene with this direction"),
-        ),
-        "draws": columns(
-            COLUMNS["draws"], **{**OWN, "entity": Column("", "entity that is counted by itself; empty for all")}
-        ),
-        "wordings": columns(
-            COLUMNS["wordings"],
-            same=Column("count", "shared ones with one direction or sign"),
-            shared=Column("count", "genes or pairs in the answers to both wordings"),
-            union=Column("count", "genes in either answer; of pairs as `shared`"),
-        ),
-    },
+    tables=described(OWN, **COLUMNS),
     rows={
         "elicitation_health": "do answers agree over runs and wordings, and do their signs agree with each other and"
         " with the data?"
