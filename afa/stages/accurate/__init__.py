@@ -155,18 +155,33 @@ def run(
     log_zs = entity_log_zs(bundle, states, accurate, threads)
     expected = entity_expectations(bundle, few, accurate, threads)
     a, b = pairs.T
-    by_method = {
-        "two_elbo": (states, read.elbo[..., a] - read.elbo[..., b], *log_z_duels(log_zs, pairs)),
-        "linearity": (few, read.mean[: len(few.names)], *linearity_duels(expected, pairs)),
-    }
-    duels = {name: _duels(bundle, *parts).assign(method=name) for name, parts in by_method.items()}
-    sets = [_sets(bundle, pairs, by_method[name][0], table, k).assign(method=name) for name, table in duels.items()]
-    solves = [
-        _solves(bundle, states, log_zs.effective).assign(quantity="log_partition", error=log_zs.error.ravel()),
-        _solves(bundle, few, expected.effective).assign(quantity="moments"),
-    ]
+    duels, sets = [], []
+    for method, of, mean_field, (accurately, error) in (
+        ("two_elbo", states, read.elbo[..., a] - read.elbo[..., b], log_z_duels(log_zs, pairs)),
+        ("linearity", few, read.mean[: len(few.names)], linearity_duels(expected, pairs)),
+    ):
+        scores = {name: settled(each) for name, each in zip(SCORES, (mean_field, *accurately), strict=True)}
+        flat = {name: each.ravel() for name, each in scores.items()}
+        duels.append(duel_rows(bundle.entities, **of.axes).assign(method=method, error=error.ravel(), **flat))
+        roughly, best, first, second = (_best(bundle, pairs, each, k) for each in scores.values())
+        shared = {
+            "shared": roughly & best,
+            "shared_runs": first & second,
+            "right_mean_field": roughly & best[:, -1:],
+            "right_accurate": best & best[:, -1:],
+        }
+        counts = {name: members.sum(axis=-1).ravel() for name, members in shared.items()}
+        sets.append(rows_of(**of.axes).assign(method=method, k=np.int16(k), **counts))
+    solves = []
+    for quantity, of, effective, error in (
+        ("log_partition", states, log_zs.effective, log_zs.error),
+        ("moments", few, expected.effective, np.full_like(expected.effective, np.nan)),
+    ):
+        table = rows_of(**of.axes, entity=bundle.entities).assign(quantity=quantity, effective=effective.ravel())
+        table["inference"] = np.where(table["effective"].isna(), "exact", "annealed")
+        solves.append(table.assign(error=error.ravel()))
     return {
-        "duels": pd.concat(duels.values(), ignore_index=True),
+        "duels": pd.concat(duels, ignore_index=True),
         "sets": pd.concat(sets, ignore_index=True),
         "tasks": _tasks(bundle, states, accurate, closure.strength, solver, threads),
         "solves": pd.concat(solves, ignore_index=True),
@@ -177,27 +192,6 @@ def run(
 def settled(scores: Floats) -> Floats:
     """Scores with 0 in the place of rounding."""
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
-
-
-def _duels(bundle: Bundle, states: States, mean_field: Floats, accurate: Floats, error: Floats) -> pd.DataFrame:
-    """One method's lines: mean_field and error (P, T, Q), accurate (3, P, T, Q)."""
-    scores = {name: settled(each).ravel() for name, each in zip(SCORES, (mean_field, *accurate), strict=True)}
-    return duel_rows(bundle.entities, **states.axes).assign(**scores, error=error.ravel())
-
-
-def _sets(bundle: Bundle, pairs: Pairs, states: States, duels: pd.DataFrame, k: int) -> pd.DataFrame:
-    """How far the k best agree, by inference, by run, and with full observation."""
-    mean_field, accurate, first, second = (
-        _best(bundle, pairs, duels[name].to_numpy().reshape(*states.shape, len(pairs)), k) for name in SCORES
-    )
-    shared = {
-        "shared": mean_field & accurate,
-        "shared_runs": first & second,
-        "right_mean_field": mean_field & accurate[:, -1:],
-        "right_accurate": accurate & accurate[:, -1:],
-    }
-    counts = {name: members.sum(axis=-1).ravel() for name, members in shared.items()}
-    return rows_of(**states.axes).assign(k=np.int16(k), **counts)
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
@@ -237,11 +231,6 @@ def _tasks(
     return pd.concat(tables, ignore_index=True)
 
 
-def _solves(bundle: Bundle, states: States, effective: Floats) -> pd.DataFrame:
-    table = rows_of(**states.axes, entity=bundle.entities).assign(effective=effective.ravel())
-    return table.assign(inference=np.where(table["effective"].isna(), "exact", "annealed"))
-
-
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `meanfield_vs_exact` of the tables.
 
@@ -252,15 +241,14 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     observation is taken off mean-field's log-odds, instead of their own. The rest is in docs/summary.md.
     """
     rows = []
-    for coupling, part in tables["tasks"].groupby("coupling", sort=False):
-        rows += [table.assign(coupling=str(coupling)) for table in _task_rows(part, bootstrap)]
-    for name, of_part in (
-        ("duels", partial(_decision_rows, keys=DUEL)),
-        ("sets", _set_rows),
-        ("checked_duels", _checked_rows),
+    for name, key, of_part in (
+        ("tasks", "coupling", _task_rows),
+        ("duels", "method", partial(_decision_rows, keys=DUEL)),
+        ("sets", "method", _set_rows),
+        ("checked_duels", "method", _checked_rows),
     ):
-        for method, part in tables[name].groupby("method", sort=False):
-            rows += [table.assign(method=str(method)) for table in of_part(part, bootstrap)]
+        for label, part in tables[name].groupby(key, sort=False):
+            rows += [table.assign(**{key: str(label)}) for table in of_part(part, bootstrap)]
     for quantity, method in (("log_partition", "two_elbo"), ("moments", "linearity")):
         part = tables["solves"][tables["solves"]["quantity"] == quantity]
         part = part.assign(annealed=part["inference"] == "annealed", one=1)
