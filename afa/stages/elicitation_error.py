@@ -20,14 +20,8 @@ from pydantic import Field, field_validator
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
+from afa.engine import elimination
 from afa.engine.compile import in_threads
-from afa.engine.elimination import (
-    elimination_plan,
-    entries_at_no_observation,
-    log_partitions,
-    score_distribution,
-    threads_for,
-)
 from afa.errors import InferenceError
 from afa.inference.elimination import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
@@ -131,7 +125,7 @@ def run(
         except InferenceError as error:
             left_out["calibrated_decision"] = error.faults[0].found
         try:
-            law = score_distribution(models.mrf, threads=threads)
+            law = elimination.score_distribution(models.mrf, threads=threads)
             exact = {"calibrated": law.bayes_accuracy, "raw": law.accuracy_of_sign()}
             exact |= {name: getattr(law, name) for name in LAW}
             parts["references"].append(pd.DataFrame([{"entity": entity, **exact}]))
@@ -177,16 +171,17 @@ class Flipped:
 
     def shifts(self, threads: int | None) -> Floats:
         """(F,) log Z_1 - log Z_0 at no observation of each model, nats. Raises `InferenceError` where too dense."""
-        plan = elimination_plan(self.mrf)
+        plan = elimination.elimination_plan(self.mrf)
         nothing = np.zeros((1, self.mrf.n_features), dtype=np.int8)
         found = np.empty(len(self.flip))
 
         def work(first: int, last: int) -> None:
             for i in range(first, last):
-                log_z = log_partitions(self.model(i), nothing.astype(bool), nothing, plan=plan, threads=1)
+                log_z = elimination.log_partitions(self.model(i), nothing.astype(bool), nothing, plan=plan, threads=1)
                 found[i] = log_z[0, 0] - log_z[0, 1]
 
-        in_threads(work, len(found), threads_for(BYTES * entries_at_no_observation(plan) / 3, threads))
+        needed = BYTES * elimination.entries_at_no_observation(plan) / 3
+        in_threads(work, len(found), elimination.threads_for(needed, threads))
         return found
 
 

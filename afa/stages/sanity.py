@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.checks.sanity import Subject, raise_on_failed_gates, run_gates, synthetic_subjects
-from afa.checks.sanity.paths import (
-    MEAN_FIELD,
-    SOUNDNESS,
-    bracket_patients_table,
-    bracket_table,
-    contraction_table,
-    convergence_table,
-    nonconvergence_table,
-)
-from afa.checks.sanity.scores import COPELAND, FULL_OBSERVATION, GAUGE, gauge_change
+from afa.checks.sanity import Subject, paths, raise_on_failed_gates, run_gates, scores, synthetic_subjects
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Column, Section, Seeds, Stage, described
@@ -54,7 +44,7 @@ STAGE = Stage(
     space_mb=0.1,
 )
 
-GATES = (FULL_OBSERVATION, GAUGE, MEAN_FIELD, SOUNDNESS, COPELAND)
+GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
 SCORES = ("two_elbo", "stack_a")
 SHARES = {"called": "decided", "wrong": "called"}
 """Counts of a bracket's calls, and those that each is a share of."""
@@ -77,17 +67,15 @@ def run(
     """
     own = Subject(bundle, cohort.patients, cohort.values, sanity.seeds, Solver(**dict(inference)), threads)
     synthetic = synthetic_subjects(threads=threads)
-    changes = [
-        gauge_change(own).assign(input="run"),
-        *(gauge_change(one).assign(input="synthetic") for one in synthetic),
-    ]
+    subjects = [("run", own), *(("synthetic", one) for one in synthetic)]
+    changes = [scores.gauge_change(one).assign(input=name) for name, one in subjects]
     tables = {
         "gates": run_gates(GATES, own, synthetic),
-        "brackets": bracket_table(own),
-        "bracket_patients": bracket_patients_table(own),
-        "convergence": convergence_table(own),
-        "nonconvergence": nonconvergence_table(own),
-        "contraction": contraction_table(bundle),
+        "brackets": paths.bracket_table(own),
+        "bracket_patients": paths.bracket_patients_table(own),
+        "convergence": paths.convergence_table(own),
+        "nonconvergence": paths.nonconvergence_table(own),
+        "contraction": paths.contraction_table(bundle),
         "gauge_change": pd.concat(changes, ignore_index=True),
     }
     raise_on_failed_gates(tables["gates"], GATES)

@@ -20,24 +20,9 @@ from afa.cohort.cohort import Cohort
 from afa.elicit.study import PAIRWISE, RECORD_FOLDER, UNARY, load_study
 from afa.elicit.tables import read_stage
 from afa.stages.base import Column, Stage, described
+from afa.stages.elicitation_health import signs
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
-from afa.stages.elicitation_health.signs import (
-    CHANCE,
-    CLEAR,
-    EXPERIMENT,
-    Cases,
-    Masks,
-    Row,
-    constant_signs,
-    correlation_draws,
-    divided,
-    gene_signs,
-    label_draws,
-    pair_signs,
-    rows_of_draws,
-    stated_and_right,
-    unary_draws,
-)
+from afa.stages.elicitation_health.signs import Cases, Masks, Row
 from afa.stages.inputs import labels_of
 from afa.stats.accuracy import Resampled
 from afa.stats.summary import summary_rows
@@ -136,18 +121,20 @@ def elicitation_health(
     ElicitationError : the bundle has a unary sign that no answer of the record gives.
 
     """
-    genes, pairs = _with_answers(gene_signs(bundle, cohort, draws=draws), pair_signs(bundle, cohort), answers)
+    genes, pairs = _with_answers(
+        signs.gene_signs(bundle, cohort, draws=draws), signs.pair_signs(bundle, cohort), answers
+    )
     tables: dict[str, pd.DataFrame] = {}
     if answers is not None:
         check_of_record(bundle, answers)
         tables = record_agreement(answers)
     everything = np.ones(len(genes), dtype=bool)
-    strata = {Cases(): everything, Cases("clear"): genes["p_value"].to_numpy(np.float64) <= CLEAR}
+    strata = {Cases(): everything, Cases("clear"): genes["p_value"].to_numpy(np.float64) <= signs.CLEAR}
     by_frequency = _halves(genes["phenotypes"], Cases("often_named"), Cases("seldom_named"))
     drawn = [
-        unary_draws(bundle, pairs, draws=draws),
-        label_draws(bundle, cohort, genes, {**strata, **by_frequency, **_by_lit_prob(genes)}, draws=draws),
-        correlation_draws(bundle, cohort, pairs, _by_lit_prob(pairs), draws=draws),
+        signs.unary_draws(bundle, pairs, draws=draws),
+        signs.label_draws(bundle, cohort, genes, {**strata, **by_frequency, **_by_lit_prob(genes)}, draws=draws),
+        signs.correlation_draws(bundle, cohort, pairs, _by_lit_prob(pairs), draws=draws),
     ]
     labels = labels_of(bundle, cohort)
     counts = {"positive": (labels == 1).sum(axis=0), "negative": (labels == 0).sum(axis=0)}
@@ -216,15 +203,15 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     draws, confidence = tables["draws"], bootstrap.confidence
     rows: list[Row] = []
     if len(tables["answers"]):
-        over = Resampled.of(tables["asked"]["entity"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
+        over = Resampled.of(tables["asked"]["entity"].unique(), **dict(bootstrap), purpose=signs.EXPERIMENT)
         rows += _runs(tables, over)
         rows += _curve(tables, over)
         rows += _lit_prob_of_answers(tables["answers"], over)
         rows += _wordings(tables, over)
-    for target in CHANCE:
-        rows += rows_of_draws(draws[draws["target"] == target], target, confidence)
-    rows += constant_signs(tables)
-    rows += stated_and_right(tables, confidence)
+    for target in signs.CHANCE:
+        rows += signs.rows_of_draws(draws[draws["target"] == target], target, confidence)
+    rows += signs.constant_signs(tables)
+    rows += signs.stated_and_right(tables, confidence)
     rows += _counts(tables)
     whole = pd.DataFrame(rows)
     return summary_rows("elicitation_health", whole.where(whole != ""))
@@ -263,7 +250,7 @@ def _runs(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
         yield {**chance, "metric": "rate", **_share(over, baseline, right, total)}
         yield {**chance, "metric": "gap", **_gap(over, overlap, baseline, right, total)}
         for entity, part in overlap.groupby("entity", sort=False):
-            value, n = divided(part[right].sum(), part[total].sum()), part[total].sum()
+            value, n = signs.divided(part[right].sum(), part[total].sum()), part[total].sum()
             yield {**of, "metric": "rate", "entity": entity, "value": float(value), "n": n}
     genes = answers.drop_duplicates(["wording", "entity", "feature"])
     n_runs = tables["kept"]["runs"].max() if len(tables["kept"]) else answers["run"].nunique()
