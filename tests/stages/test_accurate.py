@@ -13,7 +13,7 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Evidence
 from afa.preference import linearity, two_elbo
 from afa.stages.accurate import Settings, run, summarise
-from afa.stages.accurate.inference import States, evidence_of, log_z, sampled_state, scores_of
+from afa.stages.accurate.reference import States, evidence_of, log_z, sampled_state, scores_of
 from afa.stages.settings import Bootstrap, Closure, Inference
 from afa.stats.summary import headline
 

@@ -13,10 +13,8 @@ from typer.testing import CliRunner
 from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.elicit.study import load_study
 from afa.report.publish import dictionary_of
-from afa.stages.elicitation_health import STAGE, elicitation_health, lit_prob_bin, summarise
-from afa.stages.elicitation_health.answers import read_answers
+from afa.stages.elicitation_health import STAGE, lit_prob_bin, run, summarise
 from afa.stages.elicitation_health.signs import (
     Cases,
     correlation_draws,
@@ -48,6 +46,10 @@ def random_inputs(seed=3, patients=30, genes=6, entities=3):
     values = random.integers(-1, 2, (patients, genes))
     labels = {name: random.integers(0, 2, patients) for name in bundle.entities[:2]}
     return bundle, cohort_of(values, labels, bundle.features)
+
+
+def elicitation_health(bundle, cohort, study=None):
+    return run(bundle, cohort, study, bootstrap=Bootstrap.model_construct(resamples=DRAWS))
 
 
 def shares(draws, kind):
@@ -93,7 +95,7 @@ def test_the_opposite_bundle_is_right_where_the_bundle_is_wrong_in_every_draw():
     bundle, cohort = random_inputs()
     packed = [bundle.couplings(name).toarray() for name in bundle.entities]
     turned = bundle_of(-bundle.unary, -np.array(packed))
-    found = [elicitation_health(model, cohort, None, draws=DRAWS)["draws"] for model in (bundle, turned)]
+    found = [elicitation_health(model, cohort)["draws"] for model in (bundle, turned)]
     one, other = (table[(table["stratum"] == "") & (table["target"] != "unary_signs")] for table in found)
     assert (one["n"].to_numpy() == other["n"].to_numpy()).all()
     assert (one["right"].to_numpy() + other["right"].to_numpy() == one["n"].to_numpy()).all()
@@ -133,7 +135,7 @@ def test_labels_move_together_when_they_are_shuffled():
 def test_an_entity_with_one_class_or_no_labels_is_left_out_and_counted():
     bundle = bundle_of([[1, -1]] * 3, np.zeros((3, 2, 2)), features=("A", "B"), entities=("P", "Q", "R"))
     cohort = cohort_of([[1, 0], [0, 1], [1, 1]], {"P": [1, 0, None], "Q": [1, 1, None]})
-    tables = elicitation_health(bundle, cohort, None, draws=DRAWS)
+    tables = elicitation_health(bundle, cohort)
     assert set(tables["genes"]["entity"]) == {"P"}
     entities = tables["entities"].set_index("entity")[["positive", "negative"]]
     assert entities.to_numpy().tolist() == [[1, 1], [2, 0], [0, 0]]
@@ -150,7 +152,7 @@ def test_bins_of_lit_prob_begin_at_their_edge_and_the_last_one_holds_1():
 def study(tmp_path):
     """The record of test_record_agreement, and the bundle that two of its three runs agree on."""
     folder = write_study(tmp_path / "study", ("P", "Q"))
-    for phenotype, run, genes in (
+    for phenotype, voter, genes in (
         ("P", "r1", {"A": (1, 0.9), "B": -1, "C": 1}),
         ("P", "r2", {"A": (1, 0.7), "B": -1, "D": 1}),
         ("P", "r3", {"A": (1, 0.8), "B": 1}),
@@ -158,7 +160,7 @@ def study(tmp_path):
         ("Q", "r2", {"A": -1, "E": -1}),
         ("Q", "r3", {"E": -1, "F": 1}),
     ):
-        add_genes(folder, phenotype, run, genes)
+        add_genes(folder, phenotype, voter, genes)
     add_pairs(folder, "P", {("A", "E"): -1}, lit_prob=0.6)
     couplings = np.zeros((2, 2, 2))
     couplings[0, 0, 1] = -1
@@ -179,8 +181,7 @@ def value(rows, target, quantity=None, metric="rate", **keys):
 
 def test_the_summary_of_a_record_is_what_is_worked_by_hand(study):
     folder, bundle, cohort = study
-    answers = read_answers(load_study(folder), folder / "record")
-    tables = elicitation_health(bundle, cohort, answers, draws=DRAWS)
+    tables = elicitation_health(bundle, cohort, folder)
     rows = summarise(tables, bootstrap=QUICK)
     assert value(rows, "other_runs") == pytest.approx(10 / 18)
     assert value(rows, "other_runs", reference="other_phenotype") == pytest.approx(8 / 48)
@@ -202,8 +203,7 @@ def test_the_summary_of_a_record_is_what_is_worked_by_hand(study):
 
 def test_one_wording_has_its_name_and_no_number(study):
     folder, bundle, cohort = study
-    answers = read_answers(load_study(folder), folder / "record")
-    rows = summarise(elicitation_health(bundle, cohort, answers, draws=DRAWS), bootstrap=QUICK)
+    rows = summarise(elicitation_health(bundle, cohort, folder), bootstrap=QUICK)
     wording = rows[rows["target"] == "other_wording"]
     assert wording["reference"].tolist() == ["one_wording"] * 2
     assert wording["value"].isna().all()
@@ -212,8 +212,7 @@ def test_one_wording_has_its_name_and_no_number(study):
 def test_two_wordings_have_a_number_beside_chance(study):
     folder, bundle, cohort = study
     add_pairs(folder, "P", {("A", "E"): 0}, wording="a" * 64)
-    answers = read_answers(load_study(folder), folder / "record")
-    rows = summarise(elicitation_health(bundle, cohort, answers, draws=DRAWS), bootstrap=QUICK)
+    rows = summarise(elicitation_health(bundle, cohort, folder), bootstrap=QUICK)
     both = f"{'a' * 12}_and_unknown"
     assert value(rows, "other_wording", stratum="pairwise", reference=both) == 0
     assert value(rows, "other_wording", "by_chance", stratum="pairwise", reference=both) == 0
@@ -222,7 +221,7 @@ def test_two_wordings_have_a_number_beside_chance(study):
 
 def test_without_a_record_only_the_signs_are_compared():
     bundle, cohort = random_inputs()
-    tables = elicitation_health(bundle, cohort, None, draws=DRAWS)
+    tables = elicitation_health(bundle, cohort)
     assert all(tables[name].empty for name in ("asked", "answers", "overlap", "kept", "stability", "wordings"))
     rows = summarise(tables, bootstrap=QUICK)
     assert set(rows["target"]) == {"unary_signs", "labels", "correlations"}
@@ -232,14 +231,14 @@ def test_without_a_record_only_the_signs_are_compared():
 
 def test_a_bundle_without_couplings_and_a_cohort_without_labels_have_counts_and_no_share():
     bundle = bundle_of([[1, 0]], np.zeros((1, 2, 2)))
-    tables = elicitation_health(bundle, cohort_of([[1, 0], [0, 1]], features=bundle.features), None, draws=DRAWS)
+    tables = elicitation_health(bundle, cohort_of([[1, 0], [0, 1]], features=bundle.features))
     rows = summarise(tables, bootstrap=QUICK)
     assert set(rows["metric"]) == {"count"}
 
 
 def test_every_row_s_value_lies_between_0_and_1_and_every_draw_is_the_same_again():
     bundle, cohort = random_inputs()
-    one, other = (elicitation_health(bundle, cohort, None, draws=DRAWS) for _ in range(2))
+    one, other = (elicitation_health(bundle, cohort) for _ in range(2))
     for name in STAGE.tables:
         assert_frame_equal(one[name], other[name])
     rows = summarise(one, bootstrap=QUICK)

@@ -2,7 +2,7 @@
 
 Some patients of a cohort are followed in one random order. At a few rounds every duel is called by both readings of the
 top k, and every entity as a binary task under both closures: once with mean-field, once with the accurate inference of
-`afa.stages.accurate.inference`. The models are the same, so that what differs is the approximation.
+`afa.stages.accurate.reference`. The models are the same, so that what differs is the approximation.
 """
 
 from __future__ import annotations
@@ -25,18 +25,7 @@ from afa.engine.paths import snapshots
 from afa.engine.tasks import elbo_differences
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.stages.accurate.inference import (
-    OPEN,
-    Seen,
-    States,
-    all_exact,
-    checked_duels,
-    entity_expectations,
-    entity_log_zs,
-    linearity_duels,
-    log_z,
-    log_z_duels,
-)
+from afa.stages.accurate import reference
 from afa.stages.base import Column, Rounds, Section, Stage, described
 from afa.stages.inputs import top_k_size
 from afa.stats.accuracy import Resampled
@@ -146,19 +135,19 @@ def run(
     sum of the absolute differences in nats; `within`, duels where it is at most two standard errors.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
-    states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
+    states = reference.States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
     few = states.first(accurate.linearity_patients)
-    if not all_exact(bundle, accurate):
+    if not reference.all_exact(bundle, accurate):
         states = few
     pairs = all_pairs(len(bundle.entities))
     read = snapshots(bundle, states.values, states.orders, states.rounds, solver=solver, threads=threads)
-    log_zs = entity_log_zs(bundle, states, accurate, threads)
-    expected = entity_expectations(bundle, few, accurate, threads)
+    log_zs = reference.entity_log_zs(bundle, states, accurate, threads)
+    expected = reference.entity_expectations(bundle, few, accurate, threads)
     a, b = pairs.T
     duels, sets = [], []
     for method, of, mean_field, (accurately, error) in (
-        ("two_elbo", states, read.elbo[..., a] - read.elbo[..., b], log_z_duels(log_zs, pairs)),
-        ("linearity", few, read.mean[: len(few.names)], linearity_duels(expected, pairs)),
+        ("two_elbo", states, read.elbo[..., a] - read.elbo[..., b], reference.log_z_duels(log_zs, pairs)),
+        ("linearity", few, read.mean[: len(few.names)], reference.linearity_duels(expected, pairs)),
     ):
         scores = {name: settled(each) for name, each in zip(SCORES, (mean_field, *accurately), strict=True)}
         flat = {name: each.ravel() for name, each in scores.items()}
@@ -185,7 +174,7 @@ def run(
         "sets": pd.concat(sets, ignore_index=True),
         "tasks": _tasks(bundle, states, accurate, closure.strength, solver, threads),
         "solves": pd.concat(solves, ignore_index=True),
-        "checked_duels": checked_duels(bundle, few.first(CHECKED), log_zs, expected, accurate, threads),
+        "checked_duels": reference.checked_duels(bundle, few.first(CHECKED), log_zs, expected, accurate, threads),
     }
 
 
@@ -194,7 +183,7 @@ def settled(scores: Floats) -> Floats:
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
-def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
+def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> reference.Seen:
     """(P, T, N) whether an entity is among the k best by scores of duels (P, T, Q)."""
     matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
     matrix[..., pairs[:, 0], pairs[:, 1]] = scores
@@ -204,7 +193,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
 
 
 def _tasks(
-    bundle: Bundle, states: States, effort: Settings, strength: float, solver: Solver, threads: int | None
+    bundle: Bundle, states: reference.States, effort: Settings, strength: float, solver: Solver, threads: int | None
 ) -> pd.DataFrame:
     """Every entity as a binary task under both closures, in every state."""
     observed, values = states.rows
@@ -216,7 +205,7 @@ def _tasks(
             )
             models = class_models(bundle.mrf(entity), coupling, strength)
             one, zero = (
-                log_z(model, f"{entity} {coupling} {side}", observed, values, effort, threads=threads)
+                reference.log_z(model, f"{entity} {coupling} {side}", observed, values, effort, threads=threads)
                 for side, model in zip((1, 0), models, strict=True)
             )
             odds = np.vstack([rough.raw, one.value - zero.value]).reshape(len(SCORES), *states.shape)
@@ -281,7 +270,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
     # an infinite error leaves everything open
-    decided = (table["error"] == 0) | (table["accurate"].abs() > OPEN * table["error"])
+    decided = (table["error"] == 0) | (table["accurate"].abs() > reference.OPEN * table["error"])
     apart = (signs["mean_field"] - signs["accurate"]).abs() / 2
     known = target != 0
     sampled = np.isfinite(table["error"]) & (table["error"] > 0)

@@ -88,25 +88,11 @@ def run(
     *,
     bootstrap: Bootstrap,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `afa.stages.elicitation_health.elicitation_health`.
+    """How far a record agrees with itself, and a bundle's signs with each other and with a cohort's data.
 
-    study : a folder with study.yaml; without it only signs are compared. record : a folder of answers, the study's by
-    default. unary, pairwise : what `afa elicit` wrote; of the record only the answers that these count.
-    """
-    answers = None
-    if study is not None:
-        asked = [folder for folder in (unary, pairwise) if folder is not None]
-        counting = {digest for folder in asked for digest in read_stage(folder, "asked")["asked"]["answer"]}
-        answers = read_answers(load_study(study), record or study / RECORD_FOLDER, counting)
-    return elicitation_health(bundle, cohort, answers, draws=bootstrap.resamples)
-
-
-def elicitation_health(
-    bundle: Bundle, cohort: Cohort, answers: Answers | None, *, draws: int
-) -> dict[str, pd.DataFrame]:
-    """The tables of the stage; those of a record have no rows where there is none.
-
-    answers : of the record that the bundle was built from. draws : resamples of patients or entities, and as many
+    study : a folder with study.yaml; without it only signs are compared, and the tables of a record have no rows.
+    record : a folder of answers, the study's by default. unary, pairwise : what `afa elicit` wrote; of the record only
+    the answers that these count. Of patients or entities there are as many resamples as `bootstrap` says, and as many
     shuffles.
 
     `genes` and `pairs` are those of `gene_signs` and `pair_signs`; with a record also `lit_prob`, the mean over answers
@@ -121,13 +107,16 @@ def elicitation_health(
     ElicitationError : the bundle has a unary sign that no answer of the record gives.
 
     """
-    genes, pairs = _with_answers(
-        signs.gene_signs(bundle, cohort, draws=draws), signs.pair_signs(bundle, cohort), answers
-    )
+    answers, draws = None, bootstrap.resamples
     tables: dict[str, pd.DataFrame] = {}
-    if answers is not None:
+    if study is not None:
+        asked = [folder for folder in (unary, pairwise) if folder is not None]
+        counting = {digest for folder in asked for digest in read_stage(folder, "asked")["asked"]["answer"]}
+        answers = read_answers(load_study(study), record or study / RECORD_FOLDER, counting)
         check_of_record(bundle, answers)
         tables = record_agreement(answers)
+    genes = signs.gene_signs(bundle, cohort, draws=draws)
+    genes, pairs = _with_answers(genes, signs.pair_signs(bundle, cohort), answers)
     everything = np.ones(len(genes), dtype=bool)
     strata = {Cases(): everything, Cases("clear"): genes["p_value"].to_numpy(np.float64) <= signs.CLEAR}
     by_frequency = _halves(genes["phenotypes"], Cases("often_named"), Cases("seldom_named"))

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.inference.meanfield import Solver
+from afa.stages import layer0 as on_bundle
 from afa.stages.base import LAYER0, Stage, columns
-from afa.stages.layer0 import (
-    ELIMINATION,
-    geometry,
-    greedy_accuracy,
-    layer0_tables,
-    named,
-    removal,
-    resampled_patients,
-    where,
-)
 from afa.stages.layer0_synthetic.portfolio import Configuration, load_portfolio, simulated_bundle, simulated_cohort
 from afa.stats.summary import Labelled, labelled, summary_rows
 
@@ -65,7 +56,7 @@ def layer0_portfolio(
     for config in configurations:
         bundle = simulated_bundle(config)
         cohort = simulated_cohort(config, bundle, n_patients)
-        tables = layer0_tables(bundle, cohort, [len(config.sizes)], k=K, solver=solver, threads=threads)
+        tables = on_bundle.layer0_tables(bundle, cohort, [len(config.sizes)], k=K, solver=solver, threads=threads)
         made = {
             "bundle": config.name,
             "letter": config.letter,
@@ -88,15 +79,15 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     `greedy` on the entities that are left; the headline is a mean over configurations.
     """
     layer0 = tables["layer0"]
-    resampled = resampled_patients(tables, bootstrap, "layer0_synthetic")
-    firing = layer0.assign(fired=layer0["clusters_out"] > 0).groupby(ELIMINATION, sort=False)["fired"]
+    resampled = on_bundle.resampled_patients(tables, bootstrap, "layer0_synthetic")
+    firing = layer0.assign(fired=layer0["clusters_out"] > 0).groupby(on_bundle.ELIMINATION, sort=False)["fired"]
     fired = firing.agg(value="sum", n="size").reset_index().assign(metric="count", quantity="configurations")
-    rows: list[Labelled] = [(named(fired), {})]
-    configs = {config: where(tables, "bundle", config) for config in dict.fromkeys(layer0["bundle"])}
+    rows: list[Labelled] = [(on_bundle.named(fired), {})]
+    configs = {config: on_bundle.where(tables, "bundle", config) for config in dict.fromkeys(layer0["bundle"])}
     for config, chosen in {None: tables, **configs}.items():
         label = {"stratum": config}
-        rows += [(table, label) for table in removal(chosen, resampled)]
+        rows += [(table, label) for table in on_bundle.removal(chosen, resampled)]
         if config is not None:
-            rows.append((geometry(chosen["clusters"]), label))
-        rows.append((greedy_accuracy(chosen["lift"], resampled), label))
+            rows.append((on_bundle.geometry(chosen["clusters"]), label))
+        rows.append((on_bundle.greedy_accuracy(chosen["lift"], resampled), label))
     return summary_rows("layer0_synthetic", labelled(rows))
