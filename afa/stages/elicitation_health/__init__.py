@@ -193,14 +193,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     rows: list[Row] = []
     if len(tables["answers"]):
         over = Resampled.of(tables["asked"]["entity"].unique(), **dict(bootstrap), purpose=signs.EXPERIMENT)
-        rows += _runs(tables, over)
-        rows += _curve(tables, over)
-        rows += _lit_prob_of_answers(tables["answers"], over)
+        rows += [{"target": "other_runs", **row} for row in _other_runs(tables, over)]
         rows += _wordings(tables, over)
     for target in signs.CHANCE:
         rows += signs.rows_of_draws(draws[draws["target"] == target], target, confidence)
-    rows += signs.constant_signs(tables)
-    rows += signs.stated_and_right(tables, confidence)
+    rows += signs.signs_beside_data(tables, confidence)
     rows += _counts(tables)
     whole = pd.DataFrame(rows)
     return summary_rows("elicitation_health", whole.where(whole != ""))
@@ -229,54 +226,46 @@ def _row(table: pd.DataFrame, n: int) -> Row:
     return {**{str(name): value for name, value in table.iloc[0].items()}, "n": n}
 
 
-def _runs(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
-    """Agreement of two runs on a phenotype's genes and on directions, beside answers for other phenotypes."""
+def _other_runs(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
+    """Agreement of two runs on a phenotype's genes and on directions, beside answers for other phenotypes.
+
+    Then by how many runs genes are named; genes kept, and how alike two consensuses are, by runs and min_agree; and
+    genes of an answer that every run names with the same direction, by the probability that the answer gives.
+    """
     overlap, baseline, answers = tables["overlap"], tables["baseline"], tables["answers"]
     for quantity, right, total in (("", "shared", "union"), ("direction", "same", "shared")):
-        of: Row = {"target": "other_runs", "quantity": quantity}
-        chance = {**of, "reference": "other_phenotype"}
-        yield {**of, "metric": "rate", **_share(over, overlap, right, total)}
+        of: Row = {"metric": "rate", "quantity": quantity}
+        chance = {"quantity": quantity, "reference": "other_phenotype"}
+        yield {**of, **_share(over, overlap, right, total)}
         yield {**chance, "metric": "rate", **_share(over, baseline, right, total)}
         yield {**chance, "metric": "gap", **_gap(over, overlap, baseline, right, total)}
         for entity, part in overlap.groupby("entity", sort=False):
             value, n = signs.divided(part[right].sum(), part[total].sum()), part[total].sum()
-            yield {**of, "metric": "rate", "entity": entity, "value": float(value), "n": n}
+            yield {**of, "entity": entity, "value": float(value), "n": n}
     genes = answers.drop_duplicates(["wording", "entity", "feature"])
     n_runs = tables["kept"]["runs"].max() if len(tables["kept"]) else answers["run"].nunique()
     for times in range(1, int(n_runs) + 1):
         named = genes.assign(right=genes["named_by"] == times, total=1)
-        of = {"target": "other_runs", "metric": "rate", "quantity": "named_by", "level": times}
+        of = {"metric": "rate", "quantity": "named_by", "level": times}
         yield {**of, **_share(over, named, "right", "total")}
         for entity, part in named.groupby("entity", sort=False):
             yield {**of, "entity": entity, "value": part["right"].mean(), "n": len(part)}
     alone = answers.assign(right=answers["named_by"] == 1, total=1)
-    of = {"target": "other_runs", "metric": "rate", "quantity": "named_by_no_other_run"}
-    yield {**of, **_share(over, alone, "right", "total")}
-
-
-def _curve(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator[Row]:
-    """Genes kept, and how alike two consensuses are, by runs and min_agree."""
+    yield {"metric": "rate", "quantity": "named_by_no_other_run", **_share(over, alone, "right", "total")}
     kept = tables["kept"].assign(kept=tables["kept"]["kept"] / tables["kept"]["orders"])
     for (runs, agree), part in kept.groupby(["runs", "min_agree"]):
-        of = {"target": "other_runs", "metric": "count", "quantity": "kept", "variant": f"{agree}_of_{runs}"}
-        yield {**of, **_total(over, part, "kept")}
+        yield {"metric": "count", "quantity": "kept", "variant": f"{agree}_of_{runs}", **_total(over, part, "kept")}
     keys = ["runs", "min_agree", "other_runs", "shared_runs"]
     for (runs, agree, other_runs, shared), part in tables["stability"].groupby(keys):
-        of = {"target": "other_runs", "metric": "rate", "quantity": "stability", "variant": f"{agree}_of_{runs}"}
+        of = {"metric": "rate", "quantity": "stability", "variant": f"{agree}_of_{runs}"}
         each = part.assign(shared=part["shared"] / part["orders"], union=part["union"] / part["orders"])
         yield {**of, "reference": f"{other_runs}_runs_{shared}_shared", **_share(over, each, "shared", "union")}
-
-
-def _lit_prob_of_answers(answers: pd.DataFrame, over: Resampled) -> Iterator[Row]:
-    """Genes of an answer that every run names with the same direction, by the probability that the answer gives."""
     n_runs = answers["run"].nunique()
     held = answers.assign(right=(answers["named_by"] == n_runs) & (answers["same"] == n_runs - 1), total=1)
-    held["bin"] = lit_prob_bin(held["lit_prob"])
+    held["bin"], above = lit_prob_bin(held["lit_prob"]), held["lit_prob"] > held["lit_prob"].median()
     for edge, part in held.groupby("bin"):
-        of = {"target": "other_runs", "metric": "rate", "variant": "lit_prob", "level": edge}
-        yield {**of, **_share(over, part, "right", "total")}
-    above = held["lit_prob"] > held["lit_prob"].median()
-    of = {"target": "other_runs", "metric": "gap", "stratum": "upper_less_lower", "variant": "lit_prob"}
+        yield {"metric": "rate", "variant": "lit_prob", "level": edge, **_share(over, part, "right", "total")}
+    of = {"metric": "gap", "stratum": "upper_less_lower", "variant": "lit_prob"}
     yield {**of, **_gap(over, held[above], held[~above], "right", "total")}
 
 

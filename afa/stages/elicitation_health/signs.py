@@ -18,6 +18,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.mrf import Floats
 from afa.orders import generator_of
+from afa.stages.inputs import labels_of
 from afa.stats.accuracy import share_of
 from afa.stats.resampling import interval, patient_weights
 from afa.stats.tables import joined
@@ -77,29 +78,23 @@ def gene_signs(bundle: Bundle, cohort: Cohort, *, draws: int) -> pd.DataFrame:
     """
     parts = []
     shuffled = _shuffles(cohort, draws)
-    for entity in labelled_entities(bundle, cohort):
-        index, places = bundle.index(entity), np.flatnonzero(bundle.unary[bundle.index(entity)])
-        one, zero = _classes(cohort, entity)
+    for entity, unary, one, zero in zip(bundle.entities, bundle.unary, *_classes(bundle, cohort), strict=True):
+        positive, negative, places = int(one.sum()), int(zero.sum()), np.flatnonzero(unary)
+        if not positive or not negative:
+            continue
         values = cohort.values[:, places]
-        positive, negative = int(one.sum()), int(zero.sum())
         score = _scores(values, one[None], zero[None])[0]
         by_chance = _scores(values, one[shuffled], zero[shuffled])
         as_large = (np.abs(by_chance) >= np.abs(score)).sum(axis=0)
         table = {
             "feature": np.array(bundle.features, dtype=object)[places],
-            "sign": np.sign(bundle.unary[index, places]).astype(np.int64),
+            "sign": np.sign(unary[places]).astype(np.int64),
             "difference": one @ values / positive - zero @ values / negative,
             "delta": score / (positive * negative),
             "p_value": (1 + as_large) / (1 + draws),
         }
         parts.append(pd.DataFrame(table).assign(entity=entity, positive=positive, negative=negative))
     return joined(parts, GENES)
-
-
-def labelled_entities(bundle: Bundle, cohort: Cohort) -> list[str]:
-    """Entities of the bundle with patients of both labels."""
-    known = [entity for entity in bundle.entities if entity in cohort.labels]
-    return [entity for entity in known if {0, 1} <= set(cohort.labels[entity].dropna())]
 
 
 def unary_draws(bundle: Bundle, pairs: pd.DataFrame, *, draws: int) -> pd.DataFrame:
@@ -139,10 +134,11 @@ def label_draws(bundle: Bundle, cohort: Cohort, genes: pd.DataFrame, strata: Mas
     weights = patient_weights(len(cohort.patients), resamples=draws, purpose=EXPERIMENT)
     shuffled = _shuffles(cohort, draws)
     outcome = {kind: np.zeros((1 if kind == "observed" else draws, len(genes)), dtype=np.int8) for kind in KINDS}
+    every = _classes(bundle, cohort)
     place, masks = pd.Index(bundle.features).get_indexer(pd.Index(genes["feature"])), dict(strata)
     for entity, rows in genes.groupby("entity", sort=False).indices.items():
         masks[Cases(entity=str(entity))] = (genes["entity"] == entity).to_numpy(bool)
-        one, zero = _classes(cohort, str(entity))
+        one, zero = (of_class[bundle.index(str(entity))] for of_class in every)
         values, signs = cohort.values[:, place[rows]], genes["sign"].to_numpy(np.int64)[rows]
         classes = {
             "observed": (one[None], zero[None]),
@@ -215,9 +211,9 @@ def _scores(values: NDArray[np.int8], one: Floats, zero: Floats) -> Floats:
     return scores
 
 
-def _classes(cohort: Cohort, entity: str) -> tuple[Floats, Floats]:
-    """(P,) 1 for patients with a positive label, and 1 for those with a negative one."""
-    labels = cohort.labels[entity].to_numpy(dtype=np.float64, na_value=np.nan)
+def _classes(bundle: Bundle, cohort: Cohort) -> tuple[Floats, Floats]:
+    """(N, P) 1 for patients with a positive label, and 1 for those with a negative one."""
+    labels = labels_of(bundle, cohort).T
     return (labels == 1).astype(np.float64), (labels == 0).astype(np.float64)
 
 
@@ -291,29 +287,31 @@ def _by_kind(draws: pd.DataFrame) -> tuple[dict[str, Floats], int]:
     return shares, int(draws.loc[draws["kind"] == "observed", "n"].iloc[0])
 
 
-def constant_signs(tables: Mapping[str, pd.DataFrame]) -> Iterator[Row]:
-    """What one sign for all, the better one on these same data, would have right."""
-    for target, column in (("labels", tables["genes"]["delta"]), ("correlations", tables["pairs"]["correlation"])):
-        decided = column[column.notna() & (column != 0)]
+def signs_beside_data(tables: Mapping[str, pd.DataFrame], confidence: float) -> list[Row]:
+    """What one sign for all, the better one on these same data, would have right.
+
+    And by how much the probabilities that the model gives exceed the share of signs that the data bear out.
+    """
+    constant, stated = list[Row](), list[Row]()
+    for target, table, column in (
+        ("labels", tables["genes"], "delta"),
+        ("correlations", tables["pairs"], "correlation"),
+    ):
+        decided = table[table[column].notna() & (table[column] != 0)]
         if len(decided):
-            value, of = max((decided > 0).mean(), (decided < 0).mean()), {"target": target, "metric": "rate"}
-            yield {**of, "reference": "constant_sign", "value": value, "n": len(decided)}
-
-
-def stated_and_right(tables: Mapping[str, pd.DataFrame], confidence: float) -> Iterator[Row]:
-    """By how much the probabilities that the model gives exceed the share of signs that the data bear out."""
-    parts = (("labels", tables["genes"], "delta"), ("correlations", tables["pairs"], "correlation"))
-    for target, table, column in parts:
-        known = table[table["lit_prob"].notna() & table[column].notna() & (table[column] != 0)]
-        if known.empty:
-            continue
-        draws = tables["draws"]
-        whole = (draws[["stratum", "variant", "entity"]] == "").all(axis=1) & (draws["target"] == target)
-        resampled = draws[whole & (draws["kind"] == "resampled")]
-        stated, right = float(known["lit_prob"].mean()), (np.sign(known[column]) == known["sign"]).mean()
-        low, high = interval(stated - divided(resampled["right"], resampled["n"])[:, None], confidence=confidence)
-        of = {"target": target, "metric": "gap", "quantity": "lit_prob_less_share_right", "n": len(known)}
-        yield {**of, "value": stated - right, "low": low[0], "high": high[0]}
+            value = max((decided[column] > 0).mean(), (decided[column] < 0).mean())
+            of: Row = {"target": target, "metric": "rate", "reference": "constant_sign"}
+            constant.append({**of, "value": value, "n": len(decided)})
+        known = decided[decided["lit_prob"].notna()]
+        if len(known):
+            draws = tables["draws"].query("stratum == '' and variant == '' and entity == '' and kind == 'resampled'")
+            resampled = draws[draws["target"] == target]
+            probability, right = float(known["lit_prob"].mean()), (np.sign(known[column]) == known["sign"]).mean()
+            share = divided(resampled["right"], resampled["n"])
+            low, high = interval(probability - share[:, None], confidence=confidence)
+            of = {"target": target, "metric": "gap", "quantity": "lit_prob_less_share_right", "n": len(known)}
+            stated.append({**of, "value": probability - right, "low": low[0], "high": high[0]})
+    return [*constant, *stated]
 
 
 def divided(right: Any, total: Any) -> Floats:
