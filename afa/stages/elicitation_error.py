@@ -68,7 +68,6 @@ COLUMNS = {
     "calls": "population entity patient label flip decision right n cohort bundle",
     "labels": "entity patients positive missing cohort bundle",
     "left_out": "entity quantity reason cohort bundle",
-    "profiles": "patient entity unary_sum score cohort bundle",
     "references": "entity calibrated raw shift log_z1 log_z0 expected_sign expected_score cohort bundle",
     "replicates": "population entity flip replicate decision right n right_positive n_positive cohort bundle",
 }
@@ -95,7 +94,7 @@ def run(
     Every non-zero unary and every coupling has its sign turned with each of the chances; 0 is always done, once. Drawn
     patients are half of each class, in pairs of one patient of either class.
 
-    Returns six tables; `right` counts a tie as one half. `calls`, by (population, entity, patient, label, flip,
+    Returns five tables; `right` counts a tie as one half. `calls`, by (population, entity, patient, label, flip,
     decision): `right` of `n` replicates. The population is `drawn` or `clinical`; a drawn patient is named by its pair.
 
     `replicates`, by (population, entity, flip, replicate, decision): `right` of `n` patients, and `right_positive` of
@@ -104,9 +103,8 @@ def run(
     `references`, by entity: exact accuracy on drawn patients without flips, by `calibrated` (Bayes) and `raw` decision;
     `shift`, `log_z1`, `log_z0` and `expected_score` in nats, `expected_sign` (`afa.engine.elimination`).
 
-    `labels`, by entity, of patients of the cohort; `profiles`, by (patient, entity), all of the cohort (erratum 11);
-    `left_out`, by (entity, quantity): what could not be done exactly, and the reason: the `calibrated_decision` and all
-    of drawn patients, or the `exact_accuracy`.
+    `labels`, by entity, of patients of the cohort; `left_out`, by (entity, quantity): what could not be done exactly,
+    and the reason: the `calibrated_decision` and all of drawn patients, or the `exact_accuracy`.
     """
     replicates = range(elicitation_error.replicates)
     grid = [(0.0, 0), *((flip, r) for flip in elicitation_error.flips if flip > 0 for r in replicates)]
@@ -135,8 +133,6 @@ def run(
             for name, table in _decide(models, shifts, *group).items():
                 parts[name].append(table.assign(entity=entity, population=population))
         parts["left_out"].append(pd.DataFrame({"quantity": [*left_out], "reason": left_out.values(), "entity": entity}))
-        sums = {"unary_sum": cohort.values @ models.mrf.unary, "score": models.scores(cohort.values)[:, 0]}
-        parts["profiles"].append(pd.DataFrame({"patient": names, "entity": entity, **sums}))
     counts = {"positive": (labels == 1).sum(axis=0), "missing": np.isnan(labels).sum(axis=0)}
     parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(names), **counts})]
     return {name: joined(parts[name], held.split()[:-2]) for name, held in COLUMNS.items()}
@@ -239,7 +235,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     both classes of each.
 
     `rate` of the quantity `exact_inside` is 1 where the exact accuracy lies in the interval of the drawn patients, and
-    of `entity_exact_inside` the share of entities for which it does. `rate` without target is erratum 11.
+    of `entity_exact_inside` the share of entities for which it does.
     """
     calls, replicates, labels = tables["calls"], tables["replicates"], tables["labels"]
     rows = [_exact_rows(tables["references"])]
@@ -254,7 +250,6 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
                 rows.append(part.assign(target=population, reference=decision))
     rows.append(_inside(pd.concat(rows, ignore_index=True)))
     rows.append(_constant_answers(calls, bootstrap).assign(target="clinical"))
-    rows.append(_opposite_profiles(tables["profiles"], bootstrap).assign(reference="raw"))
     rows.append(_counts(labels, tables["left_out"]))
     return summary_rows("elicitation_error", [part for part in rows if len(part)])
 
@@ -363,17 +358,4 @@ def _constant_answers(calls: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame
         answered = known.assign(right=right, n=1.0)
         for entity, part in ((None, answered), *answered.groupby("entity", sort=False)):
             tables.append(resampled.share(part, "right", "n", by=None).assign(metric=metric, entity=entity))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _opposite_profiles(profiles: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Erratum 11: how often the unary sum is negative and the score positive, of all and of the negative sums."""
-    negative = (profiles["unary_sum"] < 0).astype(float)
-    both = negative * (profiles["score"] > 0)
-    cases = profiles[["patient"]].assign(both=both, negative=negative, all=1.0)
-    resampled = Resampled.of(cases["patient"].unique(), **dict(bootstrap), purpose=EXPERIMENT)
-    tables = []
-    for quantity, of in (("negative_unary_positive_score", "all"), ("positive_score_given_negative_unary", "negative")):
-        share = resampled.share(cases, "both", of, by=None)
-        tables.append(share.assign(metric="rate", quantity=quantity))
     return pd.concat(tables, ignore_index=True)

@@ -289,23 +289,6 @@ def test_prevalence_and_majority_are_those_of_the_labels(summary: pd.DataFrame, 
     assert (of_w["value"], of_w["n"]) == (pytest.approx(positive["w"] / 26), 26)
 
 
-def test_opposite_profiles_with_a_positive_score_are_counted(
-    summary: pd.DataFrame, bundle: Bundle, cohort: Cohort
-) -> None:
-    negative, both = 0, 0
-    for entity in bundle.entities:
-        mrf = bundle.mrf(entity)
-        for values in cohort.values:
-            is_negative = mrf.unary @ values < 0
-            negative += is_negative
-            both += is_negative and mrf.energy(values) > 0
-    assert 0 < both < negative
-    share = cell(summary, "rate", None, "raw", "negative_unary_positive_score")
-    assert (share["value"], share["n"]) == (pytest.approx(both / 90), 90)
-    given = cell(summary, "rate", None, "raw", "positive_score_given_negative_unary")
-    assert (given["value"], given["n"]) == (pytest.approx(both / negative), negative)
-
-
 def test_wilson_by_hand() -> None:
     low, high = wilson(np.array([5.0, 0.0]), np.array([10.0, 4.0]), confidence=0.95)
     np.testing.assert_allclose([low[0], high[0]], [0.236593, 0.763407], atol=1e-6)
@@ -318,5 +301,5 @@ def test_where_all_entities_are_too_dense_and_nobody_has_a_label_only_counts_are
     values = np.ones((2, n), dtype=np.int8)
     nobody = Cohort("made", dense.features, ("p0", "p1"), values, pd.DataFrame(index=["p0", "p1"]))
     found = summarise(elicitation_error(dense, nobody), bootstrap=Bootstrap(resamples=100, confidence=0.9))
-    assert set(found["metric"]) == {"count", "rate"}
+    assert set(found["metric"]) == {"count"}
     assert found.loc[found["metric"] == "count", "value"].notna().all()

@@ -75,9 +75,14 @@ class Item(_Strict):
 
 
 class Errata(_Strict):
-    """The file `errata.yaml`: items by number, and pairs of printed statements that cannot both hold."""
+    """The file `errata.yaml`: items by number, and pairs of printed statements that cannot both hold.
 
+    head, head_of_contradictions : what stands above both on the page.
+    """
+
+    head: str = ""
     items: Mapping[int, Item]
+    head_of_contradictions: str = ""
     contradictions: tuple[Mapping[Literal["claims", "one", "other", "follows"], str], ...] = ()
 
 
@@ -253,26 +258,6 @@ def summarise_errata(table: pd.DataFrame) -> pd.DataFrame:
     return summary_rows("errata", pd.concat([ours, paper], ignore_index=True))
 
 
-KINDS = {"erratum": "Erratum", "remark": "Remark", "withdrawn": "Withdrawn"}
-TOP = """# Errata of the paper
-
-Where arXiv 2606.18933 errs or contradicts itself (*Erratum*), and where it is loose, open, or says itself what we
-note (*Remark*). Each item says what the paper concedes. Every run of the workflow makes the checks anew: they are in
-`results/<run>/tables/errata` and in the report's notebook *errata*, with the paper's claim beside each. The numbers
-here are of the recorded bundle; where there are three, they are of the simulated demo cohort, GSE117993 and
-GSE109142, in this order. Decisions that follow are in [decisions.md](decisions.md). This page is made from
-`resources/paper/errata.yaml`.
-"""
-CONTRADICTIONS = """## Where the paper contradicts itself
-
-Two printed statements that cannot both hold, beside those above. No number of ours is needed to see it. The comparison
-judges each of the two places by itself, and its notes name the other. Ids are those of `resources/paper/claims.csv`.
-
-| claims | one place | the other | what follows |
-|---|---|---|---|
-"""
-
-
 def errata_page(errata: Errata) -> str:
     """The page as Markdown."""
     items = (_paragraph(number, item) for number, item in errata.items.items())
@@ -280,14 +265,14 @@ def errata_page(errata: Errata) -> str:
         f"| {pair['claims']} | {pair['one']} | {pair['other']} | {pair['follows']} |\n"
         for pair in errata.contradictions
     )
-    return "\n".join([TOP, *items, CONTRADICTIONS + "".join(rows)])
+    return "\n".join([errata.head, *items, errata.head_of_contradictions + "".join(rows)])
 
 
 def _paragraph(number: int, item: Item) -> str:
     """One paragraph an item; it starts with the number, which the report links to."""
     places = ", ".join(f"`{place}`" for place in item.places.split(", "))
     sentences = [f"**E{number}, {item.title}.** {places}."]
-    sentences += [f"*{KINDS[point.kind]}.* {point.text}" for point in item.points]
+    sentences += [f"*{point.kind.capitalize()}.* {point.text}" for point in item.points]
     sentences += [f"*The paper's concession.* {item.concedes}"] if item.concedes else []
     sentences += [f"*Checked.* {item.found}"] if item.found else []
     return fill(" ".join(sentences), 118, break_long_words=False, break_on_hyphens=False) + "\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from afa.bundle import Bundle
 from afa.checks.sanity import Failure, Gate, Outcome, Subject
 from afa.closure import contraction, half_potentials
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
-from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, Snapshots, SolvePaths, solve_paths
+from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, SolvePaths, solve_paths
 from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
 from afa.inference.exact import exact
 from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy
@@ -176,7 +176,9 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
     chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
     read = subject.read(bundle, rounds, chosen, duels=False)
-    bound = read.elbo + (entropies - 1.0) * _entropies(read)
+    free = np.where(read.q == 0.0, 0.0, entropy(read.m.ravel(), read.q.ravel()).reshape(read.m.shape))
+    of_entity = [free[..., i:j].sum(axis=-1) for i, j in pairwise(read.packed.first_slot)]
+    bound = read.elbo + (entropies - 1.0) * np.stack(of_entity, axis=-1)
     total = Outcome()
     for v, entity in enumerate(bundle.entities):
         model = bundle.mrf(entity)
@@ -191,15 +193,6 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
                 found, expected = f"ELBO {bound[p, r, v]:.12g}", f"at most log Z = {log_partition:.12g}"
                 total += Outcome(1, 1, (Failure(case, found, expected),)) if above else Outcome(1)
     return total
-
-
-def _entropies(read: Snapshots) -> Floats:
-    """(P, R, N) entropies of the free features of each entity, in nats."""
-    observed = read.q == 0.0
-    by_slot = np.where(observed, 0.0, entropy(read.m.ravel(), read.q.ravel()).reshape(read.m.shape))
-    first = read.packed.first_slot
-    parts = [by_slot[..., first[v] : first[v + 1]].sum(axis=-1) for v in range(len(first) - 1)]
-    return np.stack(parts, axis=-1)
 
 
 def convergence_table(subject: Subject) -> pd.DataFrame:

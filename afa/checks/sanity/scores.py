@@ -32,7 +32,7 @@ READABLE_PATIENTS = 3
 SHUFFLES, TIED_MATRICES = 2, 20
 PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
 WHOLE = (1.0, 1.0)
-WIDTH = Duel._fields.index("spread"), Duel._fields.index("beta")
+BETWEEN, SPREAD, BETA = map(Duel._fields.index, ("between", "spread", "beta"))
 Rank = Callable[..., list[str]]
 
 
@@ -101,12 +101,18 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
     draw = generator_of("sanity", "copeland", subject.bundle.name)
     shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
     total = Outcome()
-    for case, scores, tie in (*_of_patients(subject), *_tied(len(names), draw)):
+    for case, scores, tie in _matrices(subject, draw):
         expected = rank(scores, names, tie=tie)
         for shuffle in shuffles:
             found = rank(scores[np.ix_(shuffle, shuffle)], [names[v] for v in shuffle], tie=tie)
-            failure = partial(_moved, f"{subject.bundle.name}, {case}", expected, found)
-            total += Outcome.of(np.array([found != expected]), failure)
+            moved = [place for place, name in enumerate(expected) if found[place] != name]
+            total += Outcome(1)
+            for place in moved[:1]:
+                where, other = (
+                    f"{subject.bundle.name}, {case}, rank {place + 1}",
+                    f"{found[place]} with entities shuffled",
+                )
+                total += Outcome(0, 1, (Failure(where, other, expected[place]),))
     return total
 
 
@@ -116,9 +122,9 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
     return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
 
 
-def _of_patients(subject: Subject) -> Iterator[tuple[str, Floats, float]]:
-    """`wald` and `linearity` before any observation, halfway and at the end."""
-    m = len(subject.bundle.features)
+def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
+    """`wald` and `linearity` before any observation, halfway and at the end, and random scores; with their tie."""
+    m, n = len(subject.bundle.features), len(subject.bundle.entities)
     rounds = sorted({0, m // 2, m})
     read = subject.read(subject.bundle, rounds, duels=False)
     for p, patient in enumerate(subject.patients):
@@ -126,17 +132,9 @@ def _of_patients(subject: Subject) -> Iterator[tuple[str, Floats, float]]:
             constant = read.constant[p, r]
             yield f"wald, patient {patient}, t = {t}", constant[:, None] - constant[None, :], read.packed.tie
             yield f"linearity, patient {patient}, t = {t}", duels_of(read.cross[p, r]), read.packed.tie
-
-
-def _tied(n: int, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
     for i in range(TIED_MATRICES):
         upper = np.triu(draw.integers(-1, 2, (n, n)), 1).astype(np.float64)
         yield f"random scores {i} with ties", upper - upper.T, 0.0
-
-
-def _moved(case: str, expected: Sequence[str], found: Sequence[str], _: int) -> Failure:
-    place = next(i for i, (one, other) in enumerate(zip(expected, found, strict=True)) if one != other)
-    return Failure(f"{case}, rank {place + 1}", f"{found[place]} with entities shuffled", f"{expected[place]}")
 
 
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
@@ -220,7 +218,11 @@ def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names:
     alike = partial(_alike, subject, names, plain.rounds)
     at_the_end = partial(_alike, subject, names, plain.rounds[-1:])
     total = Outcome()
-    for what, of in (("wald", _lead), ("l1 budget", lambda read: read.sums[..., 0]), ("l1 couplings", _between)):
+    for what, of in (
+        ("wald", _lead),
+        ("l1 budget", lambda read: read.sums[..., 0]),
+        ("l1 couplings", lambda read: read.sums[..., BETWEEN]),
+    ):
         total += alike(what, of(plain), of(other), tie)
     for i, bracket in enumerate(BRACKETS[:2]):
         total += alike(f"call of {bracket}", plain.calls[..., i], other.calls[..., i])
@@ -254,10 +256,6 @@ def _lead(read: Snapshots) -> Floats:
     return read.constant[..., a] - read.constant[..., b]
 
 
-def _between(read: Snapshots) -> Floats:
-    return read.sums[..., Duel._fields.index("between")]
-
-
 def _two_elbo(read: Snapshots) -> Floats:
     a, b = read.pairs.T
     return read.elbo[..., a] - read.elbo[..., b]
@@ -265,7 +263,7 @@ def _two_elbo(read: Snapshots) -> Floats:
 
 def _hanson_wright(read: Snapshots) -> Floats:
     """(P, R, 2) ends of the interval of one duel, as `afa.bracket.hanson_wright_interval`."""
-    spread, beta = (read.sums[..., 0, i] for i in WIDTH)
+    spread, beta = (read.sums[..., 0, i] for i in (SPREAD, BETA))
     mean, score = read.mean[..., 0], read.stack_a[..., 0]
     deviation = np.sqrt(2 * spread * np.log(2 / GAMMA) * (1 + beta))
     width = np.divide(np.abs(score) * deviation, np.abs(mean), out=np.full(mean.shape, 2.0), where=mean != 0)
