@@ -122,21 +122,17 @@ def run(
         apart = np.abs(true - closed).sum(axis=3, dtype=np.int64)
         agree, duels = (true.shape[3] - apart / 2).ravel(), np.int32(true.shape[3])
         agreement.append(by_round.assign(method=method, agree=agree, duels=duels))
-    right = [
-        by_round.assign(
-            method=method, reference=reference, target=target, **right_by_kind(signs, winners, signs[:, :, 0])
-        )
-        for (target, winners), (method, reference) in product(winning.items(), READINGS)
-        for signs in [paths.signs[method, reference]]
-    ]
+    right = []
+    for (target, winners), (method, reference) in product(winning.items(), READINGS):
+        signs = paths.signs[method, reference]
+        counts = right_by_kind(signs, winners, signs[:, :, 0])
+        right.append(by_round.assign(method=method, reference=reference, target=target, **counts))
     scalars = {f"{method}_{reference}": values.ravel() for (method, reference), values in paths.scalars.items()}
     clinical = pd.array(labels[chosen].ravel(), dtype="Float64").astype("Int8")
-    solves = [
-        rows_of(patient=names, t=range(orders.shape[2] + 1)).assign(
-            model=model, **dict(zip(COUNTS, counts.sum(axis=2).reshape(len(COUNTS), -1), strict=True))
-        )
-        for model, counts in paths.counts.items()
-    ]
+    solves = []
+    for model, kinds in paths.counts.items():
+        sums = dict(zip(COUNTS, kinds.sum(axis=2).reshape(len(COUNTS), -1), strict=True))
+        solves.append(rows_of(patient=names, t=range(orders.shape[2] + 1)).assign(model=model, **sums))
     return {
         "agreement": pd.concat(agreement, ignore_index=True),
         "rounds": pd.concat(right, ignore_index=True),

@@ -234,7 +234,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     entities that criterion and rule leave.
     """
     layer0 = tables["layer0"]
-    resampled = resampled_patients(tables, bootstrap, "layer0_bundle")
+    resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_bundle")
     paper = layer0.loc[layer0["paper"], "n_clusters"].iloc[0]
     sweep = [(count, {"variant": "clusters", "level": count}) for count in dict.fromkeys(layer0["n_clusters"])]
     rows: list[Labelled] = []
@@ -243,10 +243,6 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         rows += [(table, label) for table in (*removal(chosen, resampled), geometry(chosen["clusters"]))]
     rows.append((greedy_accuracy(where(tables, "n_clusters", paper)["lift"], resampled), {}))
     return summary_rows("layer0_bundle", labelled(rows))
-
-
-def resampled_patients(tables: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, purpose: str) -> Resampled:
-    return Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose=purpose)
 
 
 def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dict[str, pd.DataFrame]:

@@ -318,7 +318,7 @@ def computed_errata(
     models = small.random_models(extent.models)
     spread = max(1, len(models) // max(1, extent.gauge_models))
     halves = solve_entities(bundle, solver, threads=threads)
-    biases = patients.biases(bundle, cohort, bundle.entities, solver, extent.exact_states, threads=threads)
+    biases = patients.biases(bundle, cohort, solver, extent.exact_states, threads=threads)
     drawn = patients.random_states(cohort, extent.duel_states, purpose="duels")
     read = patients.duel_readings(bundle, cohort, drawn, solver) if len(bundle.entities) > 1 else None
     rows = [

@@ -204,14 +204,12 @@ def random_states(cohort: Cohort, n: int, *, purpose: str) -> list[State]:
     return states
 
 
-def biases(
-    bundle: Bundle, cohort: Cohort, entities: Sequence[str], solver: Solver, n_states: int, *, threads: int | None = 1
-) -> pd.DataFrame:
-    """The error -KL_1 + KL_0 (eq:two-elbo-bias), nats, in random states, each of one patient and one of `entities`.
+def biases(bundle: Bundle, cohort: Cohort, solver: Solver, n_states: int, *, threads: int | None = 1) -> pd.DataFrame:
+    """The error -KL_1 + KL_0 (eq:two-elbo-bias), nats, in random states, each of one patient and one entity.
 
     By state the name of its `patient`, the `bias` for its score S, and `of_negative`, that for -S.
     """
-    models = [bundle.mrf(entity) for entity in sorted(entities)]
+    models = [bundle.mrf(entity) for entity in sorted(bundle.entities)]
     plans = [elimination_plan(model) for model in models]
     found = []
     for state in random_states(cohort, n_states, purpose="two_elbo"):

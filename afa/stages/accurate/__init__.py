@@ -316,15 +316,15 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 
 def _checked_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     """The rows of sampling against exact inference."""
-    for rows in _shares(
+    rate = {"metric": "rate", "stratum": "annealed_vs_exact"}
+    return _shares(
         table.assign(made=table["duels"] - table["open"]),
         bootstrap,
-        ("changed", "made", {"metric": "rate"}),
-        ("open", "duels", {"metric": "rate", "quantity": "undecided"}),
-        ("within", "duels", {"metric": "rate", "quantity": "within"}),
-        ("apart", "duels", {"metric": "nats"}),
-    ):
-        yield rows.assign(stratum="annealed_vs_exact")
+        ("changed", "made", rate),
+        ("open", "duels", rate | {"quantity": "undecided"}),
+        ("within", "duels", rate | {"quantity": "within"}),
+        ("apart", "duels", rate | {"metric": "nats"}),
+    )
 
 
 def _shares(

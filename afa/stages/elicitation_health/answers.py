@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,8 +80,15 @@ def read_answers(study: Study, record: str | Path, counting: Collection[str] = (
     entries = [entry for entry in Record(Path(record)).entries() if entry.question.values.get("phenotype") in names]
     unary, asked_genes = _by_wording(entries, study, UNARY, counting)
     pairwise, asked_pairs = _by_wording(entries, study, PAIRWISE, counting)
-    named = [_named(found, study).assign(wording=wording) for wording, found in unary.items()]
-    judged = [_judged(found).assign(wording=wording) for wording, found in pairwise.items()]
+    named, judged = [], []
+    for wording, found in unary.items():
+        usable, _ = usable_genes(genes_named(found), **study.usable)
+        genes = usable.rename(columns={"phenotype": "entity", "gene": "feature"})
+        named.append(genes.assign(sign=genes["direction"].map(SIGN).astype(np.int64), wording=wording))
+    for wording, found in pairwise.items():
+        pairs = pairs_judged(found).rename(columns={"phenotype": "entity"})
+        first, second = np.sort(pairs[["gene_a", "gene_b"]].to_numpy(dtype=object), axis=1).T
+        judged.append(pairs.assign(feature_a=first, feature_b=second, wording=wording))
     return Answers(
         entities=tuple(study.names),
         runs=study.settings.voters,
@@ -164,19 +172,6 @@ def _counted(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
     return np.array([counts[name] for name in order], dtype=np.int64)
 
 
-def _named(entries: Sequence[Entry], study: Study) -> pd.DataFrame:
-    usable, _ = usable_genes(genes_named(entries), **study.usable)
-    renamed = usable.rename(columns={"phenotype": "entity", "gene": "feature"})
-    return renamed.assign(sign=renamed["direction"].map(SIGN).astype(np.int64))
-
-
-def _judged(entries: Sequence[Entry]) -> pd.DataFrame:
-    pairs = pairs_judged(entries).rename(columns={"phenotype": "entity"})
-    genes = pairs[["gene_a", "gene_b"]].to_numpy(dtype=object)
-    ordered = np.array([sorted(pair) for pair in genes], dtype=object).reshape(-1, 2)
-    return pairs.assign(feature_a=ordered[:, 0], feature_b=ordered[:, 1])
-
-
 Counts = NDArray[np.int64]
 ALL_ORDERS = 5
 """Most runs of which every order is taken; of more, `DRAWN_ORDERS` stand for all."""
@@ -200,12 +195,18 @@ def record_agreement(answers: Answers) -> dict[str, pd.DataFrame]:
     `wordings`, by prompt, two wordings and entity: the counts of `overlap` for runs asked twice, summed; for pairs,
     those judged twice, those with one sign, and how many that would be by the shares of the signs alone.
     """
-    found = votes(answers)
-    by_votes = {"overlap": _overlap, "baseline": _baseline, "kept": _kept, "stability": _stability}
+    found, named, question = votes(answers), answers.named, ["wording", "entity", "feature"]
+    times, phenotypes = named.groupby(question)["run"], named.groupby("feature")["entity"]
+    alike = named.groupby([*question, "sign"])["run"].transform("size")
+    consensuses = [part for each in found for part in _consensuses(each)]
     return {
         "asked": answers.asked,
-        "answers": _with_others(answers),
-        **{name: joined(part for each in found for part in made(each)) for name, made in by_votes.items()},
+        "answers": named.assign(
+            named_by=times.transform("size"), same=alike - 1, phenotypes=phenotypes.transform("nunique")
+        ),
+        "overlap": joined(part for each in found for part in _overlap(each)),
+        "baseline": joined(map(_baseline, found)),
+        **{name: joined(part for key, part in consensuses if key == name) for name in ("kept", "stability")},
         "wordings": joined([*_gene_wordings(found), *_pair_wordings(answers)]),
     }
 
@@ -218,15 +219,6 @@ def run_orders(n_runs: int) -> list[tuple[int, ...]]:
     return [tuple(generator.permutation(n_runs).tolist()) for _ in range(DRAWN_ORDERS)]
 
 
-def _with_others(answers: Answers) -> pd.DataFrame:
-    """The genes named, each with how many runs name it too."""
-    named, question = answers.named, ["wording", "entity", "feature"]
-    times = named.groupby(question)["run"].transform("size")
-    alike = named.groupby([*question, "sign"])["run"].transform("size")
-    phenotypes = named.groupby("feature")["entity"].transform("nunique")
-    return named.assign(named_by=times, same=alike - 1, phenotypes=phenotypes)
-
-
 def _overlap(held: Votes) -> Iterator[pd.DataFrame]:
     for a, b in combinations(range(len(held.runs)), 2):
         counts = _shared(held.signs[:, a], held.signs[:, b])
@@ -234,7 +226,7 @@ def _overlap(held: Votes) -> Iterator[pd.DataFrame]:
         yield table.assign(wording=held.wording, run_a=held.runs[a], run_b=held.runs[b])
 
 
-def _baseline(held: Votes) -> Iterator[pd.DataFrame]:
+def _baseline(held: Votes) -> pd.DataFrame:
     n = len(held.entities)
     totals = {name: np.zeros(n, dtype=np.int64) for name in ("shared", "union", "same")}
     for a, b in permutations(range(len(held.runs)), 2):
@@ -244,30 +236,22 @@ def _baseline(held: Votes) -> Iterator[pd.DataFrame]:
         same = (shared + one @ other.T) // 2
         for name, counts in (("shared", shared), ("union", sizes - shared), ("same", same)):
             totals[name] += np.where(np.eye(n, dtype=bool), 0, counts).sum(axis=1)
-    yield pd.DataFrame({"wording": held.wording, "entity": held.entities, **totals})
+    return pd.DataFrame({"wording": held.wording, "entity": held.entities, **totals})
 
 
-def _kept(held: Votes) -> Iterator[pd.DataFrame]:
-    orders = run_orders(len(held.runs))
-    for runs in range(1, len(held.runs) + 1):
-        for min_agree in range(1, runs + 1):
-            kept = sum(np.abs(_first(held, order, runs, min_agree)).sum(axis=1) for order in orders)
-            table = pd.DataFrame({"entity": held.entities, "kept": kept})
-            yield table.assign(wording=held.wording, runs=runs, min_agree=min_agree, orders=len(orders))
-
-
-def _stability(held: Votes) -> Iterator[pd.DataFrame]:
+def _consensuses(held: Votes) -> Iterator[tuple[str, pd.DataFrame]]:
     orders, n = run_orders(len(held.runs)), len(held.runs)
-    for runs in range(1, n):
-        for min_agree in range(1, runs + 1):
-            for other_runs, shared_runs in ((runs, max(0, 2 * runs - n)), (n, runs)):
-                one = np.stack([_first(held, order, runs, min_agree) for order in orders], axis=1)
-                other = np.stack([_first(held, order[::-1], other_runs, min_agree) for order in orders], axis=1)
-                same = (one * other > 0).sum(axis=(1, 2))
-                either = np.abs(one).sum(axis=(1, 2)) + np.abs(other).sum(axis=(1, 2)) - same
-                keys = {"runs": runs, "min_agree": min_agree, "other_runs": other_runs, "shared_runs": shared_runs}
-                table = pd.DataFrame({"entity": held.entities, "shared": same, "union": either})
-                yield table.assign(wording=held.wording, orders=len(orders), **keys)
+    same_for_all = {"wording": held.wording, "entity": held.entities, "orders": len(orders)}
+    for runs, min_agree in ((few, agree) for few in range(1, n + 1) for agree in range(1, few + 1)):
+        of: dict[str, Any] = {**same_for_all, "runs": runs, "min_agree": min_agree}
+        one = np.stack([_first(held, order, runs, min_agree) for order in orders], axis=1)
+        yield "kept", pd.DataFrame({**of, "kept": np.abs(one).sum(axis=(1, 2))})
+        for other_runs, shared_runs in ((runs, max(0, 2 * runs - n)), (n, runs)) if runs < n else ():
+            other = np.stack([_first(held, order[::-1], other_runs, min_agree) for order in orders], axis=1)
+            same = (one * other > 0).sum(axis=(1, 2))
+            either = np.abs(one).sum(axis=(1, 2)) + np.abs(other).sum(axis=(1, 2)) - same
+            keys = {"other_runs": other_runs, "shared_runs": shared_runs}
+            yield "stability", pd.DataFrame({**of, **keys, "shared": same, "union": either})
 
 
 def _first(held: Votes, order: tuple[int, ...], runs: int, min_agree: int) -> Counts:

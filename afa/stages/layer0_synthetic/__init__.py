@@ -12,6 +12,7 @@ from afa.inference.meanfield import Solver
 from afa.stages import layer0 as on_bundle
 from afa.stages.base import LAYER0, Stage, columns
 from afa.stages.layer0_synthetic.portfolio import Configuration, load_portfolio, simulated_bundle, simulated_cohort
+from afa.stats.accuracy import Resampled
 from afa.stats.summary import Labelled, labelled, summary_rows
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     `greedy` on the entities that are left; the headline is a mean over configurations.
     """
     layer0 = tables["layer0"]
-    resampled = on_bundle.resampled_patients(tables, bootstrap, "layer0_synthetic")
+    resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")
     firing = layer0.assign(fired=layer0["clusters_out"] > 0).groupby(on_bundle.ELIMINATION, sort=False)["fired"]
     fired = firing.agg(value="sum", n="size").reset_index().assign(metric="count", quantity="configurations")
     rows: list[Labelled] = [(on_bundle.named(fired), {})]

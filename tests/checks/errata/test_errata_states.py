@@ -108,7 +108,7 @@ def test_the_bias_vanishes_where_a_single_feature_is_left() -> None:
 
 def test_the_bias_of_the_negated_score_is_the_negated_bias() -> None:
     bundle, cohort = made(2, 1.0)
-    found = biases(bundle, cohort, bundle.entities, Solver(), 30)
+    found = biases(bundle, cohort, Solver(), 30)
     assert by_name(two_elbo_bias(found))["antisymmetry"].holds is True
     assert len(found.bias) == 30
 
@@ -116,7 +116,7 @@ def test_the_bias_of_the_negated_score_is_the_negated_bias() -> None:
 def test_positive_couplings_make_the_bias_favour_class_one() -> None:
     bundle = bundle_of(np.full((1, 8), 0.5), 2 * np.ones((1, 8, 8)))
     cohort = cohort_of(bundle, np.random.default_rng(1).integers(-1, 2, (6, 8)))
-    row = by_name(two_elbo_bias(biases(bundle, cohort, bundle.entities, Solver(), 40)))["favours_one"]
+    row = by_name(two_elbo_bias(biases(bundle, cohort, Solver(), 40)))["favours_one"]
     assert row.value is not None
     assert row.value > 0.5
 
