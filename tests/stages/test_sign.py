@@ -14,7 +14,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
 from afa.planner import TopKPlanner
-from afa.stages.inputs import numbers, shard_of
+from afa.stages.inputs import shard_of
 from afa.stages.settings import Inference, RandomOrder
 from afa.stages.sign import run
 from afa.stats.tables import gather_tables, read_table, write_tables
@@ -166,13 +166,6 @@ def test_every_patient_is_in_one_shard_and_shards_differ_by_at_most_one(n: int, 
 def test_a_shard_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--shard"):
         shard_of(10, text)
-
-
-def test_seeds_are_distinct_whole_numbers() -> None:
-    assert numbers("--seeds", "0, 2,1") == [0, 2, 1]
-    for text in ("", "1,", "1,1", "1,01", "-1", "1.5", "one"):
-        with pytest.raises(ConfigError, match="--seeds"):
-            numbers("--seeds", text)
 
 
 def test_a_table_that_was_not_written_is_refused_by_its_path(tmp_path: Path) -> None:
