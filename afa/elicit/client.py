@@ -97,22 +97,25 @@ class Client:
         """
         stop, last = stop or threading.Event(), None
         self.record.keep(request.messages)
-        while (known := self.recorded(request)) is None:
-            made = self._attempt(request, stop)
+        while True:
+            # Counted before the look: what another process adds after it is seen when a try is written down.
+            attempts = len(self.record.attempts(self.key(request)))
+            if (known := self.recorded(request)) is not None:
+                return known
+            made = self._attempt(request, attempts, stop)
             if made is None:
                 self._pause(BUSY, stop)
             last = made or last
             if stop.is_set() or (made is not None and made.outcome == "failed"):
                 return last
-        return known
 
-    def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
+    def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
         """One more attempt, written down, which carries the fault of the one before; None where another makes it.
 
-        Calls are made until one has a reply, `Manner.calls` of them at most.
+        Calls are made until one has a reply, `Manner.calls` of them at most. attempts : at the request so far.
         """
         key, prompt = self.key(request), request.question.prompt
-        attempts, earlier = len(self.record.attempts(key)), self.record.replies(key)
+        earlier = self.record.replies(key)
         fault = earlier[-1].detail if earlier and earlier[-1].outcome in ("unparsable", "incomplete") else ""
         messages = with_fault(request.messages, fault)
         if fault:

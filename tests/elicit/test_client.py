@@ -182,6 +182,23 @@ def test_tries_that_fail_count_as_calls(tmp_path):
         assert len(server.asked) == 3
 
 
+def test_an_answer_that_another_process_adds_after_the_look_for_one_is_not_asked_for_again(tmp_path, monkeypatch):
+    with serve(scripted) as server:
+        ours, theirs = Asking(server, tmp_path), Asking(server, tmp_path)
+        looked = ours.client.recorded
+
+        def looked_too_soon(request):
+            found = looked(request)
+            monkeypatch.setattr(ours.client, "recorded", looked)
+            theirs.ask(request)
+            ours.client.record.refresh()
+            return found
+
+        monkeypatch.setattr(ours.client, "recorded", looked_too_soon)
+        assert ours.ask(a_request()).outcome == "answered"
+    assert len(server.asked) == 1
+
+
 def test_once_stopped_no_other_call_follows(tmp_path):
     stop = threading.Event()
 
