@@ -9,7 +9,7 @@ from inspect import signature
 from math import inf
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, get_args, get_type_hints
 
 from afa.allocate import RULES, Rule
 from afa.allocate.information import Information
@@ -37,6 +37,8 @@ GAINS = (*DUEL_GAINS, INFORMATION)
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 EXPLICIT_SCORES = ("two_elbo", "wald")
 EXPLICIT_GAINS = ("cmi", "wald_magnitude", INFORMATION)
+OwnRule = Callable[[Any], str | bool | None]
+"""A rule of stopping: from the planner to the reason to stop, or True; None or False to go on."""
 EFFECTIVE = "effective"
 """Log-odds believed by how much findings repeat each other."""
 
@@ -71,7 +73,7 @@ class Stop:
     probability: float | None = None
     gain: float | None = None
     posterior: float | None = None
-    own: Callable[[Planner], str | bool | None] | None = None
+    own: OwnRule | None = None
 
     def __post_init__(self) -> None:
         for option, value, expected, fits in (
@@ -119,7 +121,7 @@ class Given(TypedDict, total=False):
     costs: Costs
     panels: Panels
     first: Sequence[str]
-    stop: Stop | Callable[[Planner], str | bool | None] | None
+    stop: Stop | OwnRule | None
     patient: str
     seed: int
     coupling: Closure | None
@@ -141,7 +143,7 @@ class Options:
     costs: Costs = None
     panels: Panels = None
     first: Sequence[str] = ()
-    stop: Stop | Callable[[Planner], str | bool | None] | None = None
+    stop: Stop | OwnRule | None = None
     patient: str = ""
     seed: int = 0
     coupling: Closure | None = None
@@ -331,8 +333,9 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 def listing_options(init: Init) -> Init:
     """The `__init__` of a planner with a signature that lists what `**options` can be."""
-    own, every = signature(init), signature(Options).parameters
+    own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    further = [each for name, each in every.items() if name not in own.parameters]
+    every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]
+    further = [each for each in every if each.name not in own.parameters]
     vars(init)["__signature__"] = own.replace(parameters=[*named, *further])
     return init
