@@ -45,7 +45,7 @@ IN_THE_GRID = tuple(name for name, rule in _RULES.items() if rule.in_the_grid < 
 """Rules that a run compares unless its settings say otherwise.
 
 Each is in the defaults of `config/` (`make schema`), has a style in `RULE_STYLE` of `report/figures.py` and words in
-`report/templates/explorer_words.js` and `notebooks/allocation.ipynb`.
+`report/templates/explorer_words.yaml` and `notebooks/allocation.ipynb`.
 """
 
 WITHOUT_GAIN = tuple(name for name, rule in _RULES.items() if rule.looks_at == "nothing")

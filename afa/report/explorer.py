@@ -32,6 +32,7 @@ from afa.mrf import Floats
 from afa.planner import TopKPlanner
 from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate.walks import Setting, Way, planner_of, rounds_until, steps
+from afa.yamlfile import read_mapping
 
 MOST_PATIENTS = 40
 EVERY = "every"
@@ -348,10 +349,15 @@ def explorer_page(explored: Explored) -> str:
 
     from afa.report.page_parts import packed, page  # noqa: PLC0415
 
+    said = read_mapping(Path(__file__).parent / "templates" / "explorer_words.yaml")
+    words = said.pop("words")
+    for kind, of_kind in said.items():
+        words |= {f"{kind.removesuffix('s').capitalize()} {name}": text for name, text in of_kind.items() if name}
     library = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
     return page(
         "explorer.html",
-        summary=explored.summary,
+        summary=explored.summary | {"said": said},
+        words=words,
         version=bokeh.__version__,
         library=packed("\n".join(library.js_raw).encode()),
         steps=[packed(json.dumps(steps, separators=(",", ":")).encode()) for steps in explored.steps],

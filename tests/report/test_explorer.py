@@ -345,7 +345,7 @@ SCRIPTS = ("explorer_charts.js", "explorer.js")
 
 
 def test_the_parts_of_the_page_come_with_the_package():
-    for name in ("explorer.html", *SCRIPTS):
+    for name in ("explorer.html", "explorer_words.yaml", *SCRIPTS):
         assert resources.files("afa.report").joinpath("templates", name).is_file()
 
 

@@ -5,7 +5,7 @@ const SPEAK_AFTER = 250;
 
 const $ = (id) => document.getElementById(id);
 const summary = JSON.parse($("summary").textContent);
-const { cells, patients, scores, k } = summary;
+const { cells, patients, scores, k, said } = summary;
 const readable = (name) => name.replaceAll("_", " ");
 const entities = summary.entities.map(readable);
 const features = summary.features.map(readable);
@@ -91,7 +91,6 @@ function fillChoices() {
   scores.forEach((name, i) => $("score").append(new Option(name, String(i))));
   $("patient-note").textContent = patients.length === summary.cohort_size ? "All patients of the cohort." : summary.chosen;
   $("ranking-note").textContent = "Lines mark entities that are in the top at full observation, as in the chart.";
-  for (const [word, text] of words()) $("words").append(element("dt", {}, word), element("dd", {}, text));
 }
 
 /** The gains that the chosen rule comes with; the present one is kept where it can be. */
@@ -116,9 +115,9 @@ async function choose(change) {
   $("t").max = String(last);
   path = pathOf(steps.runs[state.cell], state.score);
   const c = cells[state.cell];
-  $("rule-note").textContent = RULES[c.rule] ?? "A rule of one's own.";
-  $("gain-note").textContent = GAINS[c.gain] ?? "";
-  $("score-note").textContent = SCORES[scores[state.score]] ?? "";
+  $("rule-note").textContent = said.rules[c.rule] ?? "A rule of one's own.";
+  $("gain-note").textContent = said.gains[c.gain] ?? "";
+  $("score-note").textContent = said.scores[scores[state.score]] ?? "";
   setJump($("to-settled"), `Top ${k} settled`, path.settled);
   setJump($("to-certified"), "Certified", path.certified);
   drawRanks();
