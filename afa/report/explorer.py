@@ -135,28 +135,6 @@ def explore(
     return explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows], named)
 
 
-def _summary(bundle: Bundle, cohort: Cohort, rows: Sequence[int], by_name: Sequence[int]) -> dict[str, Any]:
-    """Names and numbers of bundle and cohort; `rows` are those of the chosen patients."""
-    labels = cohort.labels.reindex(columns=[bundle.entities[v] for v in by_name]).astype("Float64")
-    known = labels.to_numpy(dtype=np.float64, na_value=np.nan)
-    return {
-        "cohort": cohort.name,
-        "title": str(cohort.provenance.get("title", "")),
-        "series": str(cohort.provenance.get("series", "")),
-        "simulated": cohort.provenance.get("origin") == "simulated",
-        "bundle": bundle.name,
-        "version": bundle.version,
-        "cohort_size": len(cohort.patients),
-        "duels": len(bundle.entities) * (len(bundle.entities) - 1) // 2,
-        "entities": [bundle.entities[v] for v in by_name],
-        "features": list(bundle.features),
-        "patients": [
-            {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in known[row]]}
-            for row in rows
-        ],
-    }
-
-
 def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> list[str]:
     """At most `most` patients, by name, spread over the rounds in which a run certifies their top k.
 
@@ -270,11 +248,31 @@ def explored_of(
     their values, `MISSING` where there is none.
     """
     by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
-    k, found = planners[0].k, []
+    entities, k, found = [bundle.entities[v] for v in by_name], planners[0].k, []
     for i, row in enumerate(rows):
         values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
         found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs]})
-    return Explored(_summary(bundle, cohort, rows, by_name) | {"k": k, "explained": EXPLAINED, **named}, found)
+    labels = cohort.labels.reindex(columns=entities).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+    patients = [
+        {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in labels[row]]}
+        for row in rows
+    ]
+    summary = {
+        "cohort": cohort.name,
+        "title": str(cohort.provenance.get("title", "")),
+        "series": str(cohort.provenance.get("series", "")),
+        "simulated": cohort.provenance.get("origin") == "simulated",
+        "bundle": bundle.name,
+        "version": bundle.version,
+        "cohort_size": len(cohort.patients),
+        "duels": len(entities) * (len(entities) - 1) // 2,
+        "entities": entities,
+        "features": list(bundle.features),
+        "patients": patients,
+        "k": k,
+        "explained": EXPLAINED,
+    }
+    return Explored(summary | dict(named), found)
 
 
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:

@@ -17,14 +17,17 @@ let steps = null;
 let path = null;
 let speaking = 0;
 
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+function filled(made, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value; else made.setAttribute(name, value);
+    if (name in made && !(made instanceof SVGElement)) made[name] = value; else made.setAttribute(name, value);
   }
   made.append(...children);
   return made;
 }
+
+function element(tag, properties = {}, ...children) { return filled(document.createElement(tag), properties, children); }
+
+function drawn(tag, attributes, ...children) { return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children); }
 
 function cell(text, className = "") { return element("td", { className }, text); }
 
@@ -51,21 +54,14 @@ function signed(value) { return (value < 0 ? "\u2212" : "") + number(Math.abs(va
 
 function count(n, one, many) { return `${n} ${n === 1 ? one : many}`; }
 
-function drawn(tag, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
-
 function swatch(style, symbol = true) {
   const shapes = {
     circle: "M19 2a4 4 0 1 0 .01 0z", square: "M15 2h8v8h-8z", diamond: "M19 1l5 5-5 5-5-5z", triangle: "M19 1l5 9h-10z",
     inverted_triangle: "M19 11l5-9h-10z", star: "M19 0l1.5 4h4.5l-3.6 2.6 1.4 4.4-3.8-2.7-3.8 2.7 1.4-4.4-3.6-2.6h4.5z",
   };
-  const drawing = drawn("svg", { width: 32, height: 12, viewBox: "3 0 32 12", "aria-hidden": "true" });
-  drawing.append(drawn("line", { x1: 0, x2: 38, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") }));
-  if (symbol) drawing.append(drawn("path", { d: shapes[style.marker], fill: style.colour }));
-  return drawing;
+  const line = drawn("line", { x1: 0, x2: 38, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") });
+  const marks = symbol ? [drawn("path", { d: shapes[style.marker], fill: style.colour })] : [];
+  return drawn("svg", { width: 32, height: 12, viewBox: "3 0 32 12", "aria-hidden": "true" }, line, ...marks);
 }
 
 /* ---- what is fixed ---- */
@@ -270,13 +266,12 @@ function writeRanking(t) {
 }
 
 function markRow(t) {
-  const rows = $("steps").tBodies[0].rows;
   const before = $("steps").querySelector("tr[aria-current]");
   if (before) {
     before.removeAttribute("aria-current");
     before.querySelector("button").tabIndex = -1;
   }
-  const row = rows[t];
+  const row = $("steps").tBodies[0].rows[t];
   row.setAttribute("aria-current", "step");
   row.querySelector("button").tabIndex = 0;
   const box = $("steps-scroll");
@@ -304,7 +299,7 @@ function listen() {
     const row = event.target.closest("tr");
     if (row && !window.getSelection().toString()) show(Number(row.dataset.t));
   });
-  window.addEventListener("hashchange", () => { if (Object.keys(follow()).length) choose({}); });
+  window.addEventListener("hashchange", () => { if (follow()) choose({}); });
   document.addEventListener("keydown", (event) => {
     const move = MOVE[event.key];
     const elsewhere = event.target.closest("select") || (Math.abs(move) !== 1 && event.target.closest(".scroll"));
@@ -324,27 +319,22 @@ function keepLink() {
   history.replaceState(null, "", `#${new URLSearchParams(said)}`);
 }
 
-/** What an address asks for; what it does not name, or names wrongly, stays as it is. */
-function askedByLink() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const found = {
-    patient: patients.findIndex((patient) => patient.name === said.get("patient")),
-    cell: cells.findIndex((c) => cellName(c) === said.get("rule") && c.gain === said.get("gain")),
-    score: scores.indexOf(said.get("score")),
-    t: /^\d+$/u.test(said.get("t") ?? "") ? Number(said.get("t")) : -1,
-  };
-  return Object.fromEntries(Object.entries(found).filter(([, value]) => value >= 0));
-}
-
+/** Goes where the address asks to, and says whether it asks for anything; what it names wrongly stays as it is. */
 function follow() {
-  const asked = askedByLink();
-  Object.assign(state, asked);
+  const given = new URLSearchParams(location.hash.slice(1));
+  const found = Object.entries({
+    patient: patients.findIndex((patient) => patient.name === given.get("patient")),
+    cell: cells.findIndex((c) => cellName(c) === given.get("rule") && c.gain === given.get("gain")),
+    score: scores.indexOf(given.get("score")),
+    t: /^\d+$/u.test(given.get("t") ?? "") ? Number(given.get("t")) : -1,
+  }).filter(([, value]) => value >= 0);
+  Object.assign(state, Object.fromEntries(found));
   const c = cells[state.cell];
   $("patient").value = String(state.patient);
   $("score").value = String(state.score);
   $("rule").value = cellName(c);
   fillGains($("rule").value, c.gain);
-  return asked;
+  return found.length > 0;
 }
 
 async function start() {
