@@ -137,8 +137,10 @@ class Conversation:
             case _Skip():
                 planner.skip(feature_named(planner, request.feature))
             case _Explain():
-                others = [item.name for item in planner.runners_up()]
-                return {"candidates": self._candidates(request.most), "runners_up": others}
+                rows = planner.explain(request.most).to_dict(orient="records")
+                if len(planner.bundle.entities) <= ALL_DUELS_UP_TO:
+                    rows = [row | {"outcomes": outcomes(planner, row["feature"])} for row in rows]
+                return {"candidates": rows, "runners_up": [item.name for item in planner.runners_up()]}
             case _Save():
                 self.keeper.save_copy(planner, request.file)
                 return {"saved": request.file}
@@ -202,12 +204,6 @@ class Conversation:
             "panels": list(planner.panels),
         }
         return {"view": view}
-
-    def _candidates(self, most: int) -> list[dict[Any, Any]]:
-        rows = self.planner.explain(most).to_dict(orient="records")
-        if len(self.planner.bundle.entities) <= ALL_DUELS_UP_TO:
-            rows = [row | {"outcomes": outcomes(self.planner, row["feature"])} for row in rows]
-        return rows
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:

@@ -7,7 +7,6 @@ which cancels between entities (docs/decisions.md, F3 and F6). A duel is D_ab = 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -140,17 +139,18 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
         nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
         models.append((nothing, nothing, np.empty(0, dtype=np.intp)))
         classes.append((background, background))
-    repeats = [_repeats(one, zero) if discounted else None for one, zero, _ in models]
-    if discounted:
-        models = [(_uncoupled(one), _uncoupled(zero), at) for one, zero, at in models]
-    kappa = np.array([(log_ratio if exactly else known_log_ratio)(one, zero) for one, zero, _ in models])
-    if exactly:
-        models = [(_shifted(one, -k), zero, at) for (one, zero, at), k in zip(models, kappa, strict=True)]
-        kappa = 0 * kappa
-    sides = [
-        _side(bundle, *parts, groups, both)._replace(repeats=repeated)
-        for parts, both, repeated in zip(models, classes, repeats, strict=True)
-    ]
+    sides, kappa = list[Side](), np.zeros(len(models))
+    for v, ((*pair, at), shares) in enumerate(zip(models, classes, strict=True)):
+        repeats = _repeats(*pair) if discounted else None
+        one, zero = (_again(model, 0 * model.couplings, 0.0) for model in pair) if discounted else pair
+        kappa[v] = (log_ratio if exactly else known_log_ratio)(one, zero)
+        if exactly:
+            one, kappa[v] = _again(one, one.couplings, -kappa[v]), 0.0
+        row, column = sp.triu(abs(one.couplings) + abs(zero.couplings)).nonzero()
+        members = tuple(np.stack([group_states(p[group, 2], bundle.floor) for p in shares]) for group in groups)
+        links = np.column_stack([at[row], at[column]]).astype(np.int64)
+        terms = pair_terms(one, zero, row, column).reshape(-1, 9)
+        sides.append(Side(one, zero, at.astype(np.int64), links, terms, members, repeats))
     holder = np.full((len(sides), len(bundle.features)), -1, dtype=np.int64)
     for v, side in enumerate(sides):
         holder[v, side.at] = np.arange(len(side.at))
@@ -176,25 +176,6 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
     return Repeats(own, together + np.diag(own), least)
 
 
-def _uncoupled(model: PairwiseMRF) -> PairwiseMRF:
-    """The model of the same probabilities without couplings."""
-    return PairwiseMRF.of_probabilities(np.exp(model.terms), 0 * model.couplings, model.prior, model.features)
-
-
-def _shifted(model: PairwiseMRF, by: float) -> PairwiseMRF:
-    """The model of probabilities with another constant."""
-    return PairwiseMRF.of_probabilities(np.exp(model.terms), model.couplings, model.prior + by, model.features)
-
-
-def _side(
-    bundle: Bundle,
-    one: PairwiseMRF,
-    zero: PairwiseMRF,
-    at: NDArray[np.intp],
-    groups: Sequence[Indices],
-    classes: tuple[Floats, Floats],
-) -> Side:
-    row, column = sp.triu(abs(one.couplings) + abs(zero.couplings)).nonzero()
-    members = tuple(np.stack([group_states(p[group, 2], bundle.floor) for p in classes]) for group in groups)
-    links = np.column_stack([at[row], at[column]]).astype(np.int64)
-    return Side(one, zero, at.astype(np.int64), links, pair_terms(one, zero, row, column).reshape(-1, 9), members)
+def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
+    """The model of the same probabilities with other couplings, and `by` added to its constant."""
+    return PairwiseMRF.of_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

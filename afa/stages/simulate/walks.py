@@ -158,12 +158,6 @@ class TopKTask(Asked):
         top = sorted(range(len(entities)), key=lambda v: (-often[v], entities[v]))[: self.setting.k]
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
-    @cached_property
-    def by_prevalence(self) -> Mapping[str, Floats]:
-        """By metric, (P,) what the order by prevalence has right, NaN without a positive label."""
-        shares = precisions_by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
-        return {f"label_{metric}": share for metric, share in shares.items()}
-
     def look(self, rows: slice) -> Seen:
         """A block of patients; where the bundle does not say how often, a value that is missing adds nothing, as 0."""
         values = self.values[rows]
@@ -180,7 +174,8 @@ class TopKTask(Asked):
         right = ((seen.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
         top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
         shares = {"p_at_k": overlap(top, usual, self.setting.k) / self.setting.k}
-        shares |= {metric: share[seen.rows] for metric, share in self.by_prevalence.items()}
+        of_labels = precisions_by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
+        shares |= {f"label_{metric}": share[seen.rows] for metric, share in of_labels.items()}
         parts = {"sign_accuracy": (right, known.sum(axis=1).astype(np.float64))}
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
