@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,8 +15,6 @@ from afa.allocate import View
 from afa.allocate.base import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
-from afa.engine.patient import Patient
-from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
 from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import (
@@ -35,7 +32,7 @@ from afa.planner.menu import (
     offer_of,
     unknown,
 )
-from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, Explicit, Options
+from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Options
 from afa.planner.why import explained, in_words, outcomes, told_apart
 
 if TYPE_CHECKING:
@@ -49,29 +46,27 @@ NAMED_FIRST = "to be measured first"
 class Planner(ABC):
     """One patient of one bundle; `TopKPlanner` and `BinaryPlanner` say what the question is.
 
-    options : those that both have, explicit : those of the explicit gauge. k : size of the answer, 1 where the question
-    is of one entity. question : the settings of the one question.
-    bundle : the entities that the duels are of. asked_of : the bundle that was given. settings : the options, as plain
-    values, from which `afa.session` makes the same planner again; `allocation` is None for a custom rule.
+    asked_of : the bundle that was given. bundle : the entities that the duels are of. options : those of both planners.
+    new_patient : makes a patient of whom nothing is known. settings : what was given, as plain values, from which
+    `afa.session` makes the same planner again, those of the one question and of the gauge too; `allocation` is None for
+    a custom rule.
     """
 
-    asked_of: Bundle
-    calibrated = False
-
-    def __init__(self, bundle: Bundle, options: Options, explicit: Explicit | None, *, k: int, **question: Any) -> None:
+    def __init__(
+        self, asked_of: Bundle, bundle: Bundle, options: Options, new_patient: NewPatient, settings: Mapping[str, Any]
+    ) -> None:
         self._menu = menu_of(bundle, options.costs, options.panels)
-        self.settings = options.plain(self._menu.panels) | question | (explicit.settings if explicit else {})
-        self.bundle, self.k, self.guide, self.gain = bundle, k, options.score, options.gain
+        self.settings = options.plain(self._menu.panels) | dict(settings)
+        self.asked_of, self.bundle, self.k = asked_of, bundle, int(settings.get("k", 1))
+        self.guide, self.gain = options.score, options.gain
         self.rule, self.stop = options.rule, options.rules_of_stopping
         self._first = self._menu.places(options.first)
         self.patient, self.seed = options.patient, options.seed
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
-        by_directions = explicit and not bundle.implies
+        by_directions = "tau" in settings and not bundle.implies
         self._clustering = Clustering(replace(bundle, rates=None) if by_directions else bundle)
-        of_paper = partial(Patient, bundle, calibrated=self.calibrated, **options.of_patient())
-        self._new_patient: Callable[[], PatientState] = explicit.patient if explicit else of_paper
-        self._state: PatientState = self._new_patient()
+        self._new_patient, self._state = new_patient, new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None
         self._fresh = False  # whether `_asked` and `reason` are of the present state

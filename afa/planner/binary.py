@@ -12,7 +12,7 @@ from afa.bundle import Bundle
 from afa.closure import STRENGTH, closed_bundle
 from afa.errors import Fault, PlannerError
 from afa.planner.base import Planner
-from afa.planner.options import INFORMATION, Given, Options, bundle_given, explicit_of, gauge_of, listing_options
+from afa.planner.options import INFORMATION, Given, Options, bundle_given, gauge_of, listing_options, patients_of
 
 
 class BinaryPlanner(Planner):
@@ -37,8 +37,6 @@ class BinaryPlanner(Planner):
 
     """
 
-    calibrated = True
-
     @listing_options
     def __init__(
         self,
@@ -56,10 +54,10 @@ class BinaryPlanner(Planner):
         checked = Options(score=score, gain=gain, allocation=allocation, **options)
         bundle = bundle_given(bundle)
         gauge = gauge_of(bundle, checked.coupling)
-        explicit = explicit_of(bundle, checked, gauge, entity=entity)
         models = closed_bundle(bundle, entity, "shared" if gauge == "shared" else "differential", strength)
-        super().__init__(models, checked, explicit, k=1, entity=entity, coupling=gauge, strength=strength)
-        self.asked_of = bundle
+        new_patient, explicit = patients_of(bundle, models, checked, gauge, entity=entity)
+        asked = {"entity": entity, "coupling": gauge, "strength": strength, **explicit}
+        super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
         """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""

@@ -9,7 +9,7 @@ from inspect import signature
 from math import inf
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from afa.allocate import RULES, Rule
 from afa.allocate.information import Information
@@ -17,6 +17,8 @@ from afa.bundle import Bundle, load_bundle
 from afa.bundle.rates import HOLDS
 from afa.closure import Closure
 from afa.engine.gains import GAIN_KINDS
+from afa.engine.patient import Patient
+from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
@@ -37,6 +39,7 @@ GAINS = (*DUEL_GAINS, INFORMATION)
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
 EXPLICIT_SCORES = ("two_elbo", "wald")
 EXPLICIT_GAINS = ("cmi", "wald_magnitude", INFORMATION)
+NewPatient = Callable[[], PatientState]
 OwnRule = Callable[[Any], str | bool | None]
 """A rule of stopping: from the planner to the reason to stop, or True; None or False to go on."""
 EFFECTIVE = "effective"
@@ -251,32 +254,22 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     return asked
 
 
-class Explicit(NamedTuple):
-    """The explicit gauge of one planner.
+def patients_of(
+    bundle: Bundle, models: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
+) -> tuple[NewPatient, dict[str, Any]]:
+    """What makes a patient of whom nothing is known, and the settings that only the explicit gauge has.
 
-    holds : how many entities hold. settings : what only this gauge has, as plain values. patient : makes a patient of
-    whom nothing is known.
-    """
-
-    holds: str
-    settings: dict[str, Any]
-    patient: Callable[[], ExplicitPatient | ImpliedPatient]
-
-
-def explicit_of(
-    bundle: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
-) -> Explicit | None:
-    """The explicit gauge, or None where `gauge` is another; a `PlannerError` where an option does not go with either.
-
+    A `PlannerError` where an option does not go with the gauge. models : what the duels are of, in the other gauges.
     entity : the question; None for the top k. holds : as the bundle says unless given. `tau` of the options : how far
     log-odds are believed, a number, 1 unless given, or `EFFECTIVE` (docs/decisions.md, F16).
     """
+    of_patient = options.of_patient()
     if gauge != "explicit":
         for name, given in (("holds", holds), ("tau", options.tau)):
             if given is not None:
                 found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
                 raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
-        return None
+        return partial(Patient, models, calibrated=entity is not None, **of_patient), {}
     holds = holds or ("several" if bundle.rates is None else bundle.rates.holds)
     tau = 1.0 if options.tau is None else options.tau
     one_of("holds", holds, HOLDS)
@@ -299,19 +292,17 @@ def explicit_of(
     settings = {"tau": tau} | ({} if entity else {"coupling": "explicit", "holds": holds})
     believed = 1.0 if isinstance(tau, str) else tau
     if bundle.implies:
-        return Explicit(holds, settings, partial(ImpliedPatient, bundle, believed))
+        return partial(ImpliedPatient, bundle, believed), settings
     sides = sides_for(bundle, holds, exactly=exactly, entity=entity, discounted=tau == EFFECTIVE)
     patient = partial(
         ExplicitPatient,
         sides,
         rivals=entity is None and holds != "several",
         may_be_none=holds == "one or none",
-        inference=options.inference,
-        gain="cmi" if options.gain == INFORMATION else options.gain,
         tau=believed,
-        solver=options.solver,
+        **{name: of_patient[name] for name in ("inference", "gain", "solver")},
     )
-    return Explicit(holds, settings, patient)
+    return patient, settings
 
 
 def tau_of(text: str | None) -> float | str | None:

@@ -28,10 +28,10 @@ from afa.planner.options import (
     Given,
     Options,
     bundle_given,
-    explicit_of,
     gauge_of,
     listing_options,
     one_of,
+    patients_of,
 )
 from afa.preference import gaussian_sign
 
@@ -124,11 +124,9 @@ class TopKPlanner(Planner):
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         score = score or ("two_elbo" if gauge == "explicit" else "linearity")
         checked = Options(score=score, gain=gain, allocation=allocation, **options)
-        explicit = explicit_of(bundle, checked, gauge, holds=holds)
-        self.holds: str | None = explicit.holds if explicit else None
-        super().__init__(bundle, checked, explicit, k=int(k), layer0=layer0)
-        self.settings["k"] = int(k)
-        self.asked_of = asked_of
+        new_patient, explicit = patients_of(asked_of, bundle, checked, gauge, holds=holds)
+        self.holds: str | None = explicit.get("holds")
+        super().__init__(asked_of, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
 
     def scores(self) -> Floats:
         """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
