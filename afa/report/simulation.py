@@ -21,6 +21,7 @@ from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.closure import Closure
 from afa.cohort.cohort import PATIENT, Cohort
+from afa.cohort.tables import cells_of_frame, numbers_of
 from afa.csvfile import marked_table
 from afa.engine.course import MISSING
 from afa.errors import CohortError, Fault
@@ -227,7 +228,7 @@ def simulate(
 
     Raises
     ------
-    CohortError : no patient has a value, or a value is not ternary; the first such cell is named.
+    CohortError : no patient has a value, a name stands twice, or values are not ternary; their cells are named.
 
     Examples
     --------
@@ -253,13 +254,15 @@ def simulate(
         raise CohortError(Fault("table X", "no column of a feature with a value", "one or more", step))
     model = model.restrict(list(measured.columns))
     known = measured.notna().any(axis=1)
-    names, there = tuple(map(str, measured.index[known])), measured[known].notna().to_numpy()
-    values = _ternary(measured[known], there)
+    cells, step = cells_of_frame(measured[known], "table X"), "encode what was measured: afa.encode(X, features)"
+    values, faults = numbers_of("table X", cells, model.features, "-1, 0 or 1", only=(-1.0, 0.0, 1.0), step=step)
+    CohortError.raise_for(faults)
+    names, there = tuple(cells.names), ~np.isnan(values)
     labels = pd.DataFrame(index=pd.Index(names, name=PATIENT))
     if y is not None:
         labelled = y.set_axis(y.index.map(str)).reindex(list(names))
         labels = labelled.reindex(columns=[name for name in model.entities if name in y.columns]).astype("Int8")
-    cohort = Cohort("table X", model.features, names, values, labels)
+    cohort = Cohort("table X", model.features, names, np.nan_to_num(values).astype(np.int8), labels)
     usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
     ways = ways_of(rules or (BINARY_RULES if entity else TOP_K_RULES), [gain], [score or usual])
     setting = Setting(
@@ -278,15 +281,3 @@ def simulate(
     asked = f"is it {entity}?" if entity else f"top {k}"
     title = f"bundle {model.name}, {asked}; {len(names)} patients, {len(model.features)} features"
     return Simulated(*made, names, tuple(map(str, measured.index[~known])), float(1 - there.mean()), title)
-
-
-def _ternary(table: pd.DataFrame, there: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """(P, M), 0 where nothing is there, or a `CohortError` that names the first cell that is not -1, 0 or 1."""
-    numbers = np.where(there, table.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64), 0.0)
-    wrong = np.argwhere(~np.isin(numbers, (-1.0, 0.0, 1.0)))
-    if len(wrong):
-        row, column = wrong[0]
-        where = f"table X, patient {table.index[row]}, column {table.columns[column]}"
-        found, step = repr(table.astype(object).iloc[row, column]), "encode what was measured: afa.encode(X, features)"
-        raise CohortError(Fault(where, found, f"-1, 0 or 1 ({len(wrong)} such cells)", step))
-    return np.ascontiguousarray(numbers, dtype=np.int8)
