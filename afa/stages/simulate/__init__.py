@@ -132,7 +132,8 @@ CONSTANT = Way("constant", "", "")
 class Sums:
     """What is known of one run (a way and a seed) once all blocks of patients have been added, in their order.
 
-    right : by metric, (R + 1, M + 1) weighted sums over patients, the first row unweighted; total : (R + 1, 1).
+    right : by metric, (R + 1, M + 1) weighted sums over patients, the first row unweighted; total : the same, or
+    (R + 1, 1).
     needed : by criterion and what is counted, features or cost, one array a block. scores : the same, (B, M + 1) each.
     """
 
@@ -146,7 +147,7 @@ class Sums:
         """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
         for metric, (right, total) in walk.parts.items():
             self.right[metric] += weights @ right
-            self.total[metric] += weights @ total[:, None]
+            self.total[metric] += weights @ total
         for criterion, numbers in walk.needed.items():
             self.needed[criterion].append(numbers)
         if keep_scores and walk.scores is not None:

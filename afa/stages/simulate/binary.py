@@ -9,7 +9,7 @@ at all that was measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -46,6 +46,7 @@ from afa.stages.simulate.walks import (
     weighs_items,
     with_costs,
 )
+from afa.stats.accuracy import right_of
 
 BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
 """With one duel there is nothing to allocate: every rule that weighs duels chooses as `greedy` does."""
@@ -57,12 +58,11 @@ CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class Shown(NamedTuple):
-    """A block of patients, the decision at all that was measured and the sign of the label, 0 where there is none."""
+    """A block of B patients, and by metric what is true of them, (B, 1): a sign, 0 where there is none."""
 
     names: Sequence[str]
     values: NDArray[np.int8]
-    winner: NDArray[np.int8]
-    label: NDArray[np.int8]
+    targets: Mapping[str, NDArray[np.int8]]
 
 
 class BinaryPaths(NamedTuple):
@@ -90,55 +90,46 @@ class BinaryTask(Asked):
             return None
         return task_of(self.bundle, self.entity, solver=self.setting.solver, coupling=coupling)
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether the entity is labelled in any patient."""
+        return bool((~np.isnan(self.labels)).any())
+
     @cached_property
-    def majority(self) -> tuple[int, int]:
-        """The constant answers that are right of most patients, against full observation and against labels."""
-        seen = map(self.look, self.blocks)
-        sums = np.sum([(each.winner.sum(dtype=int), each.label.sum(dtype=int)) for each in seen], axis=0)
-        return 1 if sums[0] >= 0 else -1, 1 if sums[1] >= 0 else -1
+    def targets(self) -> Mapping[str, NDArray[np.int8]]:
+        """By metric, (P,) the sign at all that was measured, and that of the label: 0 where there is none."""
+        label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
+        return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
     def look(self, rows: slice) -> Shown:
         """A block of patients."""
-        label = np.nan_to_num(2 * self.labels[rows] - 1).astype(np.int8)
-        return Shown(self.patients[rows], self.values[rows], self._winners(self.values[rows]), label)
+        targets = {metric: target[rows, None] for metric, target in self.targets.items()}
+        return Shown(self.patients[rows], self.values[rows], targets)
 
-    def _winners(self, values: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _winners(self) -> NDArray[np.int8]:
         """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
-        if self.task is not None:
-            if isinstance(self.task.bundle, Bundle):
-                known = np.where(values == MISSING, 0, values)
-                one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
-                odds = one - zero - self.task.shift
-            else:
-                odds = elbo_differences(
-                    self.bundle,
-                    self.entity,
-                    values != MISSING,
-                    values,
-                    solver=self.setting.solver,
-                    coupling="explicit",
-                    threads=self.setting.threads,
-                ).calibrated
-            return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
-        signs = []
-        for row in values:
-            planner = self._planner(Way("random", "", "two_elbo"))
-            tell(planner, row)
-            signs.append(planner.decision())
-        return np.array(signs, dtype=np.int8)
+        values, setting = self.values, self.setting
+        if self.task is None:
+            planners = [self._planner(Way("random", "", "two_elbo")) for _ in values]
+            for planner, row in zip(planners, values, strict=True):
+                tell(planner, row)
+            return np.array([planner.decision() for planner in planners], dtype=np.int8)
+        if isinstance(self.task.bundle, Bundle):
+            known = np.where(values == MISSING, 0, values)
+            one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
+            odds = one - zero - self.task.shift
+        else:
+            options: dict[str, Any] = {"solver": setting.solver, "threads": setting.threads, "coupling": "explicit"}
+            odds = elbo_differences(self.bundle, self.entity, values != MISSING, values, **options).calibrated
+        return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
     def constant(self, seen: Shown) -> Walk:
         """What the more frequent answer has right."""
-        targets = {"sign_accuracy": seen.winner} | ({"label_accuracy": seen.label} if self.has_labels else {})
-        parts = {
-            metric: ((target == answer)[:, None].astype(np.float64), (target != 0).astype(np.float64))
-            for (metric, target), answer in zip(targets.items(), self.majority, strict=False)
-        }
+        parts = {}
+        for metric, target in seen.targets.items():
+            usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
+            parts[metric] = right_of(np.full((*target.shape, 1), usual), target, target != 0)
         return Walk(parts, {})
-
-    @property
-    def has_labels(self) -> bool:
-        return bool((~np.isnan(self.labels)).any())
 
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
@@ -147,14 +138,16 @@ class BinaryTask(Asked):
         else:
             paths = self._compiled(self.task, seen, way, seed)
             tick(len(seen.names))
-        signs = np.sign(paths.scores).astype(np.int8)
+        signs, winner = np.sign(paths.scores).astype(np.int8), seen.targets["sign_accuracy"]
         ended, needed = ends(signs != signs[:, -1:], paths.certified)
-        parts = {"sign_accuracy": _right(signs, seen.winner, seen.winner != 0), **ended}
+        parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
         if self.has_labels:
-            parts["label_accuracy"] = _right(signs, seen.label, seen.label != 0)
-            parts["label_sensitivity"] = _right(signs, seen.label, seen.label > 0)
-            parts["label_specificity"] = _right(signs, seen.label, seen.label < 0)
-        return Walk(parts, with_costs(needed, paths.order, prices_of(self.bundle, self.setting)), paths.scores)
+            label = seen.targets["label_accuracy"]
+            parts["label_accuracy"] = right_of(signs[:, None], label, label != 0)
+            parts["label_sensitivity"] = right_of(signs[:, None], label, label > 0)
+            parts["label_specificity"] = right_of(signs[:, None], label, label < 0)
+        counted = with_costs(needed, paths.order, prices_of(self.bundle, self.setting))
+        return Walk(parts, counted, paths.scores)
 
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
         orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
@@ -224,9 +217,3 @@ class BinaryTask(Asked):
             own = np.isin(np.arange(len(features)), self.bundle.support(self.entity))
             orders = np.take_along_axis(orders, np.argsort(~own[orders], axis=1, kind="stable"), axis=1)
         return measured_first(orders, seen.values)
-
-
-def _right(signs: NDArray[np.int8], target: NDArray[np.int8], among: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Decisions (B, M + 1) that are right, 0 one half (decisions.md S5), of patients with a target."""
-    credit: Floats = 0.5 * (1 + signs * target[:, None]).astype(np.float64) * among[:, None]
-    return credit, among.astype(np.float64)

@@ -88,7 +88,7 @@ class Setting:
 class Walk(NamedTuple):
     """What one run shows of B patients, t from 0 to M.
 
-    parts : by metric, how much is right (B, M + 1), or (B, 1) where t does not matter, and of how much (B,).
+    parts : by metric, how much is right, and of how much; (B, M + 1), or (B, 1) where t does not matter.
     needed : by criterion and what is counted, (B,) the features, or where they differ in cost the units of cost too,
     after which it holds for good; inf where never, NaN where it has no meaning.
     scores : (B, M + 1) the score itself where there is one number a patient.
@@ -176,7 +176,7 @@ class TopKTask(Asked):
         shares = {"p_at_k": overlap(top, usual, self.setting.k) / self.setting.k}
         of_labels = precisions_by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
         shares |= {f"label_{metric}": share[seen.rows] for metric, share in of_labels.items()}
-        parts = {"sign_accuracy": (right, known.sum(axis=1).astype(np.float64))}
+        parts = {"sign_accuracy": (right, known.sum(axis=1, keepdims=True).astype(np.float64))}
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
@@ -186,7 +186,7 @@ class TopKTask(Asked):
         if compiled:
             tick(len(seen.names))
         shares = seen.targets.precisions(paths.place.astype(np.int16), self.setting.threads)
-        won = (seen.truth.winner != 0).sum(axis=1).astype(np.float64)
+        won = (seen.truth.winner != 0).sum(axis=1, keepdims=True).astype(np.float64)
         rank = paths.place * len(self.bundle.entities) + name_places(self.bundle.entities)
         inside = np.argsort(np.argsort(rank, axis=2), axis=2) < self.setting.k
         ended, needed = ends((inside != inside[:, -1:]).any(axis=2), paths.certified)
@@ -196,7 +196,7 @@ class TopKTask(Asked):
             parts["label_r_precision"] = _share_part(shares["clinical_r_precision"])
         part, whole = NEARLY
         below = whole * paths.right < part * paths.right[:, -1:]
-        needed["sign_95"] = np.where(won > 0, rounds_until(below), np.nan)
+        needed["sign_95"] = np.where(won[:, 0] > 0, rounds_until(below), np.nan)
         return Walk(parts, with_costs(needed, paths.order, prices_of(self.bundle, self.setting)))
 
     def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
@@ -368,7 +368,7 @@ def ends(
 
     away, certified : (B, M + 1) whether the answer is another than at the end, and whether it is certain.
     """
-    each = np.ones(len(away))
+    each = np.ones((len(away), 1))
     settled = np.cumsum(away[:, ::-1], axis=1)[:, ::-1] == 0
     parts = {"settled": (settled.astype(np.float64), each), "certified": (certified.astype(np.float64), each)}
     return parts, {"settled": rounds_until(away), "certified": rounds_until(~certified)}
@@ -384,5 +384,5 @@ def rounds_until(missing: NDArray[np.bool_]) -> Floats:
 def _share_part(share: Floats) -> tuple[Floats, Floats]:
     """Shares (B, T), NaN of patients who have none, as whole numbers of units, and which patients count."""
     units: Floats = np.rint(np.nan_to_num(share) * UNIT)
-    counts: Floats = 1.0 - np.isnan(share[:, 0])
+    counts: Floats = 1.0 - np.isnan(share[:, :1])
     return units, counts
