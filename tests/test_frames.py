@@ -98,7 +98,7 @@ def test_gaps_are_not_asked_for_and_what_has_no_value_is_left_out(bundle_tiny: B
     [
         (
             lambda table: table.assign(MUC2=0.5),
-            "column MUC2: found '0.5' (rows 1, 2, 3, 4, 5, 6, 7, 8, 9); expected -1, 0 or 1",
+            "column MUC2: found '0.5' (patients p0, p1, p2, p3, p4, p5, p6, p7, p8); expected -1, 0 or 1",
         ),
         (lambda table: table.assign(MUC2="high"), "column MUC2: found 'high'"),
         (lambda table: table.add_prefix("x_"), "found no column of a feature with a value"),

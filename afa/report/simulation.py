@@ -255,6 +255,7 @@ def simulate(
     model = model.restrict(list(measured.columns))
     known = measured.notna().any(axis=1)
     cells, step = cells_of_frame(measured[known], "table X"), "encode what was measured: afa.encode(X, features)"
+    cells = cells._replace(rows=[f"patient {name}" for name in cells.names])
     values, faults = numbers_of("table X", cells, model.features, "-1, 0 or 1", only=(-1.0, 0.0, 1.0), step=step)
     CohortError.raise_for(faults)
     names, there = tuple(cells.names), ~np.isnan(values)

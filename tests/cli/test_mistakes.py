@@ -296,7 +296,7 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
         ),
         (
             lambda planner: afa.simulate("plants", pd.DataFrame({"growth": [0.5]}, index=["fern"])),
-            "patient fern, column growth: found 0.5",
+            "column growth: found '0.5' (patient fern)",
             "afa.encode(X, features)",
         ),
         (
