@@ -42,7 +42,7 @@ from afa.stages.simulate.walks import (
     measured_first,
     planned,
     prices_of,
-    tell,
+    told,
     weighs_items,
     with_costs,
 )
@@ -110,10 +110,8 @@ class BinaryTask(Asked):
         """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
         values, setting = self.values, self.setting
         if self.task is None:
-            planners = [self._planner(Way("random", "", "two_elbo")) for _ in values]
-            for planner, row in zip(planners, values, strict=True):
-                tell(planner, row)
-            return np.array([planner.decision() for planner in planners], dtype=np.int8)
+            way = Way("random", "", "two_elbo")
+            return np.array([told(self._planner(way), row).decision() for row in values], dtype=np.int8)
         if isinstance(self.task.bundle, Bundle):
             known = np.where(values == MISSING, 0, values)
             one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
@@ -175,8 +173,8 @@ class BinaryTask(Asked):
             return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
 
         planners = (self._planner(way) for _ in seen.names)
-        told, *found = planned(planners, seen.values, read, orders, tick)
-        return BinaryPaths(told[:, 1:], *found)
+        order, *found = planned(planners, seen.values, read, orders, tick)
+        return BinaryPaths(order[:, 1:], *found)
 
     def _planner(self, way: Way) -> BinaryPlanner:
         """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""

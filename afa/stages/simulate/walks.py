@@ -227,8 +227,8 @@ class TopKTask(Asked):
             return (0.5 * (1 + calls * winner))[winner != 0].sum(), place, planner.certified()
 
         planners = (self._planner(way, name, seed) for name in seen.names)
-        told, *found = planned(planners, seen.values, read, tick=tick)
-        return Paths(told[:, 1:], *found)
+        order, *found = planned(planners, seen.values, read, tick=tick)
+        return Paths(order[:, 1:], *found)
 
     def _planner(self, way: Way, name: str = "", seed: int = 0) -> TopKPlanner:
         return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
@@ -248,11 +248,11 @@ def weighs_items(bundle: Bundle, way: Way, setting: Setting) -> bool:
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
 
-def tell(planner: Planner, values: NDArray[np.int8]) -> None:
-    """Tell a planner all that was measured of a patient, values (M,)."""
-    known = {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}
-    if known:
+def told(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
+    """The planner, once it has been told all that was measured of a patient, values (M,)."""
+    if known := {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}:
         planner.observe_all(known)
+    return planner
 
 
 def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None) -> Iterator[int]:
@@ -289,8 +289,8 @@ def planned(
     """
     seen: list[list[tuple[Any, ...]]] = []
     for patient, planner in enumerate(planners):
-        told = steps(planner, values[patient], None if orders is None else orders[patient])
-        seen.append([(feature, *read(planner, patient)) for feature in told])
+        way = steps(planner, values[patient], None if orders is None else orders[patient])
+        seen.append([(feature, *read(planner, patient)) for feature in way])
         tick(1)
     return [np.array([[found[field] for found in rounds] for rounds in seen]) for field in range(len(seen[0][0]))]
 
@@ -304,15 +304,11 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Truth:
     """What planners, one a patient, answer at all that was measured of P patients, values (P, M)."""
-    places, winners = [], []
-    for planner, row in zip(planners, values, strict=True):
-        tell(planner, row)
-        scores, place = ranked(planner)
-        pairs = all_pairs(len(place))
-        places.append(place)
-        winners.append(np.sign(scores[pairs[:, 0], pairs[:, 1]]).astype(np.int8))
-    winner = np.array(winners)
-    return Truth(winner, np.array(places), np.zeros(winner.shape[1:], dtype=np.int8))
+    answers = [ranked(told(planner, row)) for planner, row in zip(planners, values, strict=True)]
+    scores, places = (np.array(part) for part in zip(*answers, strict=True))
+    a, b = all_pairs(places.shape[1]).T
+    winner = np.sign(scores[:, a, b]).astype(np.int8)
+    return Truth(winner, places, np.zeros(winner.shape[1:], dtype=np.int8))
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
