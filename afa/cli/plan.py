@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -73,25 +73,16 @@ class Question(options.Task):
         from afa.planner import Stop
         from afa.planner.options import tau_of
 
-        panels = read_panels(self.panels) if self.panels else None
-        first = [name.strip() for name in self.first.split(",")] if self.first else None
-        names = ("coupling", "holds", "score", "gain", "allocation", "patient")
-        chosen: dict[str, Any] = {name: getattr(self, name) for name in names}
-        chosen |= {"first": first, "tau": tau_of(self.tau)}
+        asked = vars(self) | {"panels": read_panels(self.panels) if self.panels else None, "tau": tau_of(self.tau)}
+        asked["first"] = [name.strip() for name in self.first.split(",")] if self.first else None
         if session is not None and keeper.found:
             if self.phenopacket is not None:
                 found, step = f"{session}, which has its own steps", "leave it out, or name another session"
                 raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
-            return resumed_planner(session, bundle, vars(self) | chosen | {"panels": panels})
-        planner = new_planner(
-            bundle,
-            k=self.k,
-            entity=self.entity,
-            panels=panels,
-            stop=Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior),
-            costs="equal" if self.costs == "equal" else None,
-            **{name: value for name, value in chosen.items() if value is not None},
-        )
+            return resumed_planner(session, bundle, asked)
+        names = ("k", "entity", "coupling", "holds", "tau", "score", "gain", "allocation", "first", "costs", "panels")
+        stop = Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior)
+        planner = new_planner(bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in names})
         if self.phenopacket is not None:
             _take_over(planner, self.phenopacket)
         keeper.keep(planner)

@@ -17,7 +17,7 @@ from pydantic import Field
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.errors import AfaError, Fault, PlannerError
-from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
 from afa.session import load_session, save_session
 from afa.yamlfile import Strict, check_model, read_mapping
 
@@ -55,25 +55,30 @@ def read_panels(path: str | Path) -> Panels:
 
 
 def new_planner(
-    bundle: Bundle, *, k: int | None, entity: str | None, panels: Panels | None, stop: Stop, **options: Any
+    bundle: Bundle,
+    *,
+    k: int | None = None,
+    entity: str | None = None,
+    panels: Panels | None = None,
+    costs: str | None = None,
+    **given: Any,
 ) -> Planner:
     """A planner for the top k, or for one entity; without either for the best, or for the only entity that there is.
 
-    options : those of both planners, and `holds` where there is no entity. `costs` may be `equal`;
-    panels keep the costs of their own file even then. `allocation` may be `module:Class`.
+    costs : `equal`, or the bundle's; panels keep the costs of their own file even then. given : options of both
+    planners, and `holds` where there is no entity; what is None is left out. `allocation` may be `module:Class`.
     """
+    options = {name: value for name, value in given.items() if value is not None}
     if k is None and entity is None and len(bundle.entities) == 1:
         entity = bundle.entities[0]
     if ":" in options.get("allocation", ""):
         options["allocation"] = rule_of(options["allocation"])()
-    costs = _costs(bundle, options.pop("costs", None), panels)
-    if panels:
-        options["panels"] = panels.features
+    options |= {"costs": _costs(bundle, costs, panels), "panels": panels.features if panels else None}
     if entity is None and options.get("coupling") == "shared":
         expected = "--entity beside it: a ranking has no two classes"
         raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
     if entity is None:
-        return TopKPlanner(bundle, k=k or 1, costs=costs, stop=stop, **options)
+        return TopKPlanner(bundle, k=k or 1, **options)
     if k is not None:
         expected = "one of the two questions"
         raise PlannerError(Fault("options --k and --entity", "both", expected, "leave one of them out"))
@@ -83,7 +88,7 @@ def new_planner(
     if "holds" in options:
         expected = "no --entity beside it: it says how many of all hold"
         raise PlannerError(Fault("option --holds", options["holds"], expected, "leave one of the two out"))
-    return BinaryPlanner(bundle, entity=entity, costs=costs, stop=stop, **options)
+    return BinaryPlanner(bundle, entity=entity, **options)
 
 
 def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
@@ -101,7 +106,7 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
     panels, costs = given.get("panels"), given.get("costs")
     if panels is not None or costs is not None:
         features = {name: list(members) for name, members in panels.features.items()} if panels else {}
-        menu = features, _costs(bundle, "equal" if costs == "equal" else None, panels)
+        menu = features, _costs(bundle, costs, panels)
         if menu != (settings["panels"], settings["costs"]):
             other["--panels or --costs"] = "its own panels and costs"
     if other:
@@ -113,8 +118,8 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
 
 def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[str, float] | str | None:
     if panels is None:
-        return costs
-    return dict.fromkeys(bundle.features, 1.0) | dict(panels.costs) if costs == "equal" else dict(panels.costs)
+        return "equal" if costs == "equal" else None
+    return (dict.fromkeys(bundle.features, 1.0) if costs == "equal" else {}) | dict(panels.costs)
 
 
 class Keeper:
