@@ -160,13 +160,14 @@ def explorer_page(
     """Write a page that steps through the acquisition of some patients, by any rule: one file that needs no network."""
     from afa.report.explorer import explore, write_explorer
     from afa.stages.inputs import check_duels, load_inputs, top_k_size
+    from afa.stages.simulate.walks import Setting
     from afa.stats.tables import read_table
 
     model, members = load_inputs(bundle, cohort)
     model = model.contrasts()
     check_duels(model, bundle)
-    choices, size, solver = read_table(tables, "choices"), top_k_size(model, k), solves.solver()
-    explored = explore(model, members, choices, most=patients, k=size, solver=solver, threads=solves.threads)
+    setting = Setting(k=top_k_size(model, k), solver=solves.solver(), threads=solves.threads)
+    explored = explore(model, members, read_table(tables, "choices"), setting, most=patients)
     write_explorer(explored, out)
 
 

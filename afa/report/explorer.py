@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.errors import ConfigError, Fault, SanityError
 from afa.files import write_text
-from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.planner import TopKPlanner
 from afa.stages.allocation.tables import TARGET
@@ -41,18 +40,13 @@ SHOWN_FIRST = ("priority_all", "cmi")
 RANKED = SCORES[:3]
 """The scores whose rankings are shown."""
 
+Orders = NDArray[np.int64]
+Run = tuple[Way, int]
+"""One way to choose features, and the seed that tells random orders apart."""
 READ = RANKS | CERTAIN | CHOICE | MOMENTS
 DIGITS = 3
 EXPLAINED = 20
 """First choices of the run that the page opens with, of which it says why."""
-
-
-class Run(NamedTuple):
-    """One way to choose features, as the page names it; `seed` tells random orders apart."""
-
-    rule: str
-    gain: str
-    seed: int
 
 
 class Walked(NamedTuple):
@@ -91,19 +85,11 @@ class Explored:
     steps: list[dict[str, Any]]
 
 
-def explore(
-    bundle: Bundle,
-    cohort: Cohort,
-    choices: pd.DataFrame,
-    *,
-    most: int,
-    k: int,
-    solver: Solver,
-    threads: int | None = None,
-) -> Explored:
+def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Setting, *, most: int) -> Explored:
     """Steps of at most `most` patients under each rule of the table `choices` of the allocation stage.
 
-    The schedule shown is `every`, or the table's first where it has no other. Patients: `spread_patients`.
+    The schedule shown is `every`, or the table's first where it has no other. Patients: `spread_patients`. setting : k,
+    solver and threads of that stage; it knows no costs.
 
     Raises
     ------
@@ -116,22 +102,20 @@ def explore(
     schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
     table = choices[choices["schedule"] == schedule]
     parts = {
-        Run(str(rule), str(gain), int(part["seed"].iloc[0])): part
+        (Way(str(rule), str(gain), RANKED[0]), int(part["seed"].iloc[0])): part
         for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
     }
     runs = list(parts)
-    shown = next((i for i, run in enumerate(runs) if run[:2] == SHOWN_FIRST), 0)
+    shown = next((i for i, (way, _) in enumerate(runs) if way[:2] == SHOWN_FIRST), 0)
+    way, seed = runs[shown]
     names = spread_patients(parts[runs[shown]], cohort.patients, most)
     rows = [cohort.patients.index(name) for name in names]
-    settings: dict[str, Any] = {"k": k, "solver": solver, "threads": threads}
-    walked = [_cell(bundle, cohort.values[rows], names, run, part, settings) for run, part in parts.items()]
-    way, seed = Way(runs[shown].rule, runs[shown].gain, RANKED[0]), runs[shown].seed
-    setting = Setting(k=k, coupling="differential", costs="equal", solver=solver)
+    setting = replace(setting, coupling="differential", costs="equal")
+    walked = {run: _cell(bundle, cohort.values[rows], names, run, part, setting) for run, part in parts.items()}
     planners = [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
-    by = " with ".join(filter(None, runs[shown][:2]))
-    named = {"schedule": schedule, "cells": [run._asdict() for run in runs], "shown": shown}
-    chosen = f"Spread evenly over the steps at which {by} certifies the top {k}, earliest and latest included."
-    named |= {"scores": list(RANKED), "chosen": chosen}
+    by = " with ".join(filter(None, way[:2]))
+    chosen = f"Spread evenly over the steps at which {by} certifies the top {setting.k}, earliest and latest included."
+    named = {"schedule": schedule, "shown": shown, "scores": list(RANKED), "chosen": chosen}
     return explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows], named)
 
 
@@ -153,15 +137,11 @@ def evenly(n: int, most: int) -> list[int]:
 
 
 def _cell(
-    bundle: Bundle,
-    values: NDArray[np.int8],
-    names: Sequence[str],
-    run: Run,
-    part: pd.DataFrame,
-    settings: Mapping[str, Any],
+    bundle: Bundle, values: NDArray[np.int8], names: Sequence[str], run: Run, part: pd.DataFrame, setting: Setting
 ) -> Walked:
-    """One run of some patients along the choices of the table; `part` has its rows, settings are of `by_engine`."""
-    where = f"table choices, {' '.join(filter(None, run[:2]))}, seed {run.seed}"
+    """One run of some patients along the choices of the table; `part` has its rows."""
+    way, seed = run
+    where = f"table choices, {' '.join(filter(None, way[:2]))}, seed {seed}"
     shape = len(names), len(bundle.features) + 1
     place = {name: i for i, name in enumerate(names)}
     part = part[part["patient"].isin(names)]
@@ -174,8 +154,8 @@ def _cell(
     orders = np.array(asked, dtype=np.int64).reshape(shape)[:, 1:]
     permuted = np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(shape[1] - 1), (shape[0], 1)))
     _check(permuted, where, "other features", "each feature of the bundle once", again)
-    walked = by_engine(bundle, values, run.gain, orders, **settings)
-    expected = f"those of this bundle, cohort and k = {settings['k']}"
+    walked = by_engine(bundle, values, way, orders, setting)
+    expected = f"those of this bundle, cohort and k = {setting.k}"
     for column in ("resolved", "certified"):
         same = np.array_equal(part[column].to_numpy().reshape(shape), getattr(walked, column))
         _check(same, f"{where}, column {column}", "other numbers", expected, again)
@@ -187,28 +167,17 @@ def _cell(
     return walked._replace(fallback=part["fallback"].to_numpy(dtype=bool).reshape(shape)[:, 1:])
 
 
-def by_engine(
-    bundle: Bundle,
-    values: NDArray[np.int8],
-    gain: str,
-    orders: NDArray[np.int64] | None,
-    *,
-    k: int,
-    allocation: str = "random",
-    **settings: Any,
-) -> Walked:
-    """B patients, values (B, M), as a rule chooses by a gain, "" for none; or along orders (B, M).
-
-    settings : of `afa.engine.follow.course_of`.
-    """
-    settings |= {"gain": gain or None, "target": TARGET.get(gain), "k": k, "ranks": RANKED}
+def by_engine(bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: Setting) -> Walked:
+    """B patients, values (B, M), as the rule of a way chooses; or along orders (B, M)."""
+    options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
+    options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
-        found = choose(bundle, values, READ, allocation=allocation, **settings)
+        found = choose(bundle, values, READ, allocation=way.allocation, **options)
     else:
-        found = follow(bundle, values, orders, READ, **settings)
+        found = follow(bundle, values, orders, READ, **options)
         asked = np.take_along_axis(values, orders, axis=1) != MISSING
         found = found._replace(order=np.where(asked, orders, -1))
-    inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), k)
+    inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), setting.k)
     path, row = np.ogrid[: len(inside), : inside.shape[1]]
 
     def expected(under: NDArray[np.int64], score: NDArray[np.int64]) -> Floats:
@@ -237,7 +206,7 @@ def explored_of(
     bundle: Bundle,
     cohort: Cohort,
     rows: Sequence[int],
-    runs: Sequence[Walked],
+    runs: Mapping[Run, Walked],
     planners: Sequence[TopKPlanner],
     measured: NDArray[np.int8],
     named: Mapping[str, Any],
@@ -251,11 +220,16 @@ def explored_of(
     entities, k, found = [bundle.entities[v] for v in by_name], planners[0].k, []
     for i, row in enumerate(rows):
         values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
-        found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs]})
+        found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs.values()]})
     labels = cohort.labels.reindex(columns=entities).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     patients = [
         {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in labels[row]]}
         for row in rows
+    ]
+    several = len({way.score for way, _ in runs}) > 1
+    cells = [
+        {"rule": f"{way.allocation} by {way.score}" if several else way.allocation, "gain": way.gain, "seed": seed}
+        for way, seed in runs
     ]
     summary = {
         "cohort": cohort.name,
@@ -269,6 +243,7 @@ def explored_of(
         "entities": entities,
         "features": list(bundle.features),
         "patients": patients,
+        "cells": cells,
         "k": k,
         "explained": EXPLAINED,
     }

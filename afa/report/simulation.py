@@ -72,23 +72,16 @@ def explore_simulation(
     def planners(way: Way, seed: int) -> list[TopKPlanner]:
         return [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
 
-    walked = []
+    walked = {}
     for way, seed in runs:
         if is_compiled(bundle, way, setting):
             orders = random_orders(bundle.features, names, [seed])[:, 0]
             given = measured_first(orders, values) if way.allocation == "random" else None
-            settings: dict[str, Any] = {"allocation": way.allocation, "k": setting.k, "solver": setting.solver}
-            settings["threads"] = setting.threads
-            walked.append(by_engine(bundle, values, way.gain, given, **settings))
+            walked[way, seed] = by_engine(bundle, values, way, given, setting)
         else:
-            walked.append(_by_planners(planners(way, seed), values, scores, way))
-    several = len({way.score for way, _ in runs}) > 1
-    cells = [
-        {"rule": f"{way.allocation} by {way.score}" if several else way.allocation, "gain": way.gain, "seed": seed}
-        for way, seed in runs
-    ]
+            walked[way, seed] = _by_planners(planners(way, seed), values, scores, way)
     chosen = f"{len(names)} of {n} patients, evenly by name."
-    named = {"scores": list(scores), "schedule": "every", "cells": cells, "shown": 0, "chosen": chosen}
+    named = {"schedule": "every", "shown": 0, "scores": list(scores), "chosen": chosen}
     return explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values, named)
 
 

@@ -7,10 +7,10 @@ import pandas as pd
 from bundles import bundle_of
 
 from afa.cohort.cohort import Cohort
-from afa.inference.meanfield import Solver
 from afa.report.explorer import explore
 from afa.stages.allocation import run
 from afa.stages.settings import Allocation, Inference
+from afa.stages.simulate.walks import Setting
 
 ATTACK = "<script>alert(1)</script>"
 ENTITIES = (
@@ -43,7 +43,7 @@ def tables_of(bundle, cohort, *, k, rules, gains=("cmi",), schedules=("every",),
 
 
 def explored_of(bundle, cohort, choices, *, k, most=12):
-    return explore(bundle, cohort, choices, most=most, k=k, solver=Solver(), threads=1)
+    return explore(bundle, cohort, choices, Setting(k=k), most=most)
 
 
 def run_of(explored, patient, cell):
