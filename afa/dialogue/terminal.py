@@ -69,7 +69,10 @@ class Terminal:
         self.planner, self.console, self.read, self.keeper = planner, console, read, keeper
         self.patient = patient or {}
         looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
-        self._looks = looks | {"w": self._why, "r": self._ranking, "?": self._help, "help": self._help}
+        looks |= {"w": self._why, "r": self._ranking} | dict.fromkeys(
+            ("?", "help"), lambda: self._table(("", ""), HELP)
+        )
+        self._looks = looks
 
     def run(self) -> None:
         """Ask and listen until the user leaves."""
@@ -132,8 +135,7 @@ class Terminal:
 
     def _bars(self) -> None:
         """The entities of largest posterior, each with a bar."""
-        posterior = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])
-        shown = posterior[: min(BARS, len(posterior))]
+        shown = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])[:BARS]
         width = min(max(len(name) for name, _ in shown), max(self.console.width - 10, 0))  # a longer one wraps alone
         full = min(WIDTH, max(self.console.width - width - 10, 0))
         for name, share in shown:
@@ -189,9 +191,6 @@ class Terminal:
         if written.casefold() not in WRITTEN:
             self._say(f"  [dim]{escape(feature)}: {number(written.replace(',', '.')):g} is {READ_AS[value]}[/dim]")
         return value
-
-    def _help(self) -> None:
-        self._table(("", ""), HELP)
 
     def _features(self) -> None:
         closed = self.planner.observed.keys() | self.planner.skipped

@@ -29,6 +29,7 @@ from afa.errors import ConfigError, Fault, SanityError
 from afa.files import write_text
 from afa.mrf import Floats
 from afa.planner import TopKPlanner
+from afa.planner.why import outcomes
 from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate.walks import Setting, Way, planner_of, rounds_until, steps
 from afa.yamlfile import read_mapping
@@ -263,17 +264,10 @@ def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence
         asked = planner.suggest()
         if asked is None:
             break
-        outcomes = planner.outcomes(asked.features[0])
-        found.append(
-            {
-                "reason": asked.reason,
-                "others": [place[other.features[0]] for other in planner.runners_up()],
-                "then": [
-                    [int(value), [number[name] for name in answer]]
-                    for value, answer in zip(outcomes["value"], outcomes["answer"], strict=True)
-                ],
-            }
-        )
+        others = [place[other.features[0]] for other in planner.runners_up()]
+        results = outcomes(planner, asked.features[0])
+        then = [[int(result["value"]), [number[name] for name in result["answer"]]] for result in results]
+        found.append({"reason": asked.reason, "others": others, "then": then})
     return found
 
 
